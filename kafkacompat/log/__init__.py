@@ -9,7 +9,7 @@ epochs.
 
 Read: `reading` by offset, `lookup` by time, `aborted` for aborted transactions.
 
-Used by both: `segment_list` and `segment`, a segment's `segment_batches` and `segment_indexes` (`offset_index`,
+Used by both: `segment_list` and `log_segment`, a segment's `segment_indexes` (`offset_index`,
 `time_index`, `transaction_index`, and their shared parts: `index`, `index_cache`, `scan`). `mending` rebuilds damaged
 indexes.
 

@@ -22,10 +22,10 @@ from kafkacompat.log.checkpoint import (
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.directory import LogDirectory
-    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.ports import Log
 
-OFFSETS: Mapping[str, Callable[[PartitionLog], int]] = {
+OFFSETS: Mapping[str, Callable[[UnifiedLog], int]] = {
     HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
     RECOVERY_POINT_FILE: lambda log: log.recovery_point,
     LOG_START_FILE: lambda log: log.log_start_offset,
@@ -34,7 +34,7 @@ OFFSETS: Mapping[str, Callable[[PartitionLog], int]] = {
 FILES = tuple(OFFSETS)
 
 
-def offsets_of(file: str, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
+def offsets_of(file: str, logs: Mapping[TopicPartition, UnifiedLog]) -> dict[TopicPartition, int]:
     """The offsets that a checkpoint file must contain for these logs."""
     offset_of = OFFSETS[file]
     if file == LOG_START_FILE:
@@ -56,9 +56,9 @@ class Homes(Protocol):
     on_stale: Callable[[], None]
     """Called when a caller waits until the checkpoints are written."""
 
-    def every_log_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]: ...
+    def every_log_in(self, directory: LogDirectory) -> dict[TopicPartition, UnifiedLog]: ...
 
-    def log_in(self, directory: LogDirectory, name: TopicPartition) -> PartitionLog | None: ...
+    def log_in(self, directory: LogDirectory, name: TopicPartition) -> UnifiedLog | None: ...
 
     def refused_in(self, directory: LogDirectory) -> list[TopicPartition]: ...
 

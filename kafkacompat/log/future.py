@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.deletion import DeletionQueue
     from kafkacompat.log.directory import LogDirectory
-    from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.opening import LogOpener
+    from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.ports import Disk
 
 
@@ -34,10 +34,10 @@ class FutureLogs:
         self._disk = disk
         self._opener = opener
         self._doomed = doomed
-        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
 
-    def begin(self, current: PartitionLog, directory: LogDirectory) -> PartitionLog:
+    def begin(self, current: UnifiedLog, directory: LogDirectory) -> UnifiedLog:
         """Create an empty future log for a current log. Raises OSError."""
         name = current.topic_partition
         path = directory.marked(name, FUTURE_SUFFIX)
@@ -45,7 +45,7 @@ class FutureLogs:
         self.adopt(log, directory)
         return log
 
-    def promote(self, name: TopicPartition) -> PartitionLog:
+    def promote(self, name: TopicPartition) -> UnifiedLog:
         """Give the future log the partition's directory name. On OSError nothing has changed."""
         log, home = self.logs[name], self._home[name]
         path = f"{home.path}/{partition_directory(name)}"
@@ -56,7 +56,7 @@ class FutureLogs:
         self.forget(name)
         return log
 
-    def adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
+    def adopt(self, log: UnifiedLog, directory: LogDirectory) -> None:
         """Add a future log. The partition must not have one yet."""
         name = log.topic_partition
         self.logs[name] = log
@@ -65,11 +65,11 @@ class FutureLogs:
     def home(self, name: TopicPartition) -> LogDirectory | None:
         return self._home.get(name)
 
-    def within(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+    def within(self, directory: LogDirectory) -> dict[TopicPartition, UnifiedLog]:
         """The future logs in a directory, as a new dict."""
         return {name: log for name, log in self.logs.items() if self._home[name] is directory}
 
-    def forget(self, name: TopicPartition) -> PartitionLog | None:
+    def forget(self, name: TopicPartition) -> UnifiedLog | None:
         """Remove a future log from this registry only. Its files and names stay."""
         self._home.pop(name, None)
         return self.logs.pop(name, None)

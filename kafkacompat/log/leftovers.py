@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import is_base_offset
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
-from kafkacompat.log.segment_batches import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
+from kafkacompat.log.log_segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.log.soundness import Note
 from kafkacompat.records.batch import iterate_batches

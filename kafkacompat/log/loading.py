@@ -25,7 +25,7 @@ from kafkacompat.log.directory import (
     parse_future_directory,
     parse_partition_directory,
 )
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Disk
@@ -53,7 +53,7 @@ class LoadTask:
 
     def __init__(
         self,
-        opener: Callable[[LoadTask], PartitionLog],
+        opener: Callable[[LoadTask], UnifiedLog],
         directory: LogDirectory,
         name: TopicPartition,
         path: str,
@@ -75,13 +75,13 @@ class LoadTask:
         self.log_start = log_start
         self.high_watermark = high_watermark
         self.cleaned_to = cleaned_to
-        self.result: PartitionLog | Exception | None = None
+        self.result: UnifiedLog | Exception | None = None
 
     @property
     def has_lost(self) -> bool:
         """Whether the log now ends below the recovery point of a clean stop."""
         log = self.result
-        return self.clean and isinstance(log, PartitionLog) and log.log_end_offset < self.recovery_point
+        return self.clean and isinstance(log, UnifiedLog) and log.log_end_offset < self.recovery_point
 
     def run(self) -> None:
         """Open the log. An error of one partition does not stop the others."""
@@ -108,7 +108,7 @@ class Found(NamedTuple):
 def look_into(
     disk: Disk,
     directory: LogDirectory,
-    opener: Callable[[LoadTask], PartitionLog],
+    opener: Callable[[LoadTask], UnifiedLog],
     note: Callable[[str], None],
 ) -> Found:
     """List the partitions of a directory with their checkpointed offsets. Removes the clean-shutdown mark."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.log.index import IndexCorrupt
-from kafkacompat.log.segment import Segment
-from kafkacompat.log.segment_batches import LOG_SUFFIX
+from kafkacompat.log.log_segment import LOG_SUFFIX, LogSegment
 from kafkacompat.log.segment_indexes import last_time_entry
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Seen(NamedTuple):
-    segment: Segment
+    segment: LogSegment
     timestamp_ms: int
     offset: int
     modified_ms: int
@@ -30,14 +29,14 @@ class SegmentsLook:
     __slots__ = ("_disk", "_enough", "_seen", "_segments", "damaged", "error")
 
     def __init__(
-        self, disk: Disk, segments: Sequence[Segment], enough: Callable[[int], bool] = lambda _: False
+        self, disk: Disk, segments: Sequence[LogSegment], enough: Callable[[int], bool] = lambda _: False
     ) -> None:
         """`enough` is called with the age of each segment in order and returns whether to stop. Any thread."""
         self._disk = disk
         self._segments = segments
         self._enough = enough
         self._seen: list[_Seen] = []
-        self.damaged: Segment | None = None
+        self.damaged: LogSegment | None = None
         self.error: OSError | None = None
 
     def run(self) -> None:
@@ -54,7 +53,7 @@ class SegmentsLook:
             if self._enough(age_ms):
                 return
 
-    def _look(self, segment: Segment) -> int:
+    def _look(self, segment: LogSegment) -> int:
         if segment.knows_its_age():
             return segment.retention_timestamp_ms()
         timestamp_ms, offset = last_time_entry(self._disk, segment.stem, segment.base_offset)

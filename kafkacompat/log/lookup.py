@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kafkacompat.log import scan
 from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
+from kafkacompat.log.log_segment import LOG_SUFFIX, SCAN_CHUNK, LogSegment
 from kafkacompat.log.offset_index import OffsetIndex
-from kafkacompat.log.segment import Segment
-from kafkacompat.log.segment_batches import LOG_SUFFIX, SCAN_CHUNK
 from kafkacompat.log.segment_indexes import last_time_entry
 from kafkacompat.log.time_index import TimeIndex
 from kafkacompat.ports import AbortedTransaction, TimestampOffset
@@ -39,7 +38,7 @@ Pieces: TypeAlias = Generator[int, None, T]
 class Learned(NamedTuple):
     """The largest timestamp of a segment for which it was unknown."""
 
-    segment: Segment
+    segment: LogSegment
     timestamp_ms: int
     offset: int
 
@@ -72,7 +71,7 @@ class TimestampLookup:
         self._disk = disk
         self._timestamp_ms = timestamp_ms
         self._log_start_offset = log_start_offset
-        self._segments: Sequence[Segment] = list(segments.from_offset(log_start_offset))
+        self._segments: Sequence[LogSegment] = list(segments.from_offset(log_start_offset))
         self.changes = segments.changes
         active = segments.active
         # The active segment grows during the search. Changes of closed segments are counted in `changes`.
@@ -85,7 +84,7 @@ class TimestampLookup:
         self.learned: list[Learned] = []
         self.moved = False
         """A file was missing, for example deleted by retention."""
-        self.damaged: Segment | None = None
+        self.damaged: LogSegment | None = None
         """The segment whose indexes are damaged."""
         self.error: OSError | BatchCorrupt | RecordMalformed | DecompressionFailed | None = None
         self._pieces = self._search()
@@ -114,7 +113,7 @@ class TimestampLookup:
             self.found = yield from self._first_at_or_after(self._segments, self._timestamp_ms)
 
     def _of_largest(self) -> Pieces[TimestampOffset | None]:
-        best: Segment | None = None
+        best: LogSegment | None = None
         best_ms = -1
         for segment in self._segments:
             timestamp_ms = self._largest(segment)
@@ -125,7 +124,7 @@ class TimestampLookup:
         return (yield from self._first_at_or_after(self._segments if best is None else [best], best_ms))
 
     def _first_at_or_after(
-        self, segments: Sequence[Segment], timestamp_ms: int
+        self, segments: Sequence[LogSegment], timestamp_ms: int
     ) -> Pieces[TimestampOffset | None]:
         for segment in segments:
             if self.abandoned:
@@ -137,7 +136,7 @@ class TimestampLookup:
                     return found
         return None
 
-    def _largest(self, segment: Segment) -> int:
+    def _largest(self, segment: LogSegment) -> int:
         if segment is self._segments[-1]:
             return self._active_timestamp_ms
         if segment.knows_largest_timestamp or self.abandoned or self.damaged is not None:
@@ -150,7 +149,7 @@ class TimestampLookup:
         self.learned.append(Learned(segment, *found))
         return found[0]
 
-    def _within(self, segment: Segment, timestamp_ms: int) -> Pieces[TimestampOffset | None]:
+    def _within(self, segment: LogSegment, timestamp_ms: int) -> Pieces[TimestampOffset | None]:
         try:
             offsets, times = self._indexes(segment)
             known, start = offsets.lookup(
@@ -187,13 +186,13 @@ class TimestampLookup:
             file.close()
         return None
 
-    def _found_damaged(self, segment: Segment) -> None:
+    def _found_damaged(self, segment: LogSegment) -> None:
         """Record that a segment's index is damaged. Raises FileNotFoundError if the whole segment is gone."""
         if not self._disk.exists(segment.stem + LOG_SUFFIX):
             raise FileNotFoundError(segment.stem + LOG_SUFFIX)
         self.damaged = segment
 
-    def _indexes(self, segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
+    def _indexes(self, segment: LogSegment) -> tuple[OffsetIndex, TimeIndex]:
         if segment is self._segments[-1]:
             return self._active_indexes
         return segment.indexes.views(segment.size)

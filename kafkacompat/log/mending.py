@@ -12,19 +12,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.segment import Segment
+from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
-    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.ports import Disk
 
 
 class IndexMending:
     """`run` blocks and changes nothing of the loop's. `finish` runs in the loop's thread."""
 
-    def __init__(self, disk: Disk, log: PartitionLog, segment: Segment) -> None:
+    def __init__(self, disk: Disk, log: UnifiedLog, segment: LogSegment) -> None:
         self._disk = disk
         self.log = log
         self.segment = segment
@@ -32,12 +32,12 @@ class IndexMending:
         self._size = segment.size
         self._truncations = segment.truncations
         self.error: OSError | BatchCorrupt | None = None
-        self._rebuilt: Segment | None = None
+        self._rebuilt: LogSegment | None = None
 
     def run(self) -> None:
         segment = self.segment
         try:
-            own = Segment(
+            own = LogSegment(
                 self._disk,
                 posixpath.dirname(self._stem),
                 segment.base_offset,
@@ -81,7 +81,7 @@ class IndexMender:
     def __init__(self, disk: Disk, note: Callable[[str], None]) -> None:
         self._disk = disk
         self._note = note
-        self._waiting: dict[Segment, PartitionLog] = {}
+        self._waiting: dict[LogSegment, UnifiedLog] = {}
         self._told: Callable[[], None] = lambda: None
 
     def watch(self, told: Callable[[], None]) -> None:
@@ -90,7 +90,7 @@ class IndexMender:
         if self._waiting:
             told()
 
-    def report(self, log: PartitionLog, segment: Segment) -> None:
+    def report(self, log: UnifiedLog, segment: LogSegment) -> None:
         if segment not in self._waiting:
             self._note(f"{segment.stem}: the indexes are damaged and are built anew")
             self._waiting[segment] = log

@@ -18,14 +18,14 @@ from kafkacompat.log.checkpoint import (
     format_partition_metadata,
     parse_partition_metadata,
 )
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.log_segment import LOG_SUFFIX
 from kafkacompat.log.recovery import open_directory, trust_syncs_again
-from kafkacompat.log.segment_batches import LOG_SUFFIX
+from kafkacompat.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.log.index_cache import IndexCache
-    from kafkacompat.log.segment import Segment
+    from kafkacompat.log.log_segment import LogSegment
     from kafkacompat.log.segment_list import DeleteLater
     from kafkacompat.meters import Histogram
     from kafkacompat.ports import Clock, Disk
@@ -67,8 +67,8 @@ class LogOpener:
         randrange: Callable[[int], int] | None,
         note: Callable[[str], None],
         cache: IndexCache,
-        mend_later: Callable[[PartitionLog, Segment], None],
-        rolled: Callable[[PartitionLog], None],
+        mend_later: Callable[[UnifiedLog, LogSegment], None],
+        rolled: Callable[[UnifiedLog], None],
         flush_times_ms: Histogram,
         producer_ids_max: int,
     ) -> None:
@@ -96,7 +96,7 @@ class LogOpener:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         high_watermark: int = 0,
-    ) -> PartitionLog:
+    ) -> UnifiedLog:
         """Open an existing log if `topic_id` is None; otherwise create one. Raises TopicUnknown if an existing log has
         no topic id."""
         is_new = topic_id is not None
@@ -124,7 +124,7 @@ class LogOpener:
             trust_syncs_again(self._disk, path)
         elif is_new and not self._disk.exists(metadata):
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
-        log = PartitionLog(
+        log = UnifiedLog(
             self._disk,
             path,
             name,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.deletion import DeletionQueue
     from kafkacompat.log.directory import LogDirectory
-    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.ports import Disk, Log
 
 
@@ -26,13 +26,13 @@ class Predecessors:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._items: dict[TopicPartition, tuple[PartitionLog, LogDirectory, PartitionLog]] = {}
+        self._items: dict[TopicPartition, tuple[UnifiedLog, LogDirectory, UnifiedLog]] = {}
         """(replaced log, its directory, the log that has replaced it)."""
 
-    def add(self, log: PartitionLog, directory: LogDirectory, successor: PartitionLog) -> None:
+    def add(self, log: UnifiedLog, directory: LogDirectory, successor: UnifiedLog) -> None:
         self._items[log.topic_partition] = log, directory, successor
 
-    def get(self, name: TopicPartition) -> PartitionLog | None:
+    def get(self, name: TopicPartition) -> UnifiedLog | None:
         item = self._items.get(name)
         return None if item is None else item[0]
 
@@ -40,7 +40,7 @@ class Predecessors:
         item = self._items.get(name)
         return None if item is None else item[1]
 
-    def successors(self) -> list[PartitionLog]:
+    def successors(self) -> list[UnifiedLog]:
         return [successor for _, _, successor in self._items.values()]
 
     def is_before(self, log: Log) -> bool:
@@ -48,7 +48,7 @@ class Predecessors:
         item = self._items.get(log.topic_partition)
         return item is not None and item[2] is log
 
-    def within(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+    def within(self, directory: LogDirectory) -> dict[TopicPartition, UnifiedLog]:
         return {name: log for name, (log, home, _) in self._items.items() if home is directory}
 
     def forget(self, name: TopicPartition) -> None:
@@ -102,7 +102,7 @@ class Retirement:
             self._doomed.add_directory(self._path, self._delay_ms)
 
 
-def suffix_of_second(log: PartitionLog, taken: PartitionLog) -> str:
+def suffix_of_second(log: UnifiedLog, taken: UnifiedLog) -> str:
     """The suffix for the second of two logs of a partition. It is deleted if the chosen log has all its records,
     judged by the epochs of both, as between follower and leader. Otherwise it is kept as a stray."""
     epoch = log.latest_epoch()
@@ -115,7 +115,7 @@ def suffix_of_second(log: PartitionLog, taken: PartitionLog) -> str:
     )
 
 
-def age_of(log: PartitionLog) -> tuple[int, int, int]:
+def age_of(log: UnifiedLog) -> tuple[int, int, int]:
     """A sort key: of two logs of a partition the one with the greater key is further ahead. A copy begins at the start
     of its source, or later."""
     return log.latest_epoch(), log.log_end_offset, log.log_start_offset

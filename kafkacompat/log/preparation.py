@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
 from kafkacompat.log.directory import DELETE_SUFFIX, LogDirectory
-from kafkacompat.log.segment_batches import LOG_SUFFIX, file_stem
+from kafkacompat.log.log_segment import LOG_SUFFIX, file_stem
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition, Uuid

@@ -26,14 +26,13 @@ from kafkacompat.log.checkpoint import (
 from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.leftovers import SEGMENT_SUFFIXES, finish_interrupted_work
+from kafkacompat.log.log_segment import LOG_SUFFIX, LogSegment
 from kafkacompat.log.producer_state import ProducerStateManager
-from kafkacompat.log.reading import LogParts
-from kafkacompat.log.segment import Segment
-from kafkacompat.log.segment_batches import LOG_SUFFIX
 from kafkacompat.log.segment_indexes import REBUILT_SUFFIX
 from kafkacompat.log.segment_recovery import make_missing_indexes, recover_segments, set_aside
 from kafkacompat.log.snapshots import SnapshotStore
 from kafkacompat.log.soundness import DAMAGE, Note, replay_what_can_be_read, unsound_tail, unsound_txn_index
+from kafkacompat.log.unified_log import LogParts
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
@@ -56,7 +55,7 @@ def open_directory(
     note: Note = lambda text: None,
     cache: IndexCache | None = None,
 ) -> LogParts:
-    """Open a directory and return the parts of a PartitionLog. With `clean`, the last stop was clean and only the tail
+    """Open a directory and return the parts of a UnifiedLog. With `clean`, the last stop was clean and only the tail
     is checked. `note` gets a line about each problem. `cache` is the node's index cache; without it the log gets its
     own.
 
@@ -110,7 +109,7 @@ class _OpeningLog:
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
         self._log_end_offset = log_start_offset
-        self._segments: list[Segment] = []
+        self._segments: list[LogSegment] = []
         self._snapshots = SnapshotStore(disk, directory, names)
         self._epochs = LeaderEpochCache()
         self._epochs_known = False
@@ -200,9 +199,9 @@ class _OpeningLog:
             self._note(f"{end}, which is not believed")
             self._log_start_offset = self._segments[0].base_offset
 
-    def _first_segment(self) -> Segment:
+    def _first_segment(self) -> LogSegment:
         interval = self._config.index_interval_bytes
-        return Segment(
+        return LogSegment(
             self._disk,
             self._directory,
             self._log_start_offset,
@@ -282,7 +281,7 @@ def _load_segments(
     now_ms: int,
     cache: IndexCache,
     note: Note,
-) -> list[Segment]:
+) -> list[LogSegment]:
     present = set(names)
     segments = []
     for name in names:
@@ -295,7 +294,9 @@ def _load_segments(
             disk.remove(f"{directory}/{name}")
         elif name[20:] == LOG_SUFFIX:
             interval = config.index_interval_bytes
-            segments.append(Segment(disk, directory, int(name[:20]), interval, now_ms, cache, create=False))
+            segments.append(
+                LogSegment(disk, directory, int(name[:20]), interval, now_ms, cache, create=False)
+            )
     return segments
 
 
@@ -315,7 +316,7 @@ def _load_epochs(disk: Disk, directory: str, present: bool, note: Note) -> tuple
 
 
 def _complete_epochs(
-    segments: list[Segment], epochs: LeaderEpochCache, log_start_offset: int, log_end_offset: int
+    segments: list[LogSegment], epochs: LeaderEpochCache, log_start_offset: int, log_end_offset: int
 ) -> None:
     """Read the epochs between the log's start and the first known epoch from the batches.
 
@@ -335,7 +336,7 @@ def _complete_epochs(
         epochs.put_before(earlier)
 
 
-def _headers(segments: list[Segment], offset: int, end: int) -> Iterator[BatchHeader]:
+def _headers(segments: list[LogSegment], offset: int, end: int) -> Iterator[BatchHeader]:
     """The headers of the batches from the one that contains an offset up to `end`."""
     for segment in _from(segments, offset):
         found = segment.find(max(offset, segment.base_offset)) if segment.size else None
@@ -346,5 +347,5 @@ def _headers(segments: list[Segment], offset: int, end: int) -> Iterator[BatchHe
                 yield header
 
 
-def _from(segments: list[Segment], offset: int) -> list[Segment]:
+def _from(segments: list[LogSegment], offset: int) -> list[LogSegment]:
     return segments[max((at for at, s in enumerate(segments) if s.base_offset <= offset), default=0) :]

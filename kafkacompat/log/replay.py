@@ -20,8 +20,8 @@ from kafkacompat.wire.errors import ErrorCode
 UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 if TYPE_CHECKING:
+    from kafkacompat.log.log_segment import LogSegment
     from kafkacompat.log.producer_state import ProducerStateManager
-    from kafkacompat.log.segment import Segment
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
 
@@ -60,7 +60,7 @@ def follower_batches(view: memoryview, leader_epoch: int, next_offset: int) -> I
 
 
 def apply_batch(
-    state: ProducerStateManager, header: BatchHeader, batch: Buffer | None, segment: Segment | None
+    state: ProducerStateManager, header: BatchHeader, batch: Buffer | None, segment: LogSegment | None
 ) -> None:
     """Apply a batch to the state. `batch` is needed for control batches only. With a segment, a marker that aborts a
     transaction is added to its transaction index."""
@@ -99,7 +99,7 @@ def apply_batch(
     state.end_offset = header.last_offset + 1
 
 
-def replay_segments(state: ProducerStateManager, segments: Iterable[Segment], end_offset: int) -> None:
+def replay_segments(state: ProducerStateManager, segments: Iterable[LogSegment], end_offset: int) -> None:
     """Apply all batches from the state's end offset up to `end_offset`. The transaction indexes do not change."""
     for segment in segments:
         if not segment.size:

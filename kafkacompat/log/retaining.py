@@ -15,9 +15,9 @@ from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.looks import SegmentsLook
-    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.unified_log import UnifiedLog
 
 LOGS_AT_ONCE = 250
 """Logs per step."""
@@ -43,10 +43,10 @@ class RetentionPass:
             step.take(self._left.pop())
         return step
 
-    def is_served(self, log: PartitionLog) -> bool:
+    def is_served(self, log: UnifiedLog) -> bool:
         return self._manager.get(log.topic_partition) is log
 
-    def retain(self, log: PartitionLog) -> int:
+    def retain(self, log: UnifiedLog) -> int:
         """Delete a log's segments as far as allowed. Returns their number."""
         try:
             count = log.enforce_retention(self._now_ms)
@@ -62,10 +62,10 @@ class RetentionPass:
         self.removed += count
         return count
 
-    def look(self, log: PartitionLog) -> SegmentsLook | None:
+    def look(self, log: UnifiedLog) -> SegmentsLook | None:
         return log.look_for_retention(self._now_ms)
 
-    def take_over(self, log: PartitionLog, look: SegmentsLook) -> bool:
+    def take_over(self, log: UnifiedLog, look: SegmentsLook) -> bool:
         """Take over what was read. Returns whether it is usable."""
         try:
             look.finish()
@@ -80,10 +80,10 @@ class RetentionPass:
             return True
         return False
 
-    def _damaged(self, log: PartitionLog, damage: BatchCorrupt) -> None:
+    def _damaged(self, log: UnifiedLog, damage: BatchCorrupt) -> None:
         self._manager.log_damaged(log, damage, "and retention leaves it as it is")
 
-    def put_back(self, log: PartitionLog) -> None:
+    def put_back(self, log: UnifiedLog) -> None:
         self._left.append((log.topic_partition, log))
 
 
@@ -94,10 +94,10 @@ class RetentionStep:
 
     def __init__(self, whole: RetentionPass) -> None:
         self._pass = whole
-        self._looks: list[tuple[PartitionLog, SegmentsLook]] = []
-        self._ready: list[PartitionLog] = []
+        self._looks: list[tuple[UnifiedLog, SegmentsLook]] = []
+        self._ready: list[UnifiedLog] = []
 
-    def take(self, item: tuple[TopicPartition, PartitionLog]) -> None:
+    def take(self, item: tuple[TopicPartition, UnifiedLog]) -> None:
         log = item[1]
         if self._pass.is_served(log):
             look = self._pass.look(log)

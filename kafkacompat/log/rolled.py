@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.unified_log import UnifiedLog
 
 
 class RolledLogs:
@@ -17,7 +17,7 @@ class RolledLogs:
     __slots__ = ("_told", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[str, OrderedDict[PartitionLog, None]] = {}
+        self._waiting: dict[str, OrderedDict[UnifiedLog, None]] = {}
         self._told: Callable[[str], None] = lambda place: None
 
     def watch(self, told: Callable[[str], None]) -> None:
@@ -26,7 +26,7 @@ class RolledLogs:
         for place in list(self._waiting):
             told(place)
 
-    def add(self, log: PartitionLog) -> None:
+    def add(self, log: UnifiedLog) -> None:
         place = posixpath.dirname(log.directory)
         waiting = self._waiting.get(place)
         if waiting is None:
@@ -35,7 +35,7 @@ class RolledLogs:
         else:
             waiting[log] = None
 
-    def pop(self, place: str) -> PartitionLog | None:
+    def pop(self, place: str) -> UnifiedLog | None:
         """Remove and return the next log of a directory. None if there is none."""
         waiting = self._waiting.get(place)
         if waiting is None:

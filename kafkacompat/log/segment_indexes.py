@@ -88,7 +88,7 @@ class SegmentIndexes:
 
     def write(self, *, create: bool) -> Iterator[str]:
         """Write the missing entries, without a sync. Returns the paths of the files that have entries, or may have.
-        See Segment.write_indexes."""
+        See LogSegment.write_indexes."""
         if self._pair is None:
             # The files were not opened since they were written, but may not be synced yet.
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.changes import change_of_many
+from kafkacompat.log.log_segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, LogSegment
 from kafkacompat.log.retention import NEVER_OLD, SegmentFacts
-from kafkacompat.log.segment import Segment
-from kafkacompat.log.segment_batches import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
 
 if TYPE_CHECKING:
@@ -47,10 +46,10 @@ class SegmentList:
         self,
         disk: Disk,
         directory: str,
-        segments: list[Segment],
+        segments: list[LogSegment],
         cache: IndexCache,
         delete_later: DeleteLater | None,
-        mend_later: Callable[[Segment], None] | None = None,
+        mend_later: Callable[[LogSegment], None] | None = None,
     ) -> None:
         """`mend_later` is called with segments whose indexes are damaged. Without it they are rebuilt at once."""
         self._disk = disk
@@ -69,7 +68,7 @@ class SegmentList:
             segment.mend_later = mend_later
 
     @property
-    def active(self) -> Segment:
+    def active(self) -> LogSegment:
         return self.items[-1]
 
     def size(self) -> int:
@@ -99,7 +98,7 @@ class SegmentList:
         """The base of the next segment, or the log's end."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
-    def from_offset(self, offset: int) -> Iterator[Segment]:
+    def from_offset(self, offset: int) -> Iterator[LogSegment]:
         """The segments from the one that contains the offset on."""
         return iter(self.items[self.index_of(offset) :])
 
@@ -196,7 +195,7 @@ class SegmentList:
         found = segment.find(bound)
         return segment.size if found is None else found[0]
 
-    def roll(self, base_offset: int, index_interval_bytes: int, now_ms: int) -> Segment:
+    def roll(self, base_offset: int, index_interval_bytes: int, now_ms: int) -> LogSegment:
         """Close the active segment and begin a new one. An empty active segment at that base stays."""
         active = self.items[-1]
         if active.base_offset == base_offset and not active.size:
@@ -212,8 +211,8 @@ class SegmentList:
 
     def _new(
         self, base_offset: int, index_interval_bytes: int, now_ms: int, *, create: bool = True
-    ) -> Segment:
-        segment = Segment(
+    ) -> LogSegment:
+        segment = LogSegment(
             self._disk, self.directory, base_offset, index_interval_bytes, now_ms, self._cache, create=create
         )
         segment.mend_later = self._mend_later
@@ -292,7 +291,7 @@ class SegmentList:
         finally:
             self.delete_later(renamed, delay_ms)
 
-    def _set_aside(self, segment: Segment) -> list[str]:
+    def _set_aside(self, segment: LogSegment) -> list[str]:
         renamed = []
         for path in segment.paths():
             self._disk.rename(path, path + DELETED_SUFFIX)
@@ -301,8 +300,8 @@ class SegmentList:
         return renamed
 
     def replace(
-        self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int, delay_ms: int
-    ) -> Segment:
+        self, replaced: Sequence[LogSegment], suffixes: Sequence[str], now_ms: int, delay_ms: int
+    ) -> LogSegment:
         """Replace neighbouring segments by the cleaned segment with the first one's base. The old files are removed
         later.
 

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kafkacompat.log.log_segment import DELETED_SUFFIX, LOG_SUFFIX
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.replay import apply_batch
-from kafkacompat.log.segment_batches import DELETED_SUFFIX, LOG_SUFFIX
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.log.soundness import DAMAGE, Note, check_order, replay_what_can_be_read
 from kafkacompat.ports import SyncFailed
 
 if TYPE_CHECKING:
     from kafkacompat.log.epoch_cache import LeaderEpochCache
-    from kafkacompat.log.segment import Segment
+    from kafkacompat.log.log_segment import LogSegment
     from kafkacompat.log.snapshots import SnapshotStore
     from kafkacompat.ports import Disk
     from kafkacompat.records.batch import BatchHeader
@@ -46,7 +46,7 @@ def _is_full(error: OSError) -> bool:
 
 def recover_segments(
     disk: Disk,
-    segments: list[Segment],
+    segments: list[LogSegment],
     snapshots: SnapshotStore,
     epochs: LeaderEpochCache,
     recovery_point: int,
@@ -89,7 +89,7 @@ def recover_segments(
 
 
 def recover_segment(
-    segment: Segment,
+    segment: LogSegment,
     state: ProducerStateManager,
     epochs: LeaderEpochCache,
     before_cut: Callable[[], None],
@@ -128,7 +128,7 @@ def recover_segment(
 class _Indexing:
     """Writes the indexes page by page, or keeps them in memory once the disk is full."""
 
-    def __init__(self, segment: Segment, *, may_wait: bool) -> None:
+    def __init__(self, segment: LogSegment, *, may_wait: bool) -> None:
         self._segment = segment
         self._may_wait = may_wait
         self._in_memory = False
@@ -150,7 +150,7 @@ class _Indexing:
                 raise
 
 
-def set_aside(disk: Disk, segments: list[Segment]) -> None:
+def set_aside(disk: Disk, segments: list[LogSegment]) -> None:
     """Rename segments to `.deleted`, the last one first, so that an interruption leaves the beginning of the log.
     Durable on return."""
     for segment in reversed(segments):
@@ -161,7 +161,7 @@ def set_aside(disk: Disk, segments: list[Segment]) -> None:
         disk.sync_directory(posixpath.dirname(segments[0].stem))
 
 
-def make_missing_indexes(disk: Disk, segments: list[Segment], names: list[str], note: Note) -> None:
+def make_missing_indexes(disk: Disk, segments: list[LogSegment], names: list[str], note: Note) -> None:
     """Rebuild missing index files of segments that were not checked. Checked segments already have new indexes, if
     only in memory."""
     present = set(names)

@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import is_base_offset
+from kafkacompat.log.log_segment import SNAPSHOT_SUFFIX, file_stem
 from kafkacompat.log.producer_snapshot import (
     ENCODED_A_STEP,
     SnapshotCorrupt,
@@ -18,7 +19,6 @@ from kafkacompat.log.producer_snapshot import (
     encode_snapshot,
 )
 from kafkacompat.log.producer_state import ProducerStateManager
-from kafkacompat.log.segment_batches import SNAPSHOT_SUFFIX, file_stem
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Disk

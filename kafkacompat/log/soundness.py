@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 from kafkacompat.log import scan
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
+from kafkacompat.log.log_segment import LOG_SUFFIX, SCAN_CHUNK
 from kafkacompat.log.replay import replay_segments
-from kafkacompat.log.segment_batches import LOG_SUFFIX, SCAN_CHUNK
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
+    from kafkacompat.log.log_segment import LogSegment
     from kafkacompat.log.producer_state import ProducerStateManager
-    from kafkacompat.log.segment import Segment
 
 Note = Callable[[str], None]
 DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed, struct.error)
 """The errors of reading a damaged file. struct.error means an offset that no index entry can hold."""
 
 
-def check_order(segment: Segment, header: BatchHeader, after: int) -> None:
+def check_order(segment: LogSegment, header: BatchHeader, after: int) -> None:
     """Raise BatchCorrupt if a batch cannot be in this segment, or cannot follow offset `after`. The CRC does not cover
     offsets."""
     if not after <= header.last_offset <= segment.base_offset + MAX_RELATIVE_OFFSET or (
@@ -37,7 +37,7 @@ def check_order(segment: Segment, header: BatchHeader, after: int) -> None:
         raise BatchCorrupt(f"offset {header.last_offset} where {after} is next in {segment.stem}{LOG_SUFFIX}")
 
 
-def end_of(segment: Segment) -> int:
+def end_of(segment: LogSegment) -> int:
     """The offset after the last batch. The batches from the last index entry on are checked.
 
     Raises one of DAMAGE if they are invalid or out of order, or if other bytes follow them.
@@ -53,7 +53,7 @@ def end_of(segment: Segment) -> int:
 
 
 def replay_what_can_be_read(
-    state: ProducerStateManager, segments: Sequence[Segment], end_offset: int, note: Note
+    state: ProducerStateManager, segments: Sequence[LogSegment], end_offset: int, note: Note
 ) -> None:
     """Like replay_segments, but the rest of a damaged segment is skipped."""
     for at, segment in enumerate(segments):
@@ -67,7 +67,7 @@ def replay_what_can_be_read(
             state.end_offset = end
 
 
-def unsound_txn_index(segments: list[Segment], names: list[str], note: Note) -> int | None:
+def unsound_txn_index(segments: list[LogSegment], names: list[str], note: Note) -> int | None:
     """Base offset of the first segment with an unreadable transaction index. Its batches tell which entries belong
     there."""
     present = set(names)
@@ -83,7 +83,7 @@ def unsound_txn_index(segments: list[Segment], names: list[str], note: Note) -> 
     return None
 
 
-def unsound_tail(active: Segment, note: Note) -> int | None:
+def unsound_tail(active: LogSegment, note: Note) -> int | None:
     """The base offset of the active segment if its tail is damaged. The segment must then be checked as after a crash."""
     if not active.size:
         return None

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kafkacompat.log.checkpointing import CheckpointPlan
     from kafkacompat.log.deletion import DeletionQueue, Doomed
     from kafkacompat.log.flush import LogFlush
-    from kafkacompat.log.log import PartitionLog
-    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.mending import IndexMending
+    from kafkacompat.log.unified_log import UnifiedLog
 
 NEVER = 2**63 - 1
 
@@ -47,13 +47,13 @@ class FlushPlan:
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
-        self._items: list[tuple[PartitionLog, LogFlush]] = []
-        self._failures: list[tuple[PartitionLog, OSError]] = []
+        self._items: list[tuple[UnifiedLog, LogFlush]] = []
+        self._failures: list[tuple[UnifiedLog, OSError]] = []
 
     def __bool__(self) -> bool:
         return bool(self._items or self._failures)
 
-    def add(self, log: PartitionLog, *, closed_only: bool = False) -> None:
+    def add(self, log: UnifiedLog, *, closed_only: bool = False) -> None:
         """Add the unsynced files of a log. If its flush cannot begin, `finish` reports that; the other logs are
         synced."""
         try:
@@ -61,7 +61,7 @@ class FlushPlan:
         except OSError as error:
             self._failures.append((log, error))
 
-    def go_on_with_snapshot(self, log: PartitionLog) -> bool:
+    def go_on_with_snapshot(self, log: UnifiedLog) -> bool:
         """Write a log's snapshot of its producers, and add its closed segments when that is done. Returns False if that
         takes another step."""
         try:
@@ -169,7 +169,7 @@ class LogUpkeep:
         data, and no start would detect the gap."""
         plan = FlushPlan(self._manager)
         rolled = self._manager.rolled
-        later: list[PartitionLog] = []
+        later: list[UnifiedLog] = []
         has_stepped = False
         while not plan.is_full and (log := rolled.pop(place)) is not None:
             if self._manager.get(log.topic_partition) is not log:
@@ -185,7 +185,7 @@ class LogUpkeep:
             rolled.add(log)
         return plan or None
 
-    def _logs_at(self, place: str) -> dict[TopicPartition, PartitionLog]:
+    def _logs_at(self, place: str) -> dict[TopicPartition, UnifiedLog]:
         directory = self._manager.directory_at(place)
         return {} if directory is None else self._manager.logs_in(directory)
 

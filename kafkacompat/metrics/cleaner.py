@@ -11,8 +11,8 @@ from kafkacompat.metrics.families import Families, counter, gauge, gauges, mbean
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.cleaner import LogCleaner
-    from kafkacompat.log.log import PartitionLog
-    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.log_manager import LogManager
+    from kafkacompat.log.unified_log import UnifiedLog
 
 
 def cleaner_families(cleaner: LogCleaner, manager: LogManager, moved_bytes: int, now_ms: int) -> Families:
@@ -81,7 +81,7 @@ def cleaner_families(cleaner: LogCleaner, manager: LogManager, moved_bytes: int,
     )
 
 
-def _dirty_bytes(log: PartitionLog) -> int:
+def _dirty_bytes(log: UnifiedLog) -> int:
     """Of the closed segments."""
     first = first_dirty_offset(log)
     return sum(segment.size for segment, following in pairwise(log.segments) if following.base_offset > first)

@@ -10,8 +10,8 @@ from kafkacompat.metrics.histograms import histogram_families
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkacompat.log.log import PartitionLog
-    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.log_manager import LogManager
+    from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.hosted_partitions import HostedPartitions
 
@@ -126,7 +126,7 @@ def log_families(manager: LogManager) -> Families:
     ]
     yield None
     name = "kafka_log_log_"
-    shown: tuple[tuple[str, str, Callable[[PartitionLog], float]], ...] = (
+    shown: tuple[tuple[str, str, Callable[[UnifiedLog], float]], ...] = (
         ("size", "Size of a log in bytes.", lambda log: log.size_bytes()),
         ("numlogsegments", "Segments of a log.", lambda log: len(log.segments)),
         ("logstartoffset", "First offset of a log.", lambda log: log.log_start_offset),
@@ -172,13 +172,13 @@ def log_families(manager: LogManager) -> Families:
     )
 
 
-def _of_retention(log: PartitionLog) -> int:
+def _of_retention(log: UnifiedLog) -> int:
     most = log.config.retention_bytes
     return 100 * log.size_bytes() // most if most > 0 else 0
 
 
 def _each_log(
-    logs: Sequence[tuple[Labels, PartitionLog]], value_of: Callable[[PartitionLog], float]
+    logs: Sequence[tuple[Labels, UnifiedLog]], value_of: Callable[[UnifiedLog], float]
 ) -> Iterator[Sample]:
     for labels, log in logs:
         yield labels, value_of(log)

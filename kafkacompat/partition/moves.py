@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.log.flush import LogFlush
-    from kafkacompat.log.log import PartitionLog
-    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.log_manager import LogManager
+    from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.ports import Clock, Plan, Timers, WorkerPools, Workers
 
@@ -66,7 +66,7 @@ class Move:
 
     __slots__ = ("busy", "core", "is_synced", "log", "origin_id", "state", "target_id", "topic_partition")
 
-    def __init__(self, core: PartitionCore, log: PartitionLog, origin_id: Uuid, target_id: Uuid) -> None:
+    def __init__(self, core: PartitionCore, log: UnifiedLog, origin_id: Uuid, target_id: Uuid) -> None:
         self.core = core
         self.log = log
         self.topic_partition = core.topic_partition
@@ -329,7 +329,7 @@ class Moves:
         move.is_synced = True
         self._attempt(move, partial(self._step, move))
 
-    def _syncs_of(self, log: PartitionLog) -> Workers:
+    def _syncs_of(self, log: UnifiedLog) -> Workers:
         return self._workers.log_sync.at(posixpath.dirname(log.directory))
 
     def _assigned(self, move: Move) -> None:
@@ -356,7 +356,7 @@ class Moves:
 
     # The old log keeps its place until the new one would survive a power loss.
 
-    def _make_durable(self, log: PartitionLog) -> None:
+    def _make_durable(self, log: UnifiedLog) -> None:
         if self._closed or not self._logs.predecessors.is_before(log):
             return
         try:
@@ -367,11 +367,11 @@ class Moves:
             return
         self._syncs_of(log).submit(flush.run).on_done(partial(self._is_durable, log, flush))
 
-    def _make_durable_later(self, log: PartitionLog) -> None:
+    def _make_durable_later(self, log: UnifiedLog) -> None:
         delay_ms = self._settings.get_int("replica.fetch.backoff.ms")
         self._timers.call_after(delay_ms, partial(self._make_durable, log))
 
-    def _is_durable(self, log: PartitionLog, flush: LogFlush, done: Deferred[None]) -> None:
+    def _is_durable(self, log: UnifiedLog, flush: LogFlush, done: Deferred[None]) -> None:
         try:
             done.result()
         except Exception as error:

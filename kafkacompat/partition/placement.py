@@ -20,7 +20,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, PartitionRegistration
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.log_manager import LogManager
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.moves import Assign, Moves

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory, trust_syncs_again
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import HalfDone, SyncFailed, passes
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
 from kafkacompat.raft.room import NO_ROOM
@@ -65,11 +65,11 @@ def _as_far_as_there_is_room(*, can_lack: bool = False) -> Iterator[None]:
 
 
 class PartitionMetadataLog:
-    """raft.contracts.MetadataLog over a PartitionLog."""
+    """raft.contracts.MetadataLog over a UnifiedLog."""
 
     __slots__ = ("_bytes_since_full_flush", "_clock", "_flush", "_named", "log")
 
-    def __init__(self, log: PartitionLog, clock: Clock) -> None:
+    def __init__(self, log: UnifiedLog, clock: Clock) -> None:
         self.log = log
         self._clock = clock
         self._bytes_since_full_flush = 0
@@ -179,5 +179,5 @@ def open_metadata_log(
     if not disk.exists(path):
         disk.write_atomic(path, format_partition_metadata(METADATA_TOPIC_ID))
     trust_syncs_again(disk, directory)
-    log = PartitionLog(disk, directory, TopicPartition(METADATA_TOPIC, 0), METADATA_TOPIC_ID, config, parts)
+    log = UnifiedLog(disk, directory, TopicPartition(METADATA_TOPIC, 0), METADATA_TOPIC_ID, config, parts)
     return PartitionMetadataLog(log, clock)

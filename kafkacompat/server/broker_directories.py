@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.ids import ZERO_UUID, Uuid
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.node.assignments import DirectoryAssignments
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.node.settings import NodeSettings

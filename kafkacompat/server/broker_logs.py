@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.log.cleaner.cleaner import OWN_PROCESS_BYTES, LogCleaner, cleaner_limits
 from kafkacompat.log.cleaner.throttle import Throttle
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.node.cleaning import BackgroundCleaning
 from kafkacompat.node.periodic import PeriodicWork

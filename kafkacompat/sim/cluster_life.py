@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.liveness import Liveness
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.ids import TopicPartition, Uuid
-    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.log_manager import LogManager
     from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.replica_manager import ReplicaManager

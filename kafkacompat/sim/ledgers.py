@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.ids import TopicPartition, Uuid
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports.logs import LogRefused
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.sim.compaction_oracle import Content, KeyLedger
@@ -163,7 +163,7 @@ def _read(log: Log, offset: int) -> memoryview:
     except LogRefused as refused:
         if refused.code != ErrorCode.KAFKA_STORAGE_ERROR:
             raise
-        assert isinstance(log, PartitionLog)
+        assert isinstance(log, UnifiedLog)
         return memoryview(
             b"".join(
                 segment.read_batch(header)
@@ -182,7 +182,7 @@ def batches(log: Log, start: int, end: int) -> Iterator[tuple[int, Written]]:
 
 def cleaned_to(log: Log) -> int:
     """Return the offset up to which the log was cleaned, or -1 if it never was."""
-    assert isinstance(log, PartitionLog)
+    assert isinstance(log, UnifiedLog)
     return log.cleaned_to
 
 

@@ -23,8 +23,8 @@ from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.validate import Origin, validate_produce
@@ -34,7 +34,7 @@ from kafkacompat.wire.errors import ErrorCode
 NODE_ID = 1
 
 
-class KeptLog(PartitionLog):
+class KeptLog(UnifiedLog):
     """The real log, on its own memory disk. It returns its batches and counts reads."""
 
     def __init__(self, name: TopicPartition = TopicPartition(OFFSETS_TOPIC, 0)) -> None:

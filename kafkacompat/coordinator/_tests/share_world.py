@@ -17,7 +17,7 @@ from kafkacompat.coordinator._tests.real_log import at_once
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import partition_image
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice, WorkerPools

@@ -19,8 +19,8 @@ from kafkacompat.coordinator._tests.real_log import DIRECTORY_ID, FOLLOWER, NAME
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS, READ_TRIES, RETRY_MAX_MS
 from kafkacompat.coordinator.shard import DAMAGED_RETRY_MS, Shard, ShardState
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition.damaged import LOOK_MS
 from kafkacompat.partition.placement import Placement
@@ -77,9 +77,9 @@ class KeptWorld(RealWorld):
         return logs
 
     @property
-    def kept_log(self) -> PartitionLog:
+    def kept_log(self) -> UnifiedLog:
         log = self.log()
-        assert isinstance(log, PartitionLog)
+        assert isinstance(log, UnifiedLog)
         return log
 
     def stop(self) -> None:

@@ -8,8 +8,8 @@ from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, batch_of, config
 from kafkacompat.log._tests.memory_disk import MemoryDisk, Refuse
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import Plan
 
 CONFIG = config(file_delete_delay_ms=1000)
@@ -38,7 +38,7 @@ class Broker:
     def online(self) -> list[bool]:
         return [each.online for each in self.manager.directories]
 
-    def log(self, number: int) -> PartitionLog:
+    def log(self, number: int) -> UnifiedLog:
         """Partition 0 is in /a, 1 in /b, and so on."""
         name = TopicPartition("t", number)
         return self.manager.get_or_create(name, TOPIC_ID, CONFIG, DIRECTORY_IDS[number % 2])
@@ -48,7 +48,7 @@ class Broker:
         return Broker(self.disk.lose_power(kept=kept) if power_lost else self.disk.copy())
 
 
-def append(log: PartitionLog, count: int, epoch: int = 4) -> None:
+def append(log: UnifiedLog, count: int, epoch: int = 4) -> None:
     for _ in range(count):
         log.append_as_leader(batch_of([b"%d" % log.log_end_offset * 20]), epoch, NOW_MS)
     log.set_high_watermark(log.log_end_offset)

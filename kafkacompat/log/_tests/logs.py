@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import Disk, FileSlice, LogRead, TimestampOffset
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
@@ -24,15 +24,15 @@ SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=150)
 
 def open_log(
     disk: Disk, config: LogConfig = SMALL, *, clean: bool = False, directory: str = DIRECTORY, **options: int
-) -> PartitionLog:
+) -> UnifiedLog:
     high_watermark = options.pop("high_watermark", 0)
     parts = open_directory(disk, directory, config, NOW_MS, clean=clean, **options)
-    return PartitionLog(
+    return UnifiedLog(
         disk, directory, TopicPartition("t", 0), TOPIC_ID, config, parts, high_watermark=high_watermark
     )
 
 
-def look_up(log: PartitionLog, timestamp_ms: int | None) -> TimestampOffset | None:
+def look_up(log: UnifiedLog, timestamp_ms: int | None) -> TimestampOffset | None:
     """Run a lookup as a worker thread and the loop do. None finds the first record with the largest timestamp."""
     for _ in range(3):
         lookup = log.begin_lookup(timestamp_ms)
@@ -78,7 +78,7 @@ def values_in(read: LogRead) -> list[tuple[int, bytes | None]]:
     return found
 
 
-def all_values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+def all_values(log: UnifiedLog) -> list[tuple[int, bytes | None]]:
     """All records from the log's start on, read as a consumer would."""
     found: list[tuple[int, bytes | None]] = []
     offset = log.log_start_offset

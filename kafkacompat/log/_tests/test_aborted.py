@@ -12,8 +12,8 @@ import pytest
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log.index import MAX_OFFSET
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.offset_index import OffsetIndex
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import BatchHeader, iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.read import records_of
@@ -35,7 +35,7 @@ class Event(NamedTuple):
 class Writer:
     """A log, and the batches written to it."""
 
-    log: PartitionLog
+    log: UnifiedLog
     events: list[Event] = field(default_factory=list)
 
     def write(self, producer_id: int, records: int = 1) -> None:
@@ -103,7 +103,7 @@ class Writer:
 
 
 def read_slice(
-    log: PartitionLog, offset: int, max_bytes: int, most: int = MAX_OFFSET
+    log: UnifiedLog, offset: int, max_bytes: int, most: int = MAX_OFFSET
 ) -> tuple[list[tuple[BatchHeader, bytes]], list[tuple[int, int]], int]:
     """The complete batches of a read up to the stable offset, (producer id, first offset) of the aborted transactions
     returned, and the bound."""
@@ -123,7 +123,7 @@ def read_slice(
 
 
 def consume(
-    log: PartitionLog, offset: int, max_bytes: int, most: int = MAX_OFFSET
+    log: UnifiedLog, offset: int, max_bytes: int, most: int = MAX_OFFSET
 ) -> list[tuple[int, bytes | None]]:
     """The records that a read_committed consumer gets from an offset to the last stable one, filtered as clients do."""
     found: list[tuple[int, bytes | None]] = []

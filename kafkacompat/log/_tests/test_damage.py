@@ -13,9 +13,9 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import CONFIG, PATHS, Broker, append
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker, values_in
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.mending import IndexMending
 from kafkacompat.log.soundness import DAMAGE
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import FileSlice, LogRead, LogRefused
 from kafkacompat.records.batch import has_valid_crc, parse_header
@@ -57,7 +57,7 @@ WAYS: dict[str, Spoil] = {
 }
 
 
-def last_batch(log: PartitionLog) -> int:
+def last_batch(log: UnifiedLog) -> int:
     return list(log.segments[-1].headers())[-1].position
 
 
@@ -102,7 +102,7 @@ def stopped_once(clean: bool) -> MemoryDisk:
     return disk
 
 
-def read_mended(log: PartitionLog, offset: int) -> LogRead:
+def read_mended(log: UnifiedLog, offset: int) -> LogRead:
     """Read, and repeat it after damaged indexes were rebuilt, as the node does in the background."""
     for _ in log.segments:
         try:
@@ -117,7 +117,7 @@ def read_mended(log: PartitionLog, offset: int) -> LogRead:
     return log.read(offset, 1, log.log_end_offset, True)
 
 
-def values_of(log: PartitionLog) -> dict[int, bytes | None]:
+def values_of(log: UnifiedLog) -> dict[int, bytes | None]:
     """The values that can be read, batch by batch. A start after a clean stop does not check data below the end."""
     found: dict[int, bytes | None] = {}
     for offset in range(log.log_start_offset, min(log.log_end_offset, 2 * RECORDS)):
@@ -206,7 +206,7 @@ def test_a_file_of_a_partition(name: str, way: str, clean: bool) -> None:
         assert broker.manager.previous_broker_epoch == -1
 
 
-def assert_writable_to(log: PartitionLog) -> None:
+def assert_writable_to(log: UnifiedLog) -> None:
     """Appends succeed, or fail with an error that clients know. Written records are there after another start."""
     end = log.log_end_offset
     try:

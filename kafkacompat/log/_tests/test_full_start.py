@@ -11,7 +11,7 @@ from kafkacompat.log._tests.disks import Broker, append, refusing
 from kafkacompat.log._tests.logs import NOW_MS, all_values, batch_of, config, index_files, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.index import PAGE_BYTES
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 
 DENSE = config(segment_bytes=1 << 20, index_interval_bytes=1)
 WRITES = "write write_atomic"
@@ -28,7 +28,7 @@ def killed(count: int) -> MemoryDisk:
     return disk.copy()
 
 
-def fill(log: PartitionLog, count: int) -> None:
+def fill(log: UnifiedLog, count: int) -> None:
     for at in range(count):
         log.append_as_leader(batch_of([b"%d" % at], NOW_MS + at), 4, NOW_MS)
     log.set_high_watermark(log.log_end_offset)

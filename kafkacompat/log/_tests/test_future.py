@@ -16,8 +16,8 @@ from kafkacompat.log.directory import (
     marked_name,
     parse_future_directory,
 )
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -25,7 +25,7 @@ from kafkacompat.wire.errors import ErrorCode
 NAME = TopicPartition("t", 3)
 
 
-def a_move(tmp_path: Path, copied: int = 10) -> tuple[LogManager, PartitionLog, PartitionLog]:
+def a_move(tmp_path: Path, copied: int = 10) -> tuple[LogManager, UnifiedLog, UnifiedLog]:
     """A log of ten batches in directory a, and a future log in b with the first `copied` of them."""
     manager = manager_on(tmp_path)
     current = manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[0])

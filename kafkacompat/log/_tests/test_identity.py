@@ -24,8 +24,8 @@ from kafkacompat.log.checkpoint import (
     parse_offsets,
 )
 from kafkacompat.log.flush import anchor
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition.following import truncate_to_divergence
 from kafkacompat.ports import FileSlice, LogRefused
@@ -52,20 +52,20 @@ def manager_on(
 
 def new_log(
     manager: LogManager, topic_id: Uuid = NEW, directory_id: Uuid = A[1], name: TopicPartition = NAME
-) -> PartitionLog:
+) -> UnifiedLog:
     """A durable log."""
     log = manager.get_or_create(name, topic_id, CONFIG, directory_id)
     log.flush()
     return log
 
 
-def fill(log: PartitionLog, first: int, end: int, epoch: int = 0) -> None:
+def fill(log: UnifiedLog, first: int, end: int, epoch: int = 0) -> None:
     for number in range(first, end):
         log.append_as_leader(batch_of([b"%d" % number * 20]), epoch, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
 
 
-def numbers(log: PartitionLog) -> list[int]:
+def numbers(log: UnifiedLog) -> list[int]:
     return [offset for offset, _ in all_values(log)]
 
 
@@ -322,7 +322,7 @@ class Copied(NamedTuple):
     """A minimal follower."""
 
     topic_partition: TopicPartition
-    log: PartitionLog
+    log: UnifiedLog
 
 
 def test_an_epoch_ends_where_it_ended_after_records_were_deleted_and_a_kill() -> None:

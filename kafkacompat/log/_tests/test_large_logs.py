@@ -22,10 +22,10 @@ from kafkacompat.log._tests.logs import (
 )
 from kafkacompat.log._tests.memory_disk import CountingDisk
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.log import RETIRED_AT_ONCE, SYNCED_AT_ONCE, PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
+from kafkacompat.log.unified_log import RETIRED_AT_ONCE, SYNCED_AT_ONCE, UnifiedLog
 from kafkacompat.log.upkeep import FLUSHED_AT_ONCE, LogUpkeep
 from kafkacompat.ports import LogRefused, TimestampOffset
 from kafkacompat.records.batch import BatchCorrupt
@@ -84,7 +84,7 @@ def test_a_segment_that_nobody_has_is_not_kept_open() -> None:
 
 def filled(
     disk: CountingDisk, segments: int, settings: object = SETTINGS, *, step_ms: int = 10
-) -> PartitionLog:
+) -> UnifiedLog:
     log = open_log(disk, settings)  # type: ignore[arg-type]
     at = 0
     while len(log.segments) < segments:

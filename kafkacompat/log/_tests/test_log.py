@@ -19,7 +19,7 @@ from kafkacompat.log._tests.logs import (
     values_in,
 )
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice, LogRefused, TimestampOffset
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, assemble, build_batch
@@ -27,7 +27,7 @@ from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
 
 
-def three_batches(**changes: object) -> PartitionLog:
+def three_batches(**changes: object) -> UnifiedLog:
     log = open_log(MemoryDisk(), config(segment_bytes=1 << 20, **changes))
     for i in range(3):
         log.append_as_leader(batch_of([b"%d%d" % (i, k) for k in range(4)], NOW_MS + 10 * i), i, NOW_MS)

@@ -15,9 +15,8 @@ from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, 
 from kafkacompat.log.directory import parse_partition_directory
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
-from kafkacompat.log.homes import NOTE_AGAIN_MS
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import NOTE_AGAIN_MS, LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import FileSlice, LogRefused, Plan, SyncFailed
 from kafkacompat.wire.errors import ErrorCode
@@ -284,14 +283,14 @@ def test_a_log_whose_sync_cannot_begin_does_not_put_the_others_off(
         log.config = config(flush_ms=100)
         log.append_as_leader(batch_of([b"x"]), 4, NOW_MS)
 
-    whole = PartitionLog.begin_flush
+    whole = UnifiedLog.begin_flush
 
-    def begin_flush(log: PartitionLog, **options: bool) -> LogFlush:
+    def begin_flush(log: UnifiedLog, **options: bool) -> LogFlush:
         if log is bad:
             raise OSError(errno.EIO, "broken")
         return whole(log, **options)
 
-    monkeypatch.setattr(PartitionLog, "begin_flush", begin_flush)
+    monkeypatch.setattr(UnifiedLog, "begin_flush", begin_flush)
     carry_out(LogUpkeep(manager).flush_overdue(manager.directories[0].path, 1000))
     assert good.recovery_point == good.log_end_offset
     assert [status.online for status in manager.log_dirs()] == [False, True]

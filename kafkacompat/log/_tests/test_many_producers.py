@@ -9,10 +9,10 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log import producer_snapshot
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import Producer
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import Disk, LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -37,12 +37,12 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def write(log: PartitionLog, producer_id: int, sequence: int = 0, **options: object) -> None:
+def write(log: UnifiedLog, producer_id: int, sequence: int = 0, **options: object) -> None:
     batch = batch_of([b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **options)
     log.append_as_leader(batch, 0, NOW_MS)
 
 
-def filled(log: PartitionLog) -> PartitionLog:
+def filled(log: UnifiedLog) -> UnifiedLog:
     for each in range(MANY):
         write(log, each)
     return log

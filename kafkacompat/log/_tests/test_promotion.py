@@ -10,14 +10,14 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import DIRECTORY_IDS, Broker, append, carry_out, refusing
 from kafkacompat.log._tests.logs import all_values
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import LogRefused
 
 NAME = TopicPartition("t", 0)
 ALL = ("/a", "/b")
 
 
-def a_move(synced: int = 10) -> tuple[Broker, PartitionLog, PartitionLog]:
+def a_move(synced: int = 10) -> tuple[Broker, UnifiedLog, UnifiedLog]:
     """A durable log of ten batches in /a, and its copy in /b, of which `synced` batches are durable."""
     broker = Broker(MemoryDisk())
     current = broker.log(0)
@@ -32,14 +32,14 @@ def a_move(synced: int = 10) -> tuple[Broker, PartitionLog, PartitionLog]:
     return broker, current, future
 
 
-def copy(current: PartitionLog, future: PartitionLog, end: int) -> None:
+def copy(current: UnifiedLog, future: UnifiedLog, end: int) -> None:
     while future.log_end_offset < end:
         read = current.read(future.log_end_offset, 1, end, True).records
         assert not isinstance(read, bytes)
         future.append_as_follower(read.read(), 4)
 
 
-def change_places(broker: Broker) -> PartitionLog:
+def change_places(broker: Broker) -> UnifiedLog:
     """Swap the logs in the order in which the mover does."""
     log = broker.manager.promote_future(NAME)
     log.flush()

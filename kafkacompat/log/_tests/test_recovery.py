@@ -22,15 +22,15 @@ from kafkacompat.log._tests.logs import (
     open_log,
 )
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 
 
-def filled(disk: MemoryDisk, batches: int = 30, **changes: object) -> PartitionLog:
+def filled(disk: MemoryDisk, batches: int = 30, **changes: object) -> UnifiedLog:
     log = open_log(disk, config(**changes))
     for i in range(batches):
         log.append_as_leader(batch_of([b"%d" % i * 20, b"b"], NOW_MS + i), 0, NOW_MS)
@@ -361,7 +361,7 @@ def test_a_damaged_transaction_index_is_made_anew(segment: int, damage: bytes, c
         disk, DIRECTORY, config(), NOW_MS, clean=clean, recovery_point=log.log_end_offset, note=notes.append
     )
     assert any(names[segment] in note for note in notes)
-    again = PartitionLog(disk, DIRECTORY, TopicPartition("t", 0), TOPIC_ID, config(), parts)
+    again = UnifiedLog(disk, DIRECTORY, TopicPartition("t", 0), TOPIC_ID, config(), parts)
     assert again.log_end_offset == log.log_end_offset
     assert again.aborted_transactions(0, log.log_end_offset)[0] == aborted
     again.close()

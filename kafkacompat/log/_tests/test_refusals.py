@@ -16,7 +16,7 @@ from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, config
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.cleaner._tests.cleaning import LIMITS
 from kafkacompat.log.cleaner.cleaner import LogCleaner
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import LogRefused, Plan
 
@@ -70,40 +70,40 @@ def run(plan: Plan | None) -> None:
 
 # The operations of a broker, as its shells run them: the manager is told of a log's OSError.
 
-Deed = Callable[[Broker, PartitionLog], None]
+Deed = Callable[[Broker, UnifiedLog], None]
 
 
-def append_or_tell(broker: Broker, log: PartitionLog) -> None:
+def append_or_tell(broker: Broker, log: UnifiedLog) -> None:
     try:
         append(log, 3)
     except OSError as error:
         broker.manager.log_failed(log, error)
 
 
-def follow(broker: Broker, log: PartitionLog) -> None:
+def follow(broker: Broker, log: UnifiedLog) -> None:
     source = broker.manager.logs[TopicPartition("t", 1)]
     records = source.read(log.log_end_offset, 2000, source.log_end_offset, True).records
     assert not isinstance(records, bytes)
     log.append_as_follower(records.read(), 4)
 
 
-def make(broker: Broker, log: PartitionLog) -> None:
+def make(broker: Broker, log: UnifiedLog) -> None:
     append_or_tell(broker, broker.log(4))
 
 
-def make_prepared(broker: Broker, log: PartitionLog) -> None:
+def make_prepared(broker: Broker, log: UnifiedLog) -> None:
     prepared = broker.manager.prepare(TopicPartition("t", 4), TOPIC_ID, DIRECTORY_IDS[0])
     prepared.run()
     if not broker.manager.place(prepared, CONFIG):
         broker.log(4)
 
 
-def claim(broker: Broker, log: PartitionLog) -> None:
+def claim(broker: Broker, log: UnifiedLog) -> None:
     log.topic_id = ZERO_UUID
     broker.log(0)
 
 
-def retain(broker: Broker, log: PartitionLog) -> None:
+def retain(broker: Broker, log: UnifiedLog) -> None:
     log.config = config(retention_bytes=1500)
     whole = LogUpkeep(broker.manager).begin_retention(NOW_MS)
     while (step := whole.next()) is not None:
@@ -111,7 +111,7 @@ def retain(broker: Broker, log: PartitionLog) -> None:
         step.finish()
 
 
-def drop_deleted_records(broker: Broker, log: PartitionLog) -> None:
+def drop_deleted_records(broker: Broker, log: UnifiedLog) -> None:
     try:
         log.increment_log_start_offset(FILLED // 2)
     except OSError as error:
@@ -122,7 +122,7 @@ def drop_deleted_records(broker: Broker, log: PartitionLog) -> None:
         step.finish()
 
 
-def flush(broker: Broker, log: PartitionLog) -> None:
+def flush(broker: Broker, log: UnifiedLog) -> None:
     log.config = config(flush_ms=1)
     upkeep = LogUpkeep(broker.manager)
     for place in upkeep.places():
@@ -130,14 +130,14 @@ def flush(broker: Broker, log: PartitionLog) -> None:
         run(upkeep.flush_overdue(place, 1000))
 
 
-def checkpoint(broker: Broker, log: PartitionLog) -> None:
+def checkpoint(broker: Broker, log: UnifiedLog) -> None:
     upkeep = LogUpkeep(broker.manager)
     run(upkeep.checkpoint_high_watermarks())
     run(upkeep.checkpoint_recovery_points())
     run(upkeep.checkpoint_log_starts())
 
 
-def delete_and_make_anew(broker: Broker, log: PartitionLog) -> None:
+def delete_and_make_anew(broker: Broker, log: UnifiedLog) -> None:
     """A new topic of the same name never has the records of the old one."""
     broker.manager.delete_later(NAME)
     again = broker.manager.get_or_create(NAME, b"\x08" * 16, CONFIG, DIRECTORY_IDS[0])
@@ -145,7 +145,7 @@ def delete_and_make_anew(broker: Broker, log: PartitionLog) -> None:
     append_or_tell(broker, again)
 
 
-def copy_and_promote(broker: Broker, log: PartitionLog) -> None:
+def copy_and_promote(broker: Broker, log: UnifiedLog) -> None:
     future = broker.manager.begin_future(NAME, broker.manager.directories[1])
     try:
         copy_all(log, future)
@@ -161,14 +161,14 @@ def copy_and_promote(broker: Broker, log: PartitionLog) -> None:
             run(broker.manager.retire_predecessor(promoted))
 
 
-def copy_all(log: PartitionLog, future: PartitionLog) -> None:
+def copy_all(log: UnifiedLog, future: UnifiedLog) -> None:
     while future.log_end_offset < log.log_end_offset:
         read = log.read(future.log_end_offset, 2000, log.log_end_offset, True).records
         assert not isinstance(read, bytes)
         future.append_as_follower(read.read(), 4)
 
 
-def copy_back_and_give_up(broker: Broker, log: PartitionLog) -> None:
+def copy_back_and_give_up(broker: Broker, log: UnifiedLog) -> None:
     """Copy into the directory that refuses, and discard the copy."""
     name = TopicPartition("t", 1)
     future = broker.manager.begin_future(name, broker.manager.directories[0])
@@ -182,7 +182,7 @@ def copy_back_and_give_up(broker: Broker, log: PartitionLog) -> None:
     broker.manager.discard_future(name)
 
 
-def clean(broker: Broker, log: PartitionLog) -> None:
+def clean(broker: Broker, log: UnifiedLog) -> None:
     log.config = config(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
     cleaner = LogCleaner(
         broker.manager, broker.disk, lambda: LIMITS, lambda: lambda size: None, broker.notes.append
@@ -193,28 +193,28 @@ def clean(broker: Broker, log: PartitionLog) -> None:
         cleaning.finish(NOW_MS)
 
 
-def delete_and_remove(broker: Broker, log: PartitionLog) -> None:
+def delete_and_remove(broker: Broker, log: UnifiedLog) -> None:
     broker.manager.delete_later(NAME)
     run(LogUpkeep(broker.manager).remove_expired_deletions(1 << 40))
 
 
-def stop(broker: Broker, log: PartitionLog) -> None:
+def stop(broker: Broker, log: UnifiedLog) -> None:
     broker.manager.shut_down(7)
 
 
-def lead(broker: Broker, log: PartitionLog) -> None:
+def lead(broker: Broker, log: UnifiedLog) -> None:
     append(log, 30)
 
 
-def truncate(broker: Broker, log: PartitionLog) -> None:
+def truncate(broker: Broker, log: UnifiedLog) -> None:
     log.truncate_to(FILLED // 2)
 
 
-def start_anew(broker: Broker, log: PartitionLog) -> None:
+def start_anew(broker: Broker, log: UnifiedLog) -> None:
     log.truncate_fully_and_start_at(1000)
 
 
-def delete_records(broker: Broker, log: PartitionLog) -> None:
+def delete_records(broker: Broker, log: UnifiedLog) -> None:
     log.increment_log_start_offset(FILLED // 2)
 
 
@@ -264,7 +264,7 @@ class Refusing:
 NEVER = 1 << 30
 
 
-def assert_sound(log: PartitionLog) -> None:
+def assert_sound(log: UnifiedLog) -> None:
     """Each record of `append` contains its own offset."""
     values = all_values(log)
     assert [offset for offset, _ in values] == list(range(log.log_start_offset, log.log_end_offset))

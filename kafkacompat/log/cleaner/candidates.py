@@ -14,7 +14,7 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
-    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.unified_log import UnifiedLog
 
 NO_MAX_LAG_MS = (1 << 63) - 1
 SEGMENTS_A_STEP = 2000
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     """A log that can be cleaned. Offsets are absolute. `segments` closed segments end at or below `end_offset`, which
     is a segment's base."""
 
-    log: PartitionLog
+    log: UnifiedLog
     first_dirty_offset: int
     end_offset: int
     segments: int
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     """How long max.compaction.lag.ms has passed for the oldest closed segment that was never cleaned. 0: it has not."""
 
 
-def candidate(log: PartitionLog, now_ms: int) -> Candidate | None:
+def candidate(log: UnifiedLog, now_ms: int) -> Candidate | None:
     """What can be cleaned of a compacted log, or None. A start offset outside the log is corrected."""
     first_dirty = first_dirty_offset(log)
     end_offset, count = _cleanable_end(log, first_dirty, now_ms)
@@ -64,7 +64,7 @@ def candidate(log: PartitionLog, now_ms: int) -> Candidate | None:
     )
 
 
-def first_dirty_offset(log: PartitionLog) -> int:
+def first_dirty_offset(log: UnifiedLog) -> int:
     return (
         log.cleaned_to
         if log.log_start_offset <= log.cleaned_to <= log.log_end_offset
@@ -72,7 +72,7 @@ def first_dirty_offset(log: PartitionLog) -> int:
     )
 
 
-def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[int, int]:
+def _cleanable_end(log: UnifiedLog, first_dirty: int, now_ms: int) -> tuple[int, int]:
     """The base of the first segment that must not be cleaned, and the number of segments before it."""
     segments = log.segments
     bound = log.last_stable_offset
@@ -92,7 +92,7 @@ def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[in
     return segments[count].base_offset, count
 
 
-def _overdue_ms(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> int:
+def _overdue_ms(log: UnifiedLog, first_dirty_segment: int, now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= NO_MAX_LAG_MS:
         return 0
@@ -104,7 +104,7 @@ def _overdue_ms(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> int
     return overdue_ms
 
 
-def learn_ages(log: PartitionLog) -> bool:
+def learn_ages(log: UnifiedLog) -> bool:
     """Read the ages that the lag settings need, for segments that are not clean. Returns False if one step was not
     enough."""
     config = log.config
@@ -128,10 +128,10 @@ class Search:
 
     def __init__(
         self,
-        logs: Iterable[PartitionLog],
+        logs: Iterable[UnifiedLog],
         now_ms: int,
-        may_begin: Callable[[PartitionLog], bool],
-        failed: Callable[[PartitionLog, Exception], None],
+        may_begin: Callable[[UnifiedLog], bool],
+        failed: Callable[[UnifiedLog, Exception], None],
     ) -> None:
         """`failed` is called with logs whose files cannot be read, because of OSError or BatchCorrupt. The search
         continues with the others."""
@@ -161,7 +161,7 @@ class Search:
                     return False
         return not left
 
-    def _look_at(self, log: PartitionLog) -> bool:
+    def _look_at(self, log: UnifiedLog) -> bool:
         """Examine one log. Returns False if it needs another step."""
         try:
             if not learn_ages(log):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET
+from kafkacompat.log.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, file_stem
 from kafkacompat.log.offset_index import OffsetIndex
-from kafkacompat.log.segment_batches import CLEANED_SUFFIX, LOG_SUFFIX, file_stem
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.log.time_index import TimeIndex
 from kafkacompat.log.transaction_index import AbortedTxn, TransactionIndex

@@ -30,9 +30,9 @@ from kafkacompat.records.compression import UNPACKED_BYTES_MAX
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.log import PartitionLog
-    from kafkacompat.log.manager import LogManager
-    from kafkacompat.log.segment import Segment
+    from kafkacompat.log.log_manager import LogManager
+    from kafkacompat.log.log_segment import LogSegment
+    from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.ports import Disk
 
 OWN_PROCESS_BYTES = 8 << 20
@@ -81,7 +81,7 @@ class Cleaning:
         self.began_ms = began_ms
         self._disk = disk
         self.log = found.log
-        self._segments: list[Segment] = list(found.log.segments[: found.segments])
+        self._segments: list[LogSegment] = list(found.log.segments[: found.segments])
         self._sizes = [segment.size for segment in self._segments]
         self._work = work
         self._mapped = False
@@ -212,10 +212,10 @@ class LogCleaner:
         self._own_process_bytes = own_process_bytes
         self._in_progress: set[TopicPartition] = set()
         self._monotonic_ms = monotonic_ms
-        self.uncleanable: dict[TopicPartition, PartitionLog] = {}
+        self.uncleanable: dict[TopicPartition, UnifiedLog] = {}
         """Logs that could not be read. They are not cleaned until the next start, as in Kafka."""
-        self._rests: Rests[PartitionLog] = Rests()
-        self._unfolding: set[PartitionLog] = set()
+        self._rests: Rests[UnifiedLog] = Rests()
+        self._unfolding: set[UnifiedLog] = set()
         """Logs with a batch that is too large to be opened in a thread."""
         self.cleaned_logs = 0
         self.meter = CleanerMeter(monotonic_ms())
@@ -301,10 +301,10 @@ class LogCleaner:
         """Whether the search is not complete. Call `begin` again soon."""
         return self._search is not None
 
-    def _cannot_be_read(self, log: PartitionLog, error: Exception) -> None:
+    def _cannot_be_read(self, log: UnifiedLog, error: Exception) -> None:
         self._leave(log.topic_partition, error)
 
-    def _may_begin(self, log: PartitionLog) -> bool:
+    def _may_begin(self, log: UnifiedLog) -> bool:
         name = log.topic_partition
         if name in self._in_progress or name in self.uncleanable or not self.may_change(log):
             return False
@@ -316,7 +316,7 @@ class LogCleaner:
         )
 
     def _needs_process(
-        self, log: PartitionLog, segments: Sequence[Segment] | Sequence[SegmentFile], end_offset: int
+        self, log: UnifiedLog, segments: Sequence[LogSegment] | Sequence[SegmentFile], end_offset: int
     ) -> bool:
         if self._own_process_bytes is None:
             return False
@@ -328,13 +328,13 @@ class LogCleaner:
             or sum(each.size for each in segments) >= self._own_process_bytes
         )
 
-    def _work_for(self, log: PartitionLog, job: CleaningJob) -> CleaningWork | CleaningProcess:
+    def _work_for(self, log: UnifiedLog, job: CleaningJob) -> CleaningWork | CleaningProcess:
         if self._needs_process(log, job.segments, job.segments[-1].end_offset):
             return CleaningProcess(job, self._pace_for(), self._children)
         bytes_most = UNPACKED_BYTES_MAX if self._own_process_bytes is None else IN_THREAD_BYTES
         return CleaningWork(self._disk, job, self._pace_for(), bytes_most)
 
-    def may_change(self, log: PartitionLog) -> bool:
+    def may_change(self, log: UnifiedLog) -> bool:
         """Whether the log is served, still compacted and not being copied. A copy may already have a record, or the
         data of a transaction. It would then miss a tombstone or marker that is cleaned away before the copy reaches
         it."""
@@ -342,7 +342,7 @@ class LogCleaner:
         is_served = manager.get(name) is log and not manager.closed
         return is_served and log.config.compact and name not in manager.futures.logs
 
-    def has_successor(self, log: PartitionLog) -> bool:
+    def has_successor(self, log: UnifiedLog) -> bool:
         """Whether another log now has this log's name."""
         return self._manager.get(log.topic_partition) not in (None, log)
 
@@ -355,7 +355,7 @@ class LogCleaner:
         if not log.truncated:
             log.cleaned_to = end_offset
 
-    def swap_stopped(self, log: PartitionLog, error: HalfDone) -> None:
+    def swap_stopped(self, log: UnifiedLog, error: HalfDone) -> None:
         self._manager.log_failed(log, error)
 
     def failed(self, cleaning: Cleaning, error: Exception) -> None:

@@ -1,6 +1,6 @@
 """The blocking part of a cleaning: read the dirty part into an offset map, then rewrite each group of segments.
 
-It reads closed files by name and feeds the filter and the map. The PartitionLog, threads and clocks are unknown here.
+It reads closed files by name and feeds the filter and the map. The UnifiedLog, threads and clocks are unknown here.
 `pace` is called with the number of bytes moved, and may wait or raise CleaningStopped.
 """
 
@@ -18,8 +18,8 @@ from kafkacompat.log.cleaner.noted import NotedSegments, Places
 from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.survivors import TOMBSTONE_BATCHES_MOST, Survivors
 from kafkacompat.log.cleaner.transactions import CleanedTransactions
+from kafkacompat.log.log_segment import LOG_SUFFIX
 from kafkacompat.log.scan import whole_batches
-from kafkacompat.log.segment_batches import LOG_SUFFIX
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.records.batch import (
     CONTROL_BIT,

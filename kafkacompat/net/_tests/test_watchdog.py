@@ -24,7 +24,7 @@ TIMEOUT_S = 30
 STACK = f"""\
   File "{module._PACKAGE}net/server.py", line 5, in run
     self.turn()
-  File "{module._PACKAGE}log/segment.py", line 7, in append
+  File "{module._PACKAGE}log/log_segment.py", line 7, in append
     os.pwritev(fd, data)
   File "/lib/os.py", line 9, in pwritev
     sleep(1)"""

@@ -15,7 +15,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import parse_offsets
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.node.periodic import Lane, PeriodicWork
 from kafkacompat.node.settings import NodeSettings

@@ -23,7 +23,7 @@ from kafkacompat.controller.image import BrokerRegistration, MetadataImage, Part
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.replica_manager import ReplicaManager

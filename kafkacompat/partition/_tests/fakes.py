@@ -20,9 +20,9 @@ from kafkacompat.controller.image import (
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.preparation import Preparation
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.sessions import FetchSessionCache
@@ -58,7 +58,7 @@ class WatchedLogs(LogManager):
         directory_id: Uuid | None = None,
         *,
         is_new: bool = True,
-    ) -> PartitionLog:
+    ) -> UnifiedLog:
         self.asked_as_new[topic_partition] = is_new
         return super().get_or_create(topic_partition, topic_id, config, directory_id, is_new=is_new)
 
@@ -77,11 +77,11 @@ class WatchedLogs(LogManager):
         super().delete_later(topic_partition)
 
 
-def failing(log: PartitionLog, method: str, error: Exception) -> Callable[..., Any]:
+def failing(log: UnifiedLog, method: str, error: Exception) -> Callable[..., Any]:
     """A replacement for the method of that name that fails for this log only."""
-    right = getattr(PartitionLog, method)
+    right = getattr(UnifiedLog, method)
 
-    def fail(self: PartitionLog, *arguments: Any) -> Any:
+    def fail(self: UnifiedLog, *arguments: Any) -> Any:
         if self is log:
             raise error
         return right(self, *arguments)
@@ -215,7 +215,7 @@ class World:
         old, self.image = self.image, image
         self.manager.on_image(old, image)
 
-    def log(self, topic: str = "t", partition: int = 0) -> PartitionLog:
+    def log(self, topic: str = "t", partition: int = 0) -> UnifiedLog:
         return self.log_manager.logs[TopicPartition(topic, partition)]
 
     def batches(self, topic: str = "t", partition: int = 0) -> list[bytes]:

@@ -16,7 +16,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.anchoring import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX

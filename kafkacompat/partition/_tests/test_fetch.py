@@ -14,8 +14,8 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.lookup import TimestampLookup
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition import fetch_reads
 from kafkacompat.partition._tests.fakes import (
     LISTENER,
@@ -148,7 +148,7 @@ def test_a_disk_that_fails_one_partition_fails_no_other(
         raise failure
 
     for name in ("aborted_transactions", "read"):
-        monkeypatch.setattr(PartitionLog, name, failing(world.log(), name, failure))
+        monkeypatch.setattr(UnifiedLog, name, failing(world.log(), name, failure))
         broken, whole = rows(now(world, want(world), want(world, partition=1), read_committed=True))
         assert (broken.error_code, whole.error_code) == (code, 0)
     monkeypatch.setattr(TimestampLookup, "_largest", fail)
@@ -494,7 +494,7 @@ def test_a_size_that_cannot_be_told_ends_the_wait(
     """The producer that woke the fetch gets no error because of it."""
     world = filled()
     waiting = parked(world, want(world, offset=1), min_bytes=10 * BATCH)
-    monkeypatch.setattr(PartitionLog, "readable_bytes", failing(world.log(), "readable_bytes", problem))
+    monkeypatch.setattr(UnifiedLog, "readable_bytes", failing(world.log(), "readable_bytes", problem))
     world.produce()
     assert sizes(waiting.result()) == [BATCH]
 

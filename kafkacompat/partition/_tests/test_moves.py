@@ -20,9 +20,9 @@ from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, Top
 from kafkacompat.log._tests.logs import all_values
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.core import PartitionCore
@@ -116,7 +116,7 @@ class Disks:
         assert core is not None
         return core
 
-    def log(self) -> PartitionLog:
+    def log(self) -> UnifiedLog:
         log = self.logs.get(NAME)
         assert log is not None
         return log
@@ -253,7 +253,7 @@ def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_o
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartitionLog, "begin_flush", full)
+        patch.setattr(UnifiedLog, "begin_flush", full)
         disks.time.advance(ASSIGNED_POLL_MS)
         disks.run()
         assert disks.home() == "b"
@@ -377,15 +377,15 @@ def test_a_copy_that_was_cut_back_waits_for_its_checkpoints_also_where_the_disk_
     disks.log().truncate_to(6)
     disks.publish(A, leader_epoch=3, partition_epoch=3)
     disks.append(8)
-    write_epochs = PartitionLog._write_epochs
+    write_epochs = UnifiedLog._write_epochs
 
-    def full(log: PartitionLog, *, sync: bool = False) -> None:
+    def full(log: UnifiedLog, *, sync: bool = False) -> None:
         if log is future:
             raise OSError(errno.ENOSPC, "full")
         write_epochs(log, sync=sync)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartitionLog, "_write_epochs", full)
+        patch.setattr(UnifiedLog, "_write_epochs", full)
         disks.time.advance(ASSIGNED_POLL_MS)
         assert future.log_end_offset == 6
     disks.time.advance(2 * disks.settings.get_int("replica.fetch.backoff.ms"))
@@ -595,7 +595,7 @@ def test_a_sync_of_the_copy_that_cannot_begin_is_tried_again(
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartitionLog, "begin_flush", full)
+        patch.setattr(UnifiedLog, "begin_flush", full)
         disks.run()
     assert disks.told == []
     disks.time.advance(disks.settings.get_int("replica.fetch.backoff.ms"))
@@ -648,14 +648,14 @@ def test_no_problem_that_passes_ends_a_move(
 ) -> None:
     disks.publish(A)
     disks.append(3)
-    right, left = getattr(PartitionLog, method), [problem]
+    right, left = getattr(UnifiedLog, method), [problem]
 
-    def once(log: PartitionLog, *arguments: Any, **options: Any) -> Any:
+    def once(log: UnifiedLog, *arguments: Any, **options: Any) -> Any:
         if left and disks.logs.futures.logs:
             raise left.pop()
         return right(log, *arguments, **options)
 
-    monkeypatch.setattr(PartitionLog, method, once)
+    monkeypatch.setattr(UnifiedLog, method, once)
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
     for _ in range(3):
         disks.run()

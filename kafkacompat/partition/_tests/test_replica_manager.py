@@ -12,7 +12,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests import logs
 from kafkacompat.log._tests.disks import refusing
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.fakes import (
     World,
     batch_of,
@@ -102,7 +102,7 @@ def test_an_active_segment_whose_indexes_cannot_be_rebuilt_sends_producers_to_tr
 ) -> None:
     world = World(topic_image("t"))
     damage = BatchCorrupt("a batch with the length -7")
-    monkeypatch.setattr(PartitionLog, "append_as_leader", failing(world.log(), "append_as_leader", damage))
+    monkeypatch.setattr(UnifiedLog, "append_as_leader", failing(world.log(), "append_as_leader", damage))
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -313,7 +313,7 @@ def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it
     assert first is not None
     assert second is not None
     error = FileNotFoundError(errno.ENOENT, "deleted meanwhile")
-    monkeypatch.setattr(PartitionLog, "begin_flush", failing(log, "begin_flush", error))
+    monkeypatch.setattr(UnifiedLog, "begin_flush", failing(log, "begin_flush", error))
     world.workers.run()
     world.workers.run()
     assert first.result() == {T0: ErrorCode.NONE}
@@ -327,7 +327,7 @@ def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(monkeypatch: py
     log.config = LogConfig(flush_messages=1)
     with monkeypatch.context() as patch:
         error = OSError(errno.ENOSPC, "full")
-        patch.setattr(PartitionLog, "begin_flush", failing(log, "begin_flush", error))
+        patch.setattr(UnifiedLog, "begin_flush", failing(log, "begin_flush", error))
         assert world.produce().error is ErrorCode.NONE
     waiting = world.manager.when_flushed({T0: 1})
     assert waiting is not None

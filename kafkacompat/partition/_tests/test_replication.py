@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition import replication
 from kafkacompat.partition import round as round_module
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
@@ -327,7 +327,7 @@ def test_damage_met_while_the_leaders_offsets_are_taken_keeps_no_other_partition
         asked += 1
         raise BatchCorrupt("crc")
 
-    monkeypatch.setattr(PartitionLog, "truncate_fully_and_start_at", damaged)
+    monkeypatch.setattr(UnifiedLog, "truncate_fully_and_start_at", damaged)
     cluster.restart(3, empty=True)
     cluster.settle(5000)
     assert produced(cluster, b"b", 1) is ErrorCode.NONE

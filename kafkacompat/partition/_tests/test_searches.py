@@ -11,8 +11,8 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.lookup import TimestampLookup
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition import searches
 from kafkacompat.partition._tests.fakes import (
     World,
@@ -107,11 +107,11 @@ def test_what_changed_under_the_search_is_searched_again(monkeypatch: pytest.Mon
     world = world_with()
     tries: list[TimestampLookup] = []
 
-    def finish(log: PartitionLog, lookup: TimestampLookup) -> bool:
+    def finish(log: UnifiedLog, lookup: TimestampLookup) -> bool:
         tries.append(lookup)
         return len(tries) == 3
 
-    monkeypatch.setattr(PartitionLog, "finish_lookup", finish)
+    monkeypatch.setattr(UnifiedLog, "finish_lookup", finish)
     assert world.found(ask(world)).offset == 0
     assert len(tries) == 3
 
@@ -119,7 +119,7 @@ def test_what_changed_under_the_search_is_searched_again(monkeypatch: pytest.Mon
 def test_a_log_that_never_stands_still_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with()
     tries: list[TimestampLookup] = []
-    monkeypatch.setattr(PartitionLog, "finish_lookup", lambda log, lookup: tries.append(lookup))
+    monkeypatch.setattr(UnifiedLog, "finish_lookup", lambda log, lookup: tries.append(lookup))
     assert world.found(ask(world)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert len(tries) == TRIES_MAX
 
@@ -138,7 +138,7 @@ def test_a_search_that_fails_leaves_no_other_without_an_answer(
     method: str, problem: Exception, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = world_with(partitions=3)
-    monkeypatch.setattr(PartitionLog, method, failing(world.log(partition=1), method, problem))
+    monkeypatch.setattr(UnifiedLog, method, failing(world.log(partition=1), method, problem))
     asked = [ask(world, at) for at in range(3)]
     for _ in range(3):
         world.workers.run()
@@ -150,7 +150,7 @@ def test_a_bug_in_one_search_leaves_no_other_without_an_answer(
     method: str, monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:
     world = world_with(partitions=3)
-    monkeypatch.setattr(PartitionLog, method, failing(world.log(partition=1), method, KeyError("a bug")))
+    monkeypatch.setattr(UnifiedLog, method, failing(world.log(partition=1), method, KeyError("a bug")))
     asked = [ask(world, at) for at in range(3)]
     for _ in range(3):
         world.workers.run()

@@ -17,7 +17,7 @@ from kafkacompat.config import LogConfig, parse_properties
 from kafkacompat.ids import uuid_from_text, uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.raft import snapshot
 from kafkacompat.raft.election_state import (
@@ -316,7 +316,7 @@ def test_only_want_of_room_is_passed_over_where_the_log_gets_shorter(
     disk = MemoryDisk()
     disk.make_directory("/data")
     log = open_metadata_log(disk, "/data", LogConfig(), HandTime(), clean=False)
-    monkeypatch.setattr(PartitionLog, shorten, refused)
+    monkeypatch.setattr(UnifiedLog, shorten, refused)
     with pytest.raises(error):
         log.drop_below(0) if shorten == "enforce_retention" else getattr(log, shorten)(0)
 

@@ -11,7 +11,7 @@ import pytest
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, append, refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.server.broker_logs import LACK_AGAIN_MS, LACK_TRIES, BrokerLogs
 from kafkacompat.sim.errands import Errand
 

@@ -74,8 +74,8 @@ BEFORE_LOADING = [
     "kafkacompat.net.server.Server.run",
 ]
 STARTING = [
-    "kafkacompat.log.manager.LogManager.begin_load",
-    "kafkacompat.log.manager.LogManager.finish_load",
+    "kafkacompat.log.log_manager.LogManager.begin_load",
+    "kafkacompat.log.log_manager.LogManager.finish_load",
     "kafkacompat.server.broker_server.broker_addresses",
     "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.start",
     "kafkacompat.node.opening.Opening.begin",
@@ -89,7 +89,7 @@ STOPPING = [
     "kafkacompat.node.cleaning.BackgroundCleaning.stop",
     "kafkacompat.raft.quorum_driver.QuorumDriver.shut_down",
     "kafkacompat.raft.quorum_driver.QuorumDriver.flush_now",
-    "kafkacompat.log.manager.LogManager.shut_down",
+    "kafkacompat.log.log_manager.LogManager.shut_down",
     "at the very end",
 ]
 

@@ -16,8 +16,8 @@ from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_imag
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.fakes import failing, partition_image
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice, IndexesRebuilt, WorkerPools
@@ -189,10 +189,10 @@ def test_the_indexes_of_a_source_are_waited_for(monkeypatch: pytest.MonkeyPatch)
     world = World(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b")
     log = world.manager.log(SOURCE)
-    assert isinstance(log, PartitionLog)
+    assert isinstance(log, UnifiedLog)
     rebuilt = IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR)
     with monkeypatch.context() as patched:
-        patched.setattr(PartitionLog, "read", failing(log, "read", rebuilt))
+        patched.setattr(UnifiedLog, "read", failing(log, "read", rebuilt))
         sent = world.send(0, 1)
     world.time.advance(BACKOFF_MS)
     world.run()

@@ -15,8 +15,8 @@ from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.reach import Address, Reach
 from kafkacompat.log.directory import LogDirectory
 from kafkacompat.log.flush import Syncs
-from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.node.broker_lifecycle import BrokerIdentity
 from kafkacompat.partition import followers, produce_purgatory
 from kafkacompat.partition.core import PartitionCore
@@ -185,10 +185,10 @@ def proposals_stay_when_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def high_watermark_of_followers_retreats(patch: pytest.MonkeyPatch) -> None:
-    def set_high_watermark(self: PartitionLog, offset: int) -> None:
+    def set_high_watermark(self: UnifiedLog, offset: int) -> None:
         self.high_watermark = max(min(offset, self.log_end_offset), self.log_start_offset)
 
-    patch.setattr(PartitionLog, "set_high_watermark", set_high_watermark)
+    patch.setattr(UnifiedLog, "set_high_watermark", set_high_watermark)
 
 
 def the_first_listener_tells_who_is_gone(patch: pytest.MonkeyPatch) -> None:

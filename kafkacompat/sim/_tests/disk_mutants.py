@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.log.directory import LogDirectory
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.ports import SyncFailed
 from kafkacompat.raft.room import RoomWatch
 from kafkacompat.server.broker_directories import BrokerDirectories

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.log import log
+from kafkacompat.log import unified_log as log
 from kafkacompat.log.cleaner.filtering import BatchFilter
 from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.transactions import CleanedTransactions

@@ -17,7 +17,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.cleaner.cleaner import LogCleaner
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.moves import Move, Moves, MoveState
 from kafkacompat.partition.placement import Placement

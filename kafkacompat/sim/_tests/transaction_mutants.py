@@ -10,7 +10,7 @@ import pytest
 from kafkacompat.coordinator import loading, partition_writer
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.machine import GroupMachine
-from kafkacompat.log.reading import ReadableLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim._tests.cluster_mutants import Plant
@@ -20,11 +20,11 @@ from kafkacompat.wire.errors import ErrorCode
 
 def everything_is_stable(patch: pytest.MonkeyPatch) -> None:
     """The last stable offset is the high watermark."""
-    patch.setattr(ReadableLog, "last_stable_offset", property(lambda self: self.high_watermark))
+    patch.setattr(UnifiedLog, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
 def aborted_ranges_are_not_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReadableLog, "aborted_transactions", lambda self, fetch_offset, upper_bound_offset: [])
+    patch.setattr(UnifiedLog, "aborted_transactions", lambda self, fetch_offset, upper_bound_offset: [])
 
 
 def coordinators_answer_at_the_append(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, open_log
 from kafkacompat.log.cleaner.cleaner import Cleaning, LogCleaner
 from kafkacompat.log.cleaner.job import CleanerLimits
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import Disk
 from kafkacompat.records.batch import BatchHeader, build_batch
 from kafkacompat.records.read import records_of
@@ -32,30 +32,30 @@ class Futures:
     """The `futures` of a LogManager."""
 
     def __init__(self) -> None:
-        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
 
 
 class Manager:
     """A LogManager with one log, as far as the cleaner uses it."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: UnifiedLog) -> None:
         self.logs = {NAME: log}
         self.futures = Futures()
         self.closed = False
         self.failed: list[OSError] = []
 
-    def get(self, name: TopicPartition) -> PartitionLog | None:
+    def get(self, name: TopicPartition) -> UnifiedLog | None:
         return self.logs.get(name)
 
     def partition_failed(self, name: TopicPartition, error: OSError) -> None:
         self.failed.append(error)
 
-    def log_failed(self, log: PartitionLog, error: OSError) -> None:
+    def log_failed(self, log: UnifiedLog, error: OSError) -> None:
         self.failed.append(error)
 
 
 def cleaner_of(
-    disk: Disk, log: PartitionLog, limits: CleanerLimits = LIMITS, notes: list[str] | None = None
+    disk: Disk, log: UnifiedLog, limits: CleanerLimits = LIMITS, notes: list[str] | None = None
 ) -> LogCleaner:
     manager: Any = Manager(log)
     return LogCleaner(
@@ -71,7 +71,7 @@ def carry_out(cleaning: Cleaning, now_ms: int) -> None:
 
 def clean(
     disk: Disk,
-    log: PartitionLog,
+    log: UnifiedLog,
     now_ms: int = NOW_MS,
     limits: CleanerLimits = LIMITS,
     cleaner: LogCleaner | None = None,
@@ -86,12 +86,12 @@ def clean(
     return count
 
 
-def new_log(disk: Disk, config: LogConfig = COMPACT) -> PartitionLog:
+def new_log(disk: Disk, config: LogConfig = COMPACT) -> UnifiedLog:
     return open_log(disk, config)
 
 
 def append(
-    log: PartitionLog,
+    log: UnifiedLog,
     pairs: Sequence[tuple[bytes | None, bytes | None]],
     timestamp_ms: int = NOW_MS,
     **options: Any,
@@ -103,11 +103,11 @@ def append(
     return info.first_offset
 
 
-def batches(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:
+def batches(log: UnifiedLog) -> list[tuple[BatchHeader, bytes]]:
     return [(header, segment.read_batch(header)) for segment in log.segments for header in segment.headers()]
 
 
-def records(log: PartitionLog) -> list[tuple[int, Record]]:
+def records(log: UnifiedLog) -> list[tuple[int, Record]]:
     """Every data record of the log."""
     return [
         found
@@ -117,7 +117,7 @@ def records(log: PartitionLog) -> list[tuple[int, Record]]:
     ]
 
 
-def last_values(log: PartitionLog) -> dict[bytes | None, bytes | None]:
+def last_values(log: UnifiedLog) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for _, record in records(log)}
 
 

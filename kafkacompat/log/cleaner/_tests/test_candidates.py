@@ -15,7 +15,7 @@ from kafkacompat.log.cleaner import candidates
 from kafkacompat.log.cleaner import cleaner as module
 from kafkacompat.log.cleaner._tests.cleaning import COMPACT, NOW_MS, append, carry_out, cleaner_of
 from kafkacompat.log.cleaner.cleaner import LogCleaner
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import IndexesRebuilt
 from kafkacompat.wire.errors import ErrorCode
 
@@ -23,10 +23,10 @@ COUNT = 50
 
 
 @pytest.fixture
-def many(monkeypatch: pytest.MonkeyPatch) -> tuple[LogCleaner, list[PartitionLog], list[PartitionLog]]:
+def many(monkeypatch: pytest.MonkeyPatch) -> tuple[LogCleaner, list[UnifiedLog], list[UnifiedLog]]:
     """A cleaner, its logs (a later one is dirtier), and the logs it has examined."""
     disk = MemoryDisk()
-    logs: list[PartitionLog] = []
+    logs: list[UnifiedLog] = []
     for number in range(COUNT):
         log = open_log(disk, COMPACT, directory=f"/logs/t-{number}")
         log.topic_partition = TopicPartition("t", number)
@@ -35,10 +35,10 @@ def many(monkeypatch: pytest.MonkeyPatch) -> tuple[LogCleaner, list[PartitionLog
         logs.append(log)
         if number < COUNT - 1:
             log.cleaned_to = log.segments[-2].base_offset
-    seen: list[PartitionLog] = []
+    seen: list[UnifiedLog] = []
     real = candidates.candidate
 
-    def counted(log: PartitionLog, now_ms: int) -> candidates.Candidate | None:
+    def counted(log: UnifiedLog, now_ms: int) -> candidates.Candidate | None:
         seen.append(log)
         return real(log, now_ms)
 
@@ -49,7 +49,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> tuple[LogCleaner, list[PartitionLog
     return cleaner, logs, seen
 
 
-def test_a_step_looks_at_few_logs(many: tuple[LogCleaner, list[PartitionLog], list[PartitionLog]]) -> None:
+def test_a_step_looks_at_few_logs(many: tuple[LogCleaner, list[UnifiedLog], list[UnifiedLog]]) -> None:
     cleaner, logs, seen = many
     steps = []
     while True:
@@ -69,7 +69,7 @@ def test_a_step_looks_at_few_logs(many: tuple[LogCleaner, list[PartitionLog], li
 
 @pytest.mark.parametrize("event", ["gone", "another", "clean", "truncated", "other policy"])
 def test_what_has_changed_since_it_was_looked_at_is_not_cleaned_as_it_was(
-    many: tuple[LogCleaner, list[PartitionLog], list[PartitionLog]], event: str
+    many: tuple[LogCleaner, list[UnifiedLog], list[UnifiedLog]], event: str
 ) -> None:
     cleaner, logs, _ = many
     dirtiest = logs[-1]
@@ -100,11 +100,11 @@ def test_what_has_changed_since_it_was_looked_at_is_not_cleaned_as_it_was(
 
 
 def test_a_log_whose_indexes_are_rebuilt_when_it_is_chosen_is_cleaned_later(
-    many: tuple[LogCleaner, list[PartitionLog], list[PartitionLog]], monkeypatch: pytest.MonkeyPatch
+    many: tuple[LogCleaner, list[UnifiedLog], list[UnifiedLog]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleaner, logs, _ = many
 
-    def rebuilt(log: PartitionLog, now_ms: int) -> None:
+    def rebuilt(log: UnifiedLog, now_ms: int) -> None:
         raise IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR)
 
     with monkeypatch.context() as patch:

@@ -48,7 +48,7 @@ from kafkacompat.log.cleaner.survivors import Survivors
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
@@ -59,7 +59,7 @@ FILLER = b"x" * 700
 """After two of these, the next batch rolls the segment."""
 
 
-def fill(log: PartitionLog, count: int = 3, key: bytes = b"filler") -> None:
+def fill(log: UnifiedLog, count: int = 3, key: bytes = b"filler") -> None:
     for _ in range(count):
         append(log, [(key, FILLER)])
 
@@ -256,8 +256,8 @@ def test_the_active_segment_and_what_is_not_stable_stay_as_they_are() -> None:
     assert found.end_offset == log.segments[-1].base_offset
 
 
-def dirtiest(log: PartitionLog, now_ms: int) -> Candidate | None:
-    def refuse(log: PartitionLog, error: Exception) -> None:
+def dirtiest(log: UnifiedLog, now_ms: int) -> Candidate | None:
+    def refuse(log: UnifiedLog, error: Exception) -> None:
         raise error
 
     search = Search([log], now_ms, lambda log: True, refuse)
@@ -516,7 +516,7 @@ def test_small_segments_become_one_and_what_they_were_goes_later() -> None:
 # -- what calls a cleaning off
 
 
-def step_until_written(disk: MemoryDisk, log: PartitionLog, notes: list[str]) -> tuple:  # type: ignore[type-arg]
+def step_until_written(disk: MemoryDisk, log: UnifiedLog, notes: list[str]) -> tuple:  # type: ignore[type-arg]
     cleaner = cleaner_of(disk, log, notes=notes)
     cleaning = cleaner.begin(NOW_MS)
     assert cleaning is not None
@@ -733,7 +733,7 @@ def test_a_throttle_without_a_bound_never_waits() -> None:
     assert throttled.waited_s == 0
 
 
-def old_log(disk: MemoryDisk, *messages: bytes) -> PartitionLog:
+def old_log(disk: MemoryDisk, *messages: bytes) -> UnifiedLog:
     """A log whose first segment has these messages of the old formats."""
     disk.now_ms = NOW_MS
     disk.make_directory(DIRECTORY)

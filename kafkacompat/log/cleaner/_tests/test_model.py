@@ -13,7 +13,7 @@ from kafkacompat.log._tests.logs import all_values, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk, MemoryFile
 from kafkacompat.log.cleaner._tests.cleaning import COMPACT, NOW_MS, append, batches, clean, new_log, records
 from kafkacompat.log.cleaner.job import CleanerLimits
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.records.record import Record
 
 KEYS = [b"", b"a", b"b", b"c", b"of sixteen bytes", b"a key that is longer than sixteen bytes"]
@@ -53,7 +53,7 @@ write = st.one_of(
 class History:
     """Writes into one log, with each producer's next sequence."""
 
-    log: PartitionLog
+    log: UnifiedLog
     sequences: dict[int, int] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
     names: dict[bytes | None, bytes] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class History:
             self.carry_out(Write([], producer=producer, transactional=True, ends=True))
 
 
-def committed(log: PartitionLog) -> list[tuple[int, Record]]:
+def committed(log: UnifiedLog) -> list[tuple[int, Record]]:
     """The records of a read_committed consumer: aborted ones are dropped from their first offset to the producer's
     marker."""
     aborted = sorted(
@@ -115,14 +115,14 @@ def plain(found: Sequence[tuple[int, Record]]) -> list[tuple[int, int, bytes | N
     return [(offset, record.timestamp_ms, record.key, record.value) for offset, record in found]
 
 
-def producers(log: PartitionLog) -> list[tuple[int, int, int, int]]:
+def producers(log: UnifiedLog) -> list[tuple[int, int, int, int]]:
     return sorted(
         (one.producer_id, one.producer_epoch, one.last_sequence, one.current_transaction_first_offset)
         for one in log.active_producers()
     )
 
 
-def check_agrees(log: PartitionLog, before: list[tuple[int, Record]], *, tombstones_may_go: bool) -> None:
+def check_agrees(log: UnifiedLog, before: list[tuple[int, Record]], *, tombstones_may_go: bool) -> None:
     now = committed(log)
     assert set(plain(now)) <= set(plain(before))
     offsets = [offset for offset, _ in now]

@@ -34,7 +34,7 @@ from kafkacompat.log.cleaner.process import COMMAND, Child, Children, CleaningPr
 from kafkacompat.log.cleaner.rests import LEAST_MAP_BYTES, PROCESS_REST_MS
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import SyncFailed
 from kafkacompat.records.compression import ZSTD
 
@@ -43,7 +43,7 @@ class Clock:
     ms = 0
 
 
-def filled(path: Path) -> PartitionLog:
+def filled(path: Path) -> UnifiedLog:
     log = open_log(RealDisk(), COMPACT, directory=str(path / "t-0"))
     for number in range(120):
         append(log, [(b"%d" % (number % 5), b"v%d" % number * 20), (b"gone", None)], compression=number % 5)
@@ -51,7 +51,7 @@ def filled(path: Path) -> PartitionLog:
 
 
 def cleaner_for(
-    log: PartitionLog, *, own: bool, pace: Pace = lambda size: None
+    log: UnifiedLog, *, own: bool, pace: Pace = lambda size: None
 ) -> tuple[LogCleaner, list[str]]:
     notes: list[str] = []
     manager = Manager(log)
@@ -411,7 +411,7 @@ def test_nonsense_is_answered_by_an_error(request_line: bytes) -> None:
     assert b'"error": "bug"' in done.stdout
 
 
-def begun(log: PartitionLog, cleaner: LogCleaner) -> tuple[Cleaning, Child]:
+def begun(log: UnifiedLog, cleaner: LogCleaner) -> tuple[Cleaning, Child]:
     """A cleaning that has built its map, and its process."""
     log.cleaned_to = -1
     cleaning = cleaner.begin(NOW_MS)

@@ -1,0 +1,761 @@
+"""The log of one partition: ports.Log on a Disk.
+
+UnifiedLog keeps segments, epochs, producer state and offsets consistent through appends, rolls, truncation, syncs, retention
+and the close. An append runs in this order: check the sequence, stamp offsets and epoch, update the epoch cache, roll, write,
+update the producer state. The caller decides the high watermark. Leaders, waiting requests and request types are unknown
+here. Opening and recovery are in opening.py and recovery.py. One thread, synchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
+from kafkacompat.log.changes import change_of_many
+from kafkacompat.log.checkpoint import (
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    SYNC_FAILED_FILE,
+    format_epochs,
+)
+from kafkacompat.log.flush import LogFlush, Syncs, new_names
+from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
+from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
+from kafkacompat.log.looks import SegmentsLook
+from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
+from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
+from kafkacompat.log.retention import count_deletable
+from kafkacompat.log.rolling import roll_after_ms
+from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList
+from kafkacompat.log.transaction_index import AbortedTxn
+from kafkacompat.ports import (
+    EMPTY_RECORDS,
+    AbortedTransaction,
+    AppendInfo,
+    Buffer,
+    LogRead,
+    LogRefused,
+    ProducerStateEntry,
+    VerificationGuard,
+)
+from kafkacompat.records.batch import BatchCorrupt, BatchHeader, stamp_offset_and_epoch
+from kafkacompat.records.control import EndTransactionMarker
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.log.epoch_cache import LeaderEpochCache
+    from kafkacompat.log.index_cache import IndexCache
+    from kafkacompat.log.producer_state import BatchMetadata, ProducerStateManager
+    from kafkacompat.log.snapshots import SnapshotStore
+    from kafkacompat.ports import Disk, File, TransactionTerms
+    from kafkacompat.records.validated import ValidatedBatch
+
+SYNCED_AT_ONCE = 64
+"""The most closed segments that one periodic flush of a log covers. Opening more would block the loop."""
+RETIRED_AT_ONCE = 16
+"""Segments of a log that goes whose index pages are freed at once. A full one has 1,300 pages, which take 0.1 ms."""
+
+
+class LogParts:
+    """The results of opening a directory (recovery.open_directory)."""
+
+    __slots__ = (
+        "cache",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "state",
+    )
+
+    def __init__(
+        self,
+        segments: list[LogSegment],
+        epochs: LeaderEpochCache,
+        state: ProducerStateManager,
+        snapshots: SnapshotStore,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        cache: IndexCache,
+    ) -> None:
+        self.segments = segments
+        self.epochs = epochs
+        self.state = state
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.cache = cache
+
+
+class UnifiedLog:
+    """Offsets are absolute, sizes in bytes. Raises LogRefused for expected refusals, and OSError from the disk. An append that
+    raises OSError leaves the log unchanged."""
+
+    __slots__ = (
+        "_config",
+        "_disk",
+        "_epochs",
+        "_indexes_full_from",
+        "_latest_epoch",
+        "_randrange",
+        "_roll_after_ms",
+        "_rolled",
+        "_segment_bytes",
+        "_segments",
+        "_snapshots",
+        "_state",
+        "_truncations",
+        "cleaned_to",
+        "directory",
+        "high_watermark",
+        "is_anchored",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "syncs",
+        "topic_id",
+        "topic_partition",
+        "truncated",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        parts: LogParts,
+        *,
+        high_watermark: int = 0,
+        delete_later: DeleteLater | None = None,
+        mend_later: Callable[[UnifiedLog, LogSegment], None] | None = None,
+        randrange: Callable[[int], int] | None = None,
+        rolled: Callable[[UnifiedLog], None] = lambda log: None,
+    ) -> None:
+        """`delete_later(paths, delay_ms)` removes files later; without it they are removed at once. `mend_later` has a
+        segment's damaged indexes rebuilt; without it they are rebuilt at once. `randrange` gives the jitter of rolling
+        by time; without it there is none. `rolled` is called when a segment is closed."""
+        self._disk = disk
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.is_anchored = True
+        """Whether the log's directory and topic id are durable. Without them its records would belong to no topic
+        after a power loss."""
+        mend = None if mend_later is None else partial(mend_later, self)
+        self._segments = SegmentList(disk, directory, parts.segments, parts.cache, delete_later, mend)
+        self._epochs = parts.epochs
+        self._latest_epoch = parts.epochs.latest_epoch()
+        self._state = parts.state
+        self._snapshots = parts.snapshots
+        self._randrange = randrange
+        self._rolled = partial(rolled, self)
+        self.log_start_offset = parts.log_start_offset
+        self.log_end_offset = parts.log_end_offset
+        # A high watermark out of range belongs to another log, or to data that the disk has lost. One that is too low
+        # does no harm.
+        is_ours = self.log_start_offset <= high_watermark <= self.log_end_offset
+        self.high_watermark = high_watermark if is_ours else self.log_start_offset
+        self._state.on_high_watermark(self.high_watermark)
+        self.config = config
+        self.recovery_point = parts.recovery_point
+        self.syncs = Syncs(self._mark_unsynced)
+        self.cleaned_to = -1
+        """The offset where the cleaner continues; -1 if the log was never cleaned. `truncated` tells the cleaner that
+        data it has read is gone."""
+        self.truncated = False
+        self._truncations = 0
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
+        # An index gets at most one entry per index.interval.bytes. Below this segment size the index cannot be full,
+        # so it is not checked.
+        entries = min(config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1)
+        self._indexes_full_from = (entries - 1) * min(config.index_interval_bytes, INDEX_INTERVAL_MOST)
+        self._draw_roll_time()
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self._state.first_unstable_offset
+        if not 0 <= unstable < self.high_watermark:
+            return self.high_watermark
+        # Retention or DeleteRecords may move the start above the first record of an open transaction.
+        return max(unstable, self.log_start_offset)
+
+    @property
+    def segments(self) -> Sequence[LogSegment]:
+        return self._segments.items
+
+    @property
+    def producer_count(self) -> int:
+        """Producer ids that the log remembers."""
+        return len(self._state.producers)
+
+    def oldest_open_timestamp_ms(self) -> int:
+        """When the producer of the earliest open transaction has last written. -1: none is open."""
+        return self._state.oldest_open_timestamp_ms()
+
+    @property
+    def producer_state(self) -> ProducerStateManager:
+        return self._state
+
+    @property
+    def epoch_entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) pairs, ascending."""
+        return self._epochs.entries
+
+    def latest_epoch(self) -> int:
+        return self._latest_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        return self._epochs.epoch_for_offset(offset)
+
+    # Reading.
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise LogRefused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        if offset >= upper_bound_offset:
+            return LogRead(EMPTY_RECORDS)
+        return self._segments.read(
+            offset, max_bytes, upper_bound_offset, minimum_one_batch, self.log_end_offset
+        )
+
+    def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
+        if not self.log_start_offset <= offset < upper_bound_offset:
+            return 0
+        return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
+
+    def aborted_transactions(
+        self, fetch_offset: int, upper_bound_offset: int, most: int = MAX_OFFSET
+    ) -> tuple[list[AbortedTransaction], int]:
+        return aborted_transactions(self._segments, fetch_offset, upper_bound_offset, most)
+
+    def begin_lookup(self, timestamp_ms: int | None) -> TimestampLookup:
+        """A search for the first record at or after a timestamp, to run in a worker thread. None searches for the
+        largest timestamp."""
+        return TimestampLookup(self._disk, self._segments, timestamp_ms, self.log_start_offset)
+
+    def finish_lookup(self, lookup: TimestampLookup) -> bool:
+        """Take over the timestamps that a search has read. Returns False if its result may be outdated: search again.
+
+        Raises LogRefused KAFKA_STORAGE_ERROR while damaged indexes are rebuilt, and the error of the search itself.
+        """
+        for segment, timestamp_ms, offset in lookup.learned:
+            segment.note_largest_timestamp(timestamp_ms, offset)
+        if lookup.changes != self._segments.changes or lookup.moved:
+            return False
+        if lookup.damaged is not None:
+            lookup.damaged.report_damage()
+            return False
+        if lookup.error is not None:
+            raise lookup.error
+        return lookup.found is None or lookup.found.offset >= self.log_start_offset
+
+    def size_bytes(self) -> int:
+        return self._segments.size()
+
+    def segment_base_offset(self, offset: int) -> int:
+        return self._segments.base_of(offset)
+
+    def start_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        return self._state.start_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
+
+    def active_producers(self) -> Iterator[ProducerStateEntry]:
+        """See `ProducerStateManager.active`."""
+        return self._state.active()
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
+        """See `ProducerStateManager.expire`."""
+        return self._state.expire(now_ms, expiration_ms)
+
+    # Appending.
+
+    def append_as_leader(
+        self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, terms: TransactionTerms | None = None
+    ) -> AppendInfo:
+        if batch.size > self._segment_bytes:
+            raise self._too_large(batch)
+        marker = marker_of(batch.buffer) if batch.is_control and batch.producer_id >= 0 else None
+        if batch.producer_id >= 0:
+            original = self._check_producer(batch, marker, terms)
+            if original is not None:
+                return _appended_before(original, batch)
+        first_offset = self.log_end_offset
+        last_offset = first_offset + batch.last_offset_delta
+        stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)
+        if leader_epoch != self._latest_epoch or self._epochs.changed:
+            self._begin_epoch(leader_epoch, first_offset)
+        timestamp_ms = batch.max_timestamp_ms
+        segment = self._segment_for(batch.size, timestamp_ms, first_offset, last_offset, now_ms)
+        if marker is not None:
+            segment.make_ready_for_markers()
+        segment.append(batch.buffer, batch.size, first_offset, last_offset, timestamp_ms)
+        self.log_end_offset = last_offset + 1
+        if batch.producer_id >= 0:
+            self._update_producer(batch, marker, first_offset, last_offset, segment)
+        self._state.end_offset = last_offset + 1
+        return AppendInfo(first_offset, last_offset, timestamp_ms if batch.log_append_time else -1)
+
+    def _too_large(self, batch: ValidatedBatch) -> LogRefused:
+        text = f"a batch of {batch.size} bytes does not fit a segment of {self._segment_bytes}"
+        return LogRefused(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+
+    def _check_producer(
+        self, batch: ValidatedBatch, marker: EndTransactionMarker | None, terms: TransactionTerms | None
+    ) -> BatchMetadata | None:
+        """Return the earlier append if the batch is a duplicate. Raises LogRefused if the sequence does not follow."""
+        original = self._state.check(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.last_offset_delta,
+            is_transactional=batch.is_transactional,
+            is_control=batch.is_control,
+            coordinator_epoch=marker.coordinator_epoch if marker is not None else -1,
+            transaction_version=0 if terms is None else terms.transaction_version,
+            from_client=batch.base_sequence >= 0 and (terms is None or terms.from_client),
+        )
+        if original is None and terms is not None and batch.is_transactional and marker is None:
+            self._state.check_verified(batch.producer_id, batch.producer_epoch, terms.verification_guard)
+        return original
+
+    def _begin_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        """Add the epoch to the cache and write the file before the first batch of the epoch is written."""
+        if leader_epoch != self._latest_epoch:
+            self.assign_epoch_start(leader_epoch, first_offset)
+        if self._epochs.changed:
+            self._write_epochs()
+
+    def _update_producer(
+        self,
+        batch: ValidatedBatch,
+        marker: EndTransactionMarker | None,
+        first_offset: int,
+        last_offset: int,
+        segment: LogSegment,
+    ) -> None:
+        """Update producer and transaction state from a batch that is already written."""
+        state, timestamp_ms = self._state, batch.max_timestamp_ms
+        if marker is not None:
+            completed = state.apply_marker(
+                batch.producer_id,
+                batch.producer_epoch,
+                marker.coordinator_epoch,
+                first_offset,
+                timestamp_ms,
+                marker.committed,
+            )
+            if completed is not None and not completed.committed:
+                segment.aborted.append(AbortedTxn(*completed[:3], state.stable_offset_after(completed)))
+        elif not batch.is_control:
+            state.apply_data(
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                first_offset,
+                last_offset,
+                timestamp_ms,
+                batch.is_transactional,
+            )
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:
+        """Append batches unchanged. Batches of an epoch later than `leader_epoch` and an incomplete last batch are
+        skipped.
+
+        Raises LogRefused: CORRUPT_MESSAGE if the bytes must be fetched again, OFFSET_OUT_OF_RANGE if the offsets do
+        not follow.
+        """
+        view = memoryview(records)
+        run = list(follower_batches(view, leader_epoch, self.log_end_offset))
+        first_offset = run[0].base_offset if run else self.log_end_offset
+        while run:
+            count = self._append_run(view, run)
+            del run[:count]
+        return AppendInfo(first_offset, self.log_end_offset - 1, -1)
+
+    def _append_run(self, view: memoryview, run: list[BatchHeader]) -> int:
+        """Append the batches that fit into the segment of the first one. Returns their number."""
+        first = run[0]
+        segment = self._segment_for(
+            first.size, first.max_timestamp_ms, first.base_offset, first.last_offset, first.max_timestamp_ms
+        )
+        room = self._segment_bytes - segment.size
+        count, size = 0, 0
+        for header in run:
+            if count and (
+                size + header.size > room or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            ):
+                break
+            count += 1
+            size += header.size
+        taken = run[:count]
+        if any(header.is_control for header in taken):
+            segment.make_ready_for_markers()
+        segment.append_many(view[first.position : first.position + size], taken)
+        for header in taken:
+            if header.magic == 2 and header.leader_epoch >= 0 and header.leader_epoch != self._latest_epoch:
+                self.assign_epoch_start(header.leader_epoch, header.base_offset)
+            batch = view[header.position : header.position + header.size] if header.is_control else None
+            apply_batch(self._state, header, batch, segment)
+        self.log_end_offset = taken[-1].last_offset + 1
+        if self._epochs.changed:
+            self._write_epochs()
+        return count
+
+    def _segment_for(
+        self, size: int, timestamp_ms: int, first_offset: int, last_offset: int, now_ms: int
+    ) -> LogSegment:
+        """The active segment, or a new one if Kafka would roll here."""
+        segment = self._segments.items[-1]
+        config = self._config
+        if segment.size:
+            began = segment.rolling_timestamp_ms
+            if began is None:
+                began = self._began(segment)
+            waited = now_ms - segment.created_ms if began is None or began < 0 else timestamp_ms - began
+            if (
+                segment.size > self._segment_bytes - size
+                or waited > self._roll_after_ms
+                or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+                or (segment.size > self._indexes_full_from and segment.is_full(config.segment_index_bytes))
+            ):
+                return self.roll(first_offset, now_ms)
+        elif last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return self.roll(first_offset, now_ms)
+        return segment
+
+    def _began(self, segment: LogSegment) -> int | None:
+        try:
+            return segment.first_batch_timestamp()
+        except BatchCorrupt:
+            # An unchecked segment is damaged: its age counts from this start.
+            segment.rolling_timestamp_ms = -1
+            return None
+
+    def roll(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Begin a new active segment at `base_offset`. A snapshot of the producers' state at that offset is written
+        beside it, later if there are many (`go_on_with_snapshot`)."""
+        old = self._segments.active
+        segment = self._segments.roll(base_offset, self._config.index_interval_bytes, now_ms)
+        if segment is not old:
+            self._state.end_offset = base_offset
+            try:
+                self._snapshots.begin(self._state)
+            finally:
+                # What is closed stays closed, even if the disk has no room for the snapshot.
+                self._draw_roll_time()
+                self._rolled()
+        return segment
+
+    @property
+    def has_unfinished_snapshot(self) -> bool:
+        return self._snapshots.is_unfinished(self._state)
+
+    def go_on_with_snapshot(self) -> bool:
+        """Do a step of the last roll's snapshot. Returns whether nothing of it is left. Raises OSError."""
+        return self._snapshots.go_on(self._state)
+
+    def _draw_roll_time(self) -> None:
+        self._roll_after_ms = roll_after_ms(self._config, self._randrange)
+
+    def set_high_watermark(self, offset: int) -> None:
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        # The high watermark is never below the log start. It stays put until the log is anchored, because a power loss
+        # could still separate the log from its topic.
+        if offset > self.high_watermark and self.is_anchored:
+            self.high_watermark = offset
+            self._state.on_high_watermark(offset)
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """Return False if the offset is not above the log start. Raises LogRefused OFFSET_OUT_OF_RANGE above the high
+        watermark."""
+        if offset > self.high_watermark:
+            raise LogRefused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is above the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        # The epochs are trimmed later, with the segments. The checkpoint is also written later, so after a crash the
+        # log may begin at its old start.
+        self.log_start_offset = offset
+        return True
+
+    def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
+        """Record that an epoch starts at an offset. An epoch at the log's end is written with its first batch or at
+        the close: opening drops it anyway, and a start with thousands of partitions would have to write thousands of
+        files."""
+        self._epochs.assign(epoch, start_offset)
+        self._latest_epoch = self._epochs.latest_epoch()
+        if start_offset < self.log_end_offset:
+            self._write_epochs()
+
+    def _write_epochs(self, *, sync: bool = False) -> None:
+        """Write the epoch file, usually without a sync: recovery finds the epochs of unflushed batches in the batches
+        themselves, and a flush syncs the file."""
+        self._latest_epoch = self._epochs.latest_epoch()
+        if self._epochs.changed:
+            self._disk.write_atomic(
+                f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(self._epochs.entries), sync=sync
+            )
+            self._epochs.changed = False
+
+    # Truncation, syncs, retention, the end.
+
+    def truncate_to(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything from an offset on. An offset below the log's start leaves an empty log that starts there.
+
+        At or above the log's end, only epochs without records are dropped. A batch that spans the offset is dropped
+        whole and the log ends before it; Kafka would still claim to have the cut records. In a log with very many
+        segments, one call drops only some of them, so that it does not block the loop. The log then ends above the
+        offset, as if truncated there, and a follower asks its leader for the diverging epoch again.
+        """
+        if offset >= self.log_end_offset:
+            self._epochs.truncate_from_end(self.log_end_offset)
+            self._write_epochs()
+            return
+        if offset < self._segments.items[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return
+        self._segments.look_at(offset)
+        with change_of_many(f"the truncation of {self.topic_partition}"):
+            offset = self._segments.truncate_to(offset, now_ms)
+            self.log_end_offset = offset
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self._after_truncation()
+            self._restore_state(offset)
+        self._state.on_high_watermark(self.high_watermark)
+        # Written last, because the log is complete without this file. A start drops epochs that begin at the log's
+        # end, and finds later epochs in the batches.
+        self._write_epochs()
+
+    def _restore_state(self, offset: int) -> None:
+        """Restore the producers' state as of an offset. If no producer is known, older ones are not searched for,
+        because that would read a segment."""
+        if not self._state.producers:
+            self._snapshots.drop_outside(self.log_start_offset, offset)
+            self._state.clear(offset)
+            return
+        self._snapshots.load_latest(self._state, self.log_start_offset, offset)
+        replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything, like `truncate_to`. If that needs several calls, the log ends where this call has stopped."""
+        if not self._segments.goes_in_one_step():
+            self.truncate_to(self._segments.items[0].base_offset, now_ms)
+            return
+        with change_of_many(f"the truncation of {self.topic_partition}"):
+            self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
+            self.log_start_offset = self.log_end_offset = offset
+            self._epochs.clear()
+            self._after_truncation()
+            self._snapshots.remove_all()
+        self._state.clear(offset)
+        self.high_watermark = offset
+        self._write_epochs()
+
+    def _after_truncation(self) -> None:
+        self.truncated = True
+        self._truncations += 1
+        self.cleaned_to = min(self.cleaned_to, self.log_end_offset)
+        self._epochs.truncate_from_end(self.log_end_offset)
+        self._latest_epoch = self._epochs.latest_epoch()
+        self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+
+    def flush(self) -> None:
+        """Make everything appended durable. Blocks on the disk."""
+        flush = self.begin_flush()
+        flush.run()
+        self.finish_flush(flush)
+
+    def begin_flush(self, *, closed_only: bool = False) -> LogFlush:
+        """What a worker thread must sync at this moment: the segments from the recovery point on, the epochs,
+        snapshots and new names.
+
+        With closed_only the active segment is left out, and only the first SYNCED_AT_ONCE closed segments are
+        included.
+        """
+        files: list[File] = []
+        paths = [f"{self.directory}/{LEADER_EPOCH_FILE}"]
+        directories: list[str] = []
+        newest = -1
+        active, recovery_point = self._segments.active, self.recovery_point
+        end_offset = self.log_end_offset
+        for at, segment in enumerate(self._segments.from_offset(recovery_point)):
+            if closed_only and (segment is active or at == SYNCED_AT_ONCE):
+                end_offset = segment.base_offset
+                break
+            newest = segment.base_offset
+            if newest >= recovery_point and not directories:
+                directories = new_names(self.directory, is_first=segment is self._segments.items[0])
+            if segment is not active:
+                # The bytes of a closed segment were already handed to the kernel. There may be thousands of closed
+                # segments, so the worker opens them.
+                paths += segment.names()
+            elif segment.size:
+                files.append(segment.file)
+                paths += segment.write_indexes(create=False)
+        paths += self._snapshots.paths_within(recovery_point, end_offset) + self._snapshots.take_late(
+            recovery_point
+        )
+        if not self.is_anchored:
+            paths.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
+            directories = new_names(self.directory, is_first=True)
+        return LogFlush(
+            self._disk,
+            self.syncs,
+            self.directory,
+            files,
+            paths,
+            directories,
+            end_offset,
+            newest,
+            self._truncations,
+        )
+
+    def begin_anchoring(self) -> LogFlush:
+        """What a worker thread must sync before anything in the log is committed. flush.anchor syncs the log directory
+        above too."""
+        paths = [f"{self.directory}/{PARTITION_METADATA_FILE}"]
+        return LogFlush(
+            self._disk, self.syncs, self.directory, [], paths, [self.directory], 0, -1, self._truncations
+        )
+
+    def finish_flush(self, flush: LogFlush) -> None:
+        """Take over a finished flush and advance the recovery point.
+
+        The recovery point stays if the log was truncated during the flush: the same offsets may now hold other
+        batches, which are not synced. It also stays once a sync of this log has failed.
+        """
+        if self.syncs.failure is not None:
+            return
+        if flush.directory == self.directory:
+            self.is_anchored = True
+        if flush.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
+
+    def look_for_retention(self, now_ms: int) -> SegmentsLook | None:
+        """A task that reads the age of the oldest segments in a worker thread. None if their ages are already known."""
+        if not self._retains_by_time():
+            return None
+        retention_ms = self._config.retention_ms
+        oldest = self._segments.items[: min(DROPPED_AT_ONCE, len(self._segments.items) - 1)]
+        for segment in oldest:
+            if not segment.knows_its_age():
+                return SegmentsLook(self._disk, oldest, lambda age_ms: now_ms - age_ms <= retention_ms)
+            if now_ms - segment.retention_timestamp_ms() <= retention_ms:
+                break
+        return None
+
+    def _retains_by_time(self) -> bool:
+        return self._config.delete and self._config.retention_ms >= 0
+
+    def _mark_unsynced(self) -> None:
+        """The page cache may contain data that is not on the disk. The mark is not synced either, and lasts as long as
+        the page cache."""
+        with suppress(OSError):  # if this fails too, nothing more can be recorded
+            self._disk.open(f"{self.directory}/{SYNC_FAILED_FILE}", create=True).close()
+
+    def enforce_retention(self, now_ms: int) -> int:
+        """Delete segments that retention by time, size or log start allows, as far as their age is known. Returns
+        their number, at most DROPPED_AT_ONCE."""
+        config = self._config
+        count = count_deletable(
+            self._segments.facts(self.log_end_offset, by_time=self._retains_by_time()),
+            total_bytes=self._segments.size(),
+            high_watermark=self.high_watermark,
+            log_start_offset=self.log_start_offset,
+            delete_policy=config.delete,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+            now_ms=now_ms,
+        )
+        if not count:
+            return 0
+        if count == len(self._segments.items):
+            self.roll(self.log_end_offset, now_ms)
+        if self.has_unfinished_snapshot:
+            # After a crash, the producers would be looked for in the segments from an older snapshot on.
+            self._rolled()
+            return 0
+        bases = [segment.base_offset for segment in self._segments.items[:count]]
+        try:
+            self._segments.drop_oldest(count, config.file_delete_delay_ms)
+        finally:
+            # After a disk error some segments are gone too.
+            self._after_dropping(bases)
+        return count
+
+    def _after_dropping(self, bases: Sequence[int]) -> None:
+        self.log_start_offset = max(self.log_start_offset, self._segments.items[0].base_offset)
+        self._epochs.truncate_from_start(self._segments.items[0].base_offset)
+        self._write_epochs()
+        for base_offset in bases:
+            if base_offset < self._segments.items[0].base_offset:
+                self._snapshots.remove(base_offset)
+
+    def replace_segments(self, replaced: Sequence[LogSegment], suffixes: Sequence[str], now_ms: int) -> None:
+        """Replace neighbouring segments by a cleaned one, whose files exist. See SegmentList.replace."""
+        self._segments.replace(replaced, suffixes, now_ms, self._config.file_delete_delay_ms)
+        for segment in replaced[1:]:
+            self._snapshots.remove(segment.base_offset)
+
+    def close(self) -> None:
+        """Write the last time index entry and the producers' state, make everything durable, and close the files.
+        Blocks. The log cannot be used afterwards."""
+        self._segments.active.become_inactive()
+        self._state.end_offset = self.log_end_offset
+        self._snapshots.take(self._state)
+        self._write_epochs(sync=True)
+        if self.recovery_point < self.log_end_offset or not self.is_anchored:
+            self.flush()
+        self.release()
+
+    def relocate(self, directory: str) -> None:
+        """Adopt the new path after the directory was renamed. No flush may be in progress, because it would not find
+        its files."""
+        self.directory = directory
+        self.is_anchored = False
+        self._segments.relocate(directory)
+        self._snapshots.relocate(directory)
+
+    def release(self) -> None:
+        """Close the files without writing anything, when the log is not used any more. What the cache of indexes has of older
+        segments leaves it by and by: to look for all their pages would take long."""
+        segments = self._segments.items
+        for segment in segments[:-RETIRED_AT_ONCE]:
+            segment.release()
+        for segment in segments[-RETIRED_AT_ONCE:]:
+            segment.retire()
+
+
+def _appended_before(original: BatchMetadata, batch: ValidatedBatch) -> AppendInfo:
+    """The answer to a duplicate batch: the same as for the first append."""
+    stamped = original.timestamp_ms if batch.log_append_time else -1
+    return AppendInfo(original.first_offset, original.last_offset, stamped, True)
