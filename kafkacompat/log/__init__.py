@@ -4,23 +4,18 @@ Open and recover: `opening` opens or creates one log. `recovery` runs the steps:
 left behind, `segment_recovery` checks segments after an unclean stop, `soundness` checks indexes that were never
 checked, `replay` restores the producers' state.
 
-Append: `appending`, with `verifications`, `producer_state` and `snapshots` for producers, and `epoch_cache` for leader
-epochs.
+The log itself: `unified_log` appends, reads, truncates, syncs (`flush`), applies retention (`retention`) and closes, with
+`verifications`, `producer_state` and `snapshots` for producers, and `epoch_cache` for leader epochs. `lookup` searches by
+time, `aborted` finds aborted transactions. `rolling` decides when a segment is too old, `rolled` lists the logs that have
+begun a new one.
 
-Read: `reading` by offset, `lookup` by time, `aborted` for aborted transactions.
-
-Used by both: `segment_list` and `log_segment`, a segment's `segment_indexes` (`offset_index`,
+Its segments: `segment_list` and `log_segment`, a segment's `segment_indexes` (`offset_index`,
 `time_index`, `transaction_index`, and their shared parts: `index`, `index_cache`, `scan`). `mending` rebuilds damaged
 indexes.
 
-Roll, sync and retain: `log` truncates, syncs (`flush`), applies retention (`retention`) and closes. `rolling` decides
-when a segment is too old, `rolled` lists the logs that have begun a new segment. `looks` and `retaining` split work on
-many logs that would block the loop. `upkeep` runs periodically.
-
-All logs of a node: `homes` maps logs to log directories, `start` takes over the logs that a start finds (`loading`),
-`manager` creates and deletes logs (`preparation`, `deletion`), `moves` moves them to another directory (`future`,
-`predecessors`). `directory` is one log directory with its `checkpoint` files, and `checkpointing` keeps those correct.
-`disk` is the real disk, `changes` marks changes that an error can interrupt.
+All logs of a node: `log_manager` finds (`loading`), creates (`preparation`), deletes (`deletion`) and moves logs (`future`,
+`predecessors`). `looks` and `retaining` split work on many logs that would block the loop. `upkeep` runs periodically.
+`directory` is one log directory with its `checkpoint` files, and `checkpointing` keeps those correct. `disk` is the real disk, `changes` marks changes that an error can interrupt.
 
 Clean: the package `cleaner`. Inspect files from outside: `dump`.
 """

@@ -44,7 +44,14 @@ class Node:
             WorkerPools.of_one(self.workers),
             lambda topic: LogConfig(segment_bytes=2000),
         )
-        Placement(self.manager.hosted, self.logs, lambda *told: None, lambda: pytest.fail("nothing moves"))
+        Placement(
+            self.manager.hosted,
+            self.logs,
+            lambda *told: None,
+            lambda: pytest.fail("nothing moves"),
+            self.time,
+            WorkerPools.of_one(self.workers),
+        )
         self.image = MetadataImage()
 
     def publish(self, **topics: int) -> None:
