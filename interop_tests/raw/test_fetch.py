@@ -322,6 +322,15 @@ def test_an_empty_topic(connection: Connection, topic: str) -> None:
     assert list_offset(connection, topic, 0, MAX_TIMESTAMP) == (0, -1, -1)
 
 
+def test_the_largest_of_no_timestamps_is_that_of_the_first_record(connection: Connection, topic: str) -> None:
+    for _ in range(3):
+        produce(connection, topic, BatchPlan(values=[b"a", b"b"], base_timestamp_ms=-1))
+    assert list_offset(connection, topic, 0, MAX_TIMESTAMP) == (0, 0, -1)
+    assert list_offset(connection, topic, 0, 0) == (0, -1, -1)
+    produce(connection, topic, BatchPlan(base_timestamp_ms=NOW_MS))
+    assert list_offset(connection, topic, 0, MAX_TIMESTAMP) == (0, 6, NOW_MS)
+
+
 def test_special_timestamps_by_version(connection: Connection, topic: str) -> None:
     for delta in (5, 9, 7):
         produce(connection, topic, BatchPlan(base_timestamp_ms=NOW_MS + delta))
