@@ -127,7 +127,7 @@ ALLOWED: dict[str, set[str]] = {
         "net.thread_times",
         "partition",
         "quota",
-        "raft.quorum_view",
+        "raft.quorum_driver",
         "share",
         "telemetry",
         "wire.errors",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.controller_meters import ControllerMeters
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.meters import Histogram
-    from kafkacompat.raft.quorum_view import QuorumView
+    from kafkacompat.raft.quorum_driver import QuorumDriver
 
 METADATA_VERSION = "metadata.version"
 IGNORED_TEXT = "1 if controller.quorum.voters is set, and the voters are those of the metadata log (KIP-853)."
@@ -23,7 +23,7 @@ REGISTRATION_FENCED, REGISTRATION_CONTROLLED_SHUTDOWN, REGISTRATION_ACTIVE = 10,
 """Values of Kafka's BrokerRegistrationState (KIP-1131)."""
 
 
-def raft_families(quorum: QuorumView, now_ms: int) -> Families:
+def raft_families(quorum: QuorumDriver, now_ms: int) -> Families:
     """Of every node. `now_ms` is monotonic."""
     name = "kafka_server_raft_metrics_"
     yield gauges(

@@ -9,34 +9,46 @@ back.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
-from kafkacompat.ports import Clock, Disk, Random, Timers, Workers, passes
+from kafkacompat.meters import RecentTimes
+from kafkacompat.ports import Clock, Disk, LogRefused, Random, SyncFailed, Timers, Workers, passes
+from kafkacompat.quota.counted import Counted
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
-from kafkacompat.raft.applier import Applier
-from kafkacompat.raft.contracts import MetadataLog, NetworkChannel, StateMachine
+from kafkacompat.raft.applier import Applier, Own
+from kafkacompat.raft.contracts import (
+    MetadataLog,
+    MetadataLogProblem,
+    NetworkChannel,
+    NotLeader,
+    StateMachine,
+)
 from kafkacompat.raft.event_pump import EventPump
+from kafkacompat.raft.membership import kraft_version_refusal
 from kafkacompat.raft.messages import Response
+from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_calls import QuorumCalls
 from kafkacompat.raft.quorum_files import QuorumFiles, bounded
 from kafkacompat.raft.quorum_loading import load_quorum, read_election
-from kafkacompat.raft.quorum_proposals import QuorumProposals
+from kafkacompat.raft.quorum_report import QuorumReport, leader_report
 from kafkacompat.raft.quorum_snapshots import QuorumSnapshots
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
-from kafkacompat.raft.roles import Role
+from kafkacompat.raft.roles import QuorumViolation, Role
 from kafkacompat.raft.room import RoomWatch
 from kafkacompat.raft.snapshot_work import LACK_AGAIN_MS, SnapshotWork, SnapshotWriter
 from kafkacompat.raft.voter_node import VoterNode
-from kafkacompat.raft.voter_set import VoterSet
+from kafkacompat.raft.voter_set import Endpoints, VoterSet
+from kafkacompat.wire.errors import ErrorCode
 
 
-class QuorumDriver(QuorumProposals):
+class QuorumDriver:
     """One node's member of the quorum. Call `start` once. Everything runs in the loop's thread."""
 
     def __init__(
@@ -60,7 +72,6 @@ class QuorumDriver(QuorumProposals):
     ) -> None:
         """`directory` is `<metadata.log.dir>/__cluster_metadata-0`, `listener_name` the default controller listener.
         `fail` halts the node. If `snapshot_workers` are given, `workers` only sync the log."""
-        super().__init__()
         self._member = member
         self._settings = settings
         self._directory = directory
@@ -81,6 +92,10 @@ class QuorumDriver(QuorumProposals):
         self._activation: tuple[int, int] | None = None
         """(epoch, end of its first batch) until the machine is told that it is active."""
         self._leaving: Deferred[None] | None = None
+        self._proposals: dict[int, Own] = {}
+        """In the log, until the core has counted or refused them."""
+        self._next_proposal_id = 0
+        self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def start(self, machine: StateMachine) -> None:
         """Load the disk's contents, take the stored role, set the timer. Raises MetadataLogProblem.
@@ -134,6 +149,78 @@ class QuorumDriver(QuorumProposals):
                 self._pump.later(partial(self._leader_changed, resigned_epoch, NO_LEADER))
         if self._leaving is not None:
             self._maybe_left()
+
+    # What a leader proposes. The batch is in the log before the core counts it, and the core answers with an effect.
+
+    def propose(self, values: PackedValues, committed: Callable[[], None], lost: Callable[[], None]) -> int:
+        """Append framed values as one atomic batch. Returns the first offset. Calls one of the two callbacks, in log order.
+
+        Raises NotLeader, or MetadataLogProblem if the values do not fit one batch. On OSError nothing has changed.
+        """
+        core = self._core
+        if not self.is_leader:
+            raise NotLeader(f"node {core.node_id} does not lead the quorum")
+        if self._pump.is_held:
+            raise OSError(errno.ENOSPC, "the metadata log waits for room")
+        first, epoch = core.log.end, core.epoch
+        # Append before the core counts the batch, so that a full disk refuses a proposal and does not halt the node.
+        try:
+            own = self._files.append_proposal(values, first, epoch)
+        except Exception as problem:
+            refused = isinstance(problem, (OSError, LogRefused, MetadataLogProblem))
+            if not refused or isinstance(problem, SyncFailed):
+                self._pump.halt(problem)
+            raise
+        own.committed, own.lost = self._files.timed(committed), lost
+        self._pump.enter(events.Propose(self._remember(own), epoch, None, values.count, own.size_bytes))
+        return first
+
+    def _remember(self, own: Own) -> int:
+        proposal_id = self._next_proposal_id
+        self._next_proposal_id += 1
+        self._proposals[proposal_id] = own
+        return proposal_id
+
+    def when_committed(self, call: Callable[[], None], lost: Callable[[], None] = lambda: None) -> None:
+        """Call it once everything appended so far is committed, after earlier calls; at once if it already is.
+
+        `lost` is called instead if the leadership ends first, and at once if this node does not lead.
+        """
+        if not self.is_leader:
+            lost()
+        elif self.is_all_committed and not self._applier.is_waiting:
+            call()
+        else:
+            end = self.next_offset
+            self._applier.appended(Own(end, end, self.epoch, committed=call, lost=lost))
+
+    def upgrade_kraft_version(self, done: Callable[[ErrorCode], None]) -> None:
+        """Raise kraft.version from 0 to 1. `done` gets NONE once it is committed, otherwise the error (KIP-853)."""
+        own = Own(0, 0, self.epoch)
+        own.committed = partial(done, ErrorCode.NONE)
+        own.lost = lambda: done(self._refused_error)
+        self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._pump.enter(events.RaiseKraftVersion(self._remember(own)))
+
+    def _append_voters(self, each: effect.AppendVoters) -> None:
+        own = self._files.append_voters(each)
+        waiting = self._proposals.pop(each.proposal_id, None)
+        if waiting is not None:
+            own.committed, own.lost = waiting.committed, waiting.lost
+        self._applier.appended(own)
+
+    def _append_records(self, each: effect.AppendRecords) -> None:
+        own = self._proposals.pop(each.proposal_id)
+        if own.base_offset != each.base_offset or own.end_offset != each.end_offset:
+            raise QuorumViolation(f"a proposal at {own.base_offset} was to be appended at {each.base_offset}")
+        self._applier.appended(own)
+
+    def _refuse(self, each: effect.RefuseProposal) -> None:
+        waiting = self._proposals.pop(each.proposal_id)
+        if waiting.lost is None:
+            raise QuorumViolation("a proposal of the leader itself was refused")
+        self._refused_error = each.error
+        self._pump.later(waiting.lost)
 
     # Requests of others and answers to ours.
 
@@ -306,6 +393,142 @@ class QuorumDriver(QuorumProposals):
         self._pump.close()
         self._room.is_closed = True
         self._snapshots.close()
+
+    # What is known of the quorum now.
+
+    @property
+    def is_leader(self) -> bool:
+        return self._core.leader is not None and not self._pump.is_closed
+
+    @property
+    def next_offset(self) -> int:
+        return self._core.log.end
+
+    @property
+    def epoch(self) -> int:
+        return self._core.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """-1 if unknown."""
+        return NO_LEADER if self._core.role is Role.RESIGNED else self._core.election.leader_id
+
+    @property
+    def state_name(self) -> str:
+        """The role's name in Kafka's metric current-state. The JMX exporter drops everything after a hyphen."""
+        core = self._core
+        if core.role is Role.FOLLOWER and not core.is_voter:
+            return "observer"
+        return "unattached" if core.role is Role.RESIGNED else core.role.value
+
+    @property
+    def voted_id(self) -> int:
+        """The candidate this member voted for in the epoch. -1: none. A leader and a candidate vote for themselves."""
+        core = self._core
+        return core.node_id if core.role in (Role.LEADER, Role.CANDIDATE) else core.election.voted_id
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last batch in the log."""
+        return self._core.log.last_epoch
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """The timestamp of the last applied batch."""
+        return self._applier.last_timestamp_ms
+
+    @property
+    def observer_count(self) -> int | None:
+        """None if this node does not lead."""
+        leader = self._core.leader
+        return None if leader is None else len(leader.observer_states(self._clock.monotonic_ms()))
+
+    @property
+    def leader_endpoints(self) -> Endpoints:
+        """() if unknown."""
+        return () if self._core.role is Role.RESIGNED else self._core.leader_endpoints
+
+    @property
+    def high_watermark(self) -> int:
+        """-1 if unknown."""
+        return self._core.high_watermark
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether everything is applied that a leader has called committed when this node first heard of it. Older
+        images come from this node's own disk, and others may know better."""
+        return NO_OFFSET < self._core.first_high_watermark <= self._applier.applied
+
+    @property
+    def applied_offset(self) -> int:
+        """Everything below was passed to the state machine."""
+        return self._applier.applied
+
+    @property
+    def is_all_committed(self) -> bool:
+        return self._core.high_watermark >= self._core.log.end
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a step waits until its effects can be carried out, for example written."""
+        return self._pump.is_held
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest set, committed or not."""
+        return self._core.voters.latest
+
+    @property
+    def kraft_version(self) -> int:
+        return self._core.voters.kraft_version
+
+    @property
+    def kraft_version_refusal(self) -> ErrorCode:
+        """The error that prevents raising kraft.version now. NONE if it can be raised."""
+        return kraft_version_refusal(self._core)
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        return self._files.bytes_since_snapshot
+
+    @property
+    def ms_since_snapshot(self) -> int:
+        """Since this node has written one. Before that, since its start, and longer for what the start had to read."""
+        return self._files.ms_since_snapshot
+
+    @property
+    def commit_times(self) -> RecentTimes:
+        """From the append of a proposal until it is committed."""
+        return self._files.commit_times
+
+    @property
+    def election_times(self) -> RecentTimes:
+        """From when this node stood for election, the last time, until there was a leader."""
+        return self._core.election_times
+
+    @property
+    def is_changing_voters(self) -> bool | None:
+        """Whether a voter is being added or removed. None if this node does not lead."""
+        leader = self._core.leader
+        return None if leader is None else leader.change is not None
+
+    @property
+    def appended(self) -> Counted:
+        """Records that this node has appended as the leader."""
+        return self._files.appended
+
+    @property
+    def fetched(self) -> Counted:
+        """Records that it has taken from a leader."""
+        return self._files.fetched
+
+    def snapshot_written_last(self) -> tuple[int, int]:
+        """Size and age in ms of the last snapshot that this node has written since its start."""
+        return self._files.snapshot_written_last()
+
+    def report(self) -> QuorumReport | None:
+        """The quorum as its leader sees it. None if this node does not lead, or nothing of its epoch is committed yet."""
+        return leader_report(self._core, self._clock.now_ms(), self._clock.monotonic_ms())
 
 
 _CARRY_OUT: dict[type, Callable[[QuorumDriver, Any], None]] = {
