@@ -85,7 +85,8 @@ def good_lines(given: KnownInput) -> dict[str, dict[str, Any]]:
             "status": int(status),
             "bytes": int(size),
             "referrer": None,
-            "user_agent": agent,
+            # The server writes a quote with a backslash before it.
+            "user_agent": agent.replace('\\"', '"'),
             "virtual_host": None,
             "extra": None,
         }
