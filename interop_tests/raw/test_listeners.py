@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import Any
 
@@ -10,12 +11,16 @@ import pytest
 from interop_tests.conftest import MakeBroker
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.ports import free_port
+from interop_tests.harness.raw_kafka import ErrorCode
+from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed
 
 pytestmark = pytest.mark.needs_control
 
 ADVERTISED_HOST = "kafka.example.org"
 IDLE_MS = 1_000
+DENY, ALLOW = 2, 3
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 @pytest.fixture
@@ -87,3 +92,40 @@ def test_a_listener_without_a_client_does_not_disturb_the_other(
             outside.call("ApiVersions", 0, {})
     with Connection(broker.bootstrap) as inside:
         assert inside.call("ApiVersions", 0, {})["ErrorCode"] == 0
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+@pytest.mark.parametrize("host", ["[::]", "0.0.0.0"])
+def test_a_listener_on_all_interfaces_serves_both_kinds_and_entries_name_addresses_in_javas_form(
+    host: str, make_broker: MakeBroker
+) -> None:
+    broker = make_broker(start=False)
+    port = free_port()
+    broker.settings |= {
+        "listeners": broker.settings["listeners"] + f",ALL://{host}:{port}",
+        "advertised.listeners": broker.settings["advertised.listeners"] + f",ALL://localhost:{port}",
+        "listener.security.protocol.map": broker.settings["listener.security.protocol.map"]
+        + ",ALL:PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    broker.start()
+    denied = {"long": "0:0:0:0:0:0:0:1", "short": "::1"}
+    entries = [
+        {"ResourceType": 2, "ResourceName": topic, "ResourcePatternType": 3, "Principal": "User:ANONYMOUS"}
+        | {"Host": host, "Operation": 2, "PermissionType": permission}
+        for topic, of in denied.items()
+        for host, permission in ((of, DENY), ("*", ALLOW))
+    ]
+    with Connection(f"127.0.0.1:{port}") as four, Connection(f"::1:{port}") as six:
+        created = four.call("CreateAcls", 3, {"Creations": entries})["Results"]
+        assert {each["ErrorCode"] for each in created} == {0}
+
+        def codes(connection: Connection) -> dict[str, int]:
+            body = {"Topics": [{"Name": name} for name in denied], "AllowAutoTopicCreation": False}
+            answer: list[dict[str, Any]] = connection.call("Metadata", 5, body)["Topics"]
+            return {each["Name"]: each["ErrorCode"] for each in answer}
+
+        missing, refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED
+        wait_until(lambda: codes(six) == {"long": refused, "short": missing}, "the entries of ::1")
+        assert codes(four) == {"long": missing, "short": missing}
