@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import lz4.frame
+from confluent_kafka import Producer
 
 from benchmarks.measure import CLIENT_TIMEOUT_S, create_topic, run_client, running
-from benchmarks.raw import frame, produce_frame, text
+from benchmarks.raw import frame, produce_frame, record_batch, text
 from interop_tests.harness.broker import CHECKOUT, BrokerProcess
 from interop_tests.harness.records import NOW_MS, BatchPlan, zigzag
 from interop_tests.harness.waiting import wait_until
@@ -50,6 +51,11 @@ DESCRIBE_GROUPS, DELETE_TOPICS = 15, 20
 EXPIRING = {"offsets.retention.check.interval.ms": "10000"}
 SNAPPING = {"metadata.log.max.record.bytes.between.snapshots": str(2 << 20)}
 CONFIG_CHARACTERS = 30_000
+FETCHES, FETCHED = 200, 500
+TRANSACTIONS, ENDED_PARTITIONS = 60, 450
+WAIT_MS = 60_000
+PARKED_EVERY_S = 0.02
+"""Reading the fetches is work that their senders ask for. Here it is not to be seen."""
 
 
 class Pinging:
@@ -332,6 +338,70 @@ def _snapshots(root: Path) -> set[str]:
     return {path.name for path in root.glob("data/__cluster_metadata-0/*.checkpoint")}
 
 
+# Many that wait, and many that are named
+
+
+def fetches_woken(broker: BrokerProcess) -> None:
+    """200 connections wait in a fetch of 500 partitions each, and one record comes."""
+    with contextlib.ExitStack() as held:
+        waiting = [held.enter_context(Connection(broker.bootstrap, LOAD_TIMEOUT_S)) for _ in range(FETCHES)]
+        for each in waiting:
+            each.send("Fetch", 11, _fetch(FETCHED, isolation=0))
+            time.sleep(PARKED_EVERY_S)
+        time.sleep(1)
+        _produce(broker, record_batch(b"woken", 1))
+        for each in waiting:
+            each.receive_frame()
+    time.sleep(1)
+
+
+def _fetch(partitions: int, isolation: int) -> dict[str, object]:
+    asked = [
+        {
+            "Partition": number,
+            "CurrentLeaderEpoch": -1,
+            "FetchOffset": 0,
+            "LogStartOffset": -1,
+            "PartitionMaxBytes": 1 << 20,
+        }
+        for number in range(partitions)
+    ]
+    return {
+        "ReplicaId": -1,
+        "MaxWaitMs": WAIT_MS,
+        "MinBytes": 1,
+        "MaxBytes": 50 << 20,
+        "IsolationLevel": isolation,
+        "SessionId": 0,
+        "SessionEpoch": -1,
+        "Topics": [{"Topic": LOADED, "Partitions": asked}],
+        "ForgottenTopicsData": [],
+        "RackId": "",
+    }
+
+
+def abort(broker: BrokerProcess) -> None:
+    """60 transactions over 450 partitions, all of them aborted."""
+    make_wide(broker)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": "aborted", "linger.ms": 50}
+    )
+    producer.init_transactions(LOAD_TIMEOUT_S)
+    for _ in range(TRANSACTIONS):
+        producer.begin_transaction()
+        for number in range(ENDED_PARTITIONS):
+            producer.produce(LOADED, b"aborted", partition=number)
+        producer.flush(LOAD_TIMEOUT_S)
+        producer.abort_transaction(LOAD_TIMEOUT_S)
+
+
+def aborted_fetched(broker: BrokerProcess) -> None:
+    """Twenty fetches of everything that was aborted."""
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        for _ in range(20):
+            connection.call("Fetch", 11, _fetch(ENDED_PARTITIONS, isolation=1))
+
+
 LOADS: tuple[tuple[str, Callable[[str], Figures]], ...] = (
     ("nothing", held_up(idle)),
     ("a batch of 10,000,000 empty headers", held_up(headers_bomb)),
@@ -345,4 +415,6 @@ LOADS: tuple[tuple[str, Callable[[str], Figures]], ...] = (
     ("1,000 groups are loaded", loading_groups),
     ("a topic of 1,000 partitions made and deleted", held_up(topic_made_and_deleted)),
     ("a snapshot of 10,000 partitions", held_up(snapshot, many_topics, SNAPPING)),
+    ("a record for 200 fetches of 500 partitions", held_up(fetches_woken, make_wide)),
+    ("60 aborted transactions over 450 partitions", held_up(aborted_fetched, abort)),
 )
