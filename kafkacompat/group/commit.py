@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 
     from kafkacompat.group.group import CommitPartitionValidator
-    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.ids import Uuid
     from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
@@ -57,7 +57,7 @@ TOLD_COST = 3
 
 
 def commit_offsets(
-    machine: GroupMachine,
+    machine: GroupMetadataManager,
     request: OffsetCommitRequest,
     api_version: int,
     now_ms: int,
@@ -108,7 +108,7 @@ def commit_offsets(
     return CoordinatorResult(tuple(records), OffsetCommitResponse(topics=topics))
 
 
-def throw_if_no_room(machine: GroupMachine, records: Sequence[OffsetRecord]) -> None:
+def throw_if_no_room(machine: GroupMetadataManager, records: Sequence[OffsetRecord]) -> None:
     """Raises Refused if the node has no memory for new offsets, or for longer metadata. Others are committed as usual."""
     env = machine.env
     if not env.memory.has_room(SPARE_BYTES):
@@ -121,7 +121,7 @@ def java_length(text: str) -> int:
 
 
 def validated(
-    machine: GroupMachine,
+    machine: GroupMetadataManager,
     group_id: str,
     member_id: str,
     group_instance_id: str | None,
@@ -153,7 +153,9 @@ class SeenOffsets(NamedTuple):
     """The same as in the machine."""
 
 
-def see_offsets(machine: GroupMachine, request: OffsetFetchRequestGroup, require_stable: bool) -> SeenOffsets:
+def see_offsets(
+    machine: GroupMetadataManager, request: OffsetFetchRequestGroup, require_stable: bool
+) -> SeenOffsets:
     """Copy the offsets, so that they can be sent later. Raises Refused."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
@@ -229,7 +231,7 @@ def _fetched(seen: SeenOffsets, topic: str, topic_id: Uuid, partition: int) -> O
 
 
 def delete_offsets(
-    machine: GroupMachine, request: OffsetDeleteRequest
+    machine: GroupMetadataManager, request: OffsetDeleteRequest
 ) -> CoordinatorResult[GroupRecord, OffsetDeleteResponse]:
     """Raises Refused for the whole request. Groups of unsupported kinds keep their offsets."""
     group_id = request.group_id

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 
 
 TOLD_A_STEP = 500
@@ -30,7 +30,7 @@ TOLD_COST = 3
 
 
 def describe_group(
-    machine: GroupMachine, group_id: str, absent_is_error: bool
+    machine: GroupMetadataManager, group_id: str, absent_is_error: bool
 ) -> Generator[int, None, DescribedGroup]:
     """Describe the group as it is at the first step; the steps report their cost. A name without a classic group is
     described as Dead, with GROUP_ID_NOT_FOUND if the client's version knows it."""
@@ -85,7 +85,7 @@ def lowered(names: Sequence[str]) -> Generator[int, None, frozenset[str]]:
 
 
 def list_groups(
-    machine: GroupMachine, states: AbstractSet[str], types: AbstractSet[str]
+    machine: GroupMetadataManager, states: AbstractSet[str], types: AbstractSet[str]
 ) -> Generator[int, None, list[ListedGroup]]:
     """List groups in steps that report their cost. Filters are in lower case. An empty filter accepts everything."""
     listed: list[ListedGroup] = []

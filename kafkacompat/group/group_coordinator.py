@@ -26,8 +26,8 @@ from kafkacompat.group.consumer.describe import describe_consumer_group
 from kafkacompat.group.consumer_groups import ImageTopics, names_of_changed_topics
 from kafkacompat.group.describe import describe_group
 from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, GroupSettings, group_memory
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.listing import describe_all, list_all
-from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.meters import GroupMeters
 from kafkacompat.group.share_group_offsets import ShareGroupOffsets
 from kafkacompat.group.share_groups import ShareGroups
@@ -214,9 +214,9 @@ class GroupCoordinator:
             load_times=self.load_times,
         )
 
-    def _make_machine(self, timers: ShardTimers) -> GroupMachine:
+    def _make_machine(self, timers: ShardTimers) -> GroupMetadataManager:
         tasks = StepTasks(self._steps, timers)
-        machine = GroupMachine(self._settings.group, timers, tasks, self._random, self._memory)
+        machine = GroupMetadataManager(self._settings.group, timers, tasks, self._random, self._memory)
         machine.env.group_configs = self._group_configs
         machine.env.note_rebalance = self.meters.consumer_rebalanced
         machine.env.note_share_rebalance = self.meters.share_rebalanced

@@ -16,7 +16,7 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_groups_response import ListedGroup
 
 if TYPE_CHECKING:
-    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 
 GROUP_COST = 20
@@ -28,7 +28,7 @@ T = TypeVar("T")
 def describe_all(
     names: Sequence[str],
     shard_of: Callable[[str], Shard],
-    describe: Callable[[GroupMachine, str], Generator[int, None, T]],
+    describe: Callable[[GroupMetadataManager, str], Generator[int, None, T]],
     refused_as: Callable[[str, Refused], T],
 ) -> Generator[int, None, list[Deferred[T]]]:
     """One answer per name, in steps that report their cost. `shard_of` raises Refused."""

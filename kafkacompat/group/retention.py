@@ -24,7 +24,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.group.group import Group
-    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 
 
 class Place(NamedTuple):
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 # --- expiry
 
 
-def places(machine: GroupMachine) -> Iterator[Place]:
+def places(machine: GroupMetadataManager) -> Iterator[Place]:
     """All places that may expire: offsets, and each group after its offsets."""
     for group_id in list(machine.groups):
         for topic, partition in machine.offsets.places(group_id):
@@ -46,7 +46,9 @@ def places(machine: GroupMachine) -> Iterator[Place]:
         yield Place(group_id)
 
 
-def expired_records(machine: GroupMachine, stretch: Iterable[Place], now_ms: int) -> list[GroupRecord]:
+def expired_records(
+    machine: GroupMetadataManager, stretch: Iterable[Place], now_ms: int
+) -> list[GroupRecord]:
     """Tombstones for everything past its retention. A group's tombstones come after those of its offsets."""
     records: list[GroupRecord] = []
     going: dict[str, int] = {}
@@ -62,7 +64,7 @@ def expired_records(machine: GroupMachine, stretch: Iterable[Place], now_ms: int
     return records
 
 
-def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> Sequence[GroupRecord]:
+def _expired(machine: GroupMetadataManager, place: Place, now_ms: int, going: int) -> Sequence[GroupRecord]:
     """`going` is the number of the group's offsets that are about to be removed but are still present."""
     group = machine.groups.get(place.group_id)
     if group is None or isinstance(group, (CarriedGroup, ShareGroup)):
@@ -85,7 +87,7 @@ def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> Se
 
 
 def _has_expired(
-    machine: GroupMachine, group: Group, topic: str, stored: OffsetAndMetadata, now_ms: int
+    machine: GroupMetadataManager, group: Group, topic: str, stored: OffsetAndMetadata, now_ms: int
 ) -> bool:
     since_ms = group.expires_since_ms(stored)
     if since_ms is None or group.is_subscribed_to(topic):
@@ -98,7 +100,7 @@ def _has_expired(
 # --- deletion of a group
 
 
-def begin_deletion(machine: GroupMachine, group_id: str) -> Group:
+def begin_deletion(machine: GroupMetadataManager, group_id: str) -> Group:
     """The group, if it may be deleted. Raises Refused, also for groups of unsupported kinds."""
     group = machine.groups.get(group_id)
     if isinstance(group, CarriedGroup) and not group.is_empty():
@@ -110,7 +112,7 @@ def begin_deletion(machine: GroupMachine, group_id: str) -> Group:
     return group
 
 
-def shut(machine: GroupMachine, group: Group, now_ms: int) -> None:
+def shut(machine: GroupMetadataManager, group: Group, now_ms: int) -> None:
     """Mark the group as dead, so that no request uses it while its offsets are removed step by step."""
     if isinstance(group, ClassicGroup):
         for member_id in list(group.pending_join):
@@ -118,7 +120,7 @@ def shut(machine: GroupMachine, group: Group, now_ms: int) -> None:
     group.shut(now_ms)
 
 
-def places_of_group(machine: GroupMachine, group_id: str) -> Iterator[Place]:
+def places_of_group(machine: GroupMetadataManager, group_id: str) -> Iterator[Place]:
     """All offsets of the group, including those of open transactions, and the group last."""
     for topic, partition in machine.offsets.places(group_id):
         yield Place(group_id, topic, partition)
@@ -127,7 +129,7 @@ def places_of_group(machine: GroupMachine, group_id: str) -> Iterator[Place]:
     yield Place(group_id)
 
 
-def deletion_records(machine: GroupMachine, stretch: Iterable[Place]) -> list[GroupRecord]:
+def deletion_records(machine: GroupMetadataManager, stretch: Iterable[Place]) -> list[GroupRecord]:
     found: dict[Place, None] = {}
     for place in stretch:
         if place.topic is None:
@@ -153,7 +155,7 @@ DeletedTopics = Mapping[str, Mapping[Uuid, int]]
 """Name -> id -> end of the offsets' log when the topic was deleted. Later records belong to a later topic."""
 
 
-def places_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[Place]:
+def places_of_topics(machine: GroupMetadataManager, topics: DeletedTopics) -> Iterator[Place]:
     """Places of these topics' offsets, with empty places in between, so that each step costs about the same."""
     for group_id in machine.offsets.group_ids():
         yield Place(group_id)
@@ -167,7 +169,7 @@ def places_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[P
 
 
 def deleted_topic_records(
-    machine: GroupMachine, stretch: Iterable[Place], topics: DeletedTopics
+    machine: GroupMetadataManager, stretch: Iterable[Place], topics: DeletedTopics
 ) -> list[GroupRecord]:
     """Tombstones for the offsets of deleted topics. An offset with another topic id, or a later one, belongs to the
     new topic and stays.

@@ -16,7 +16,7 @@ from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.commit import delete_offsets
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.records import GroupRecord, OffsetRecord
 from kafkacompat.group.retention import (
     begin_deletion,
@@ -267,7 +267,7 @@ def _joined(parts: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(topics=list(topics.values()))
 
 
-def machine_of(shard: Shard) -> GroupMachine:
+def machine_of(shard: Shard) -> GroupMetadataManager:
     machine = shard.machine
-    assert isinstance(machine, GroupMachine)
+    assert isinstance(machine, GroupMetadataManager)
     return machine

@@ -23,12 +23,12 @@ from kafkacompat.wire.messages.txn_offset_commit_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.group.group import CommitPartitionValidator
-    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 
 def commit_transactional_offsets(
-    machine: GroupMachine, request: TxnOffsetCommitRequest, api_version: int, now_ms: int
+    machine: GroupMetadataManager, request: TxnOffsetCommitRequest, api_version: int, now_ms: int
 ) -> CoordinatorResult[GroupRecord, TxnOffsetCommitResponse]:
     """Raises Refused for the whole request."""
     group_id = request.group_id
@@ -60,7 +60,7 @@ def commit_transactional_offsets(
 
 
 def _validated(
-    machine: GroupMachine, request: TxnOffsetCommitRequest, api_version: int
+    machine: GroupMetadataManager, request: TxnOffsetCommitRequest, api_version: int
 ) -> CommitPartitionValidator | None:
     with _stale_epochs_as_generations():
         return validated(
@@ -75,7 +75,7 @@ def _validated(
 
 
 def _check_of(
-    may_commit: CommitPartitionValidator, machine: GroupMachine, topic: str
+    may_commit: CommitPartitionValidator, machine: GroupMetadataManager, topic: str
 ) -> Callable[[int], None]:
     """The check of a topic's partitions. The request has no topic ids. Raises Refused for a topic that does not exist,
     because it is assigned to nobody."""

@@ -12,7 +12,7 @@ from kafkacompat.coordinator.core import InTransaction, Refused, client_error
 from kafkacompat.coordinator.refusals import or_refused, transactional_commit_refusal
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import LogRefused, VerificationGuard
@@ -124,7 +124,7 @@ class TransactionalOffsets:
         verification_guard: VerificationGuard | None,
     ) -> Deferred[TxnOffsetCommitResponse]:
         machine = shard.machine
-        assert isinstance(machine, GroupMachine)
+        assert isinstance(machine, GroupMetadataManager)
         owner = InTransaction(request.producer_id, request.producer_epoch, verification_guard)
         try:
             return shard.transactional_write(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.partition_fetch_state import PartitionFetchState
+    from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
     from kafkacompat.partition.replica_manager import ReplicaManager
-    from kafkacompat.partition.replication import Replication
     from kafkacompat.share.delayed_share_fetch import DelayedShareFetch
     from kafkacompat.share.share_coordinator import ShareCoordinator
     from kafkacompat.txn.add_partitions_to_txn_manager import VerifierMeter
@@ -90,7 +90,7 @@ def waiting_families(
     )
 
 
-def replication_families(replication: Replication) -> Families:
+def replication_families(replication: ReplicaFetcherManager) -> Families:
     changes, name = replication.isr_changes, "kafka_server_replicamanager_"
     yield counter(f"{name}isrshrinks", "Replicas taken out of in-sync sets.", changes.shrinks)
     yield counter(f"{name}isrexpands", "Replicas taken into in-sync sets.", changes.expands)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.unified_log import UnifiedLog
-    from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.hosted_partitions import HostedPartitions
+    from kafkacompat.partition.partition import Partition
 
 
 LATE_MS = 300_000
@@ -69,15 +69,15 @@ def replica_families(hosted: HostedPartitions, late_before_ms: int) -> Families:
     yield gauge(f"{name}offlinereplicacount", "Replicas in log directories that are offline.", offline)
 
 
-def is_under_replicated(core: PartitionCore) -> bool:
+def is_under_replicated(core: Partition) -> bool:
     return core.is_leader and len(core.isr) < len(core.replicas)
 
 
-def is_under_min_isr(core: PartitionCore) -> bool:
+def is_under_min_isr(core: Partition) -> bool:
     return core.is_leader and not core.has_min_isr()
 
 
-def is_at_min_isr(core: PartitionCore) -> bool:
+def is_at_min_isr(core: Partition) -> bool:
     """Of a partition with fewer replicas than min.insync.replicas, all of them count as that minimum."""
     least = min(core.log.config.min_insync_replicas, len(core.replicas))
     return core.is_leader and len(core.isr) == least
@@ -87,7 +87,7 @@ def partition_families(hosted: HostedPartitions) -> Families:
     """Series for each partition."""
     cores = list(hosted.by_id.values())
     name = "kafka_cluster_partition_"
-    shown: tuple[tuple[str, str, Callable[[PartitionCore], float]], ...] = (
+    shown: tuple[tuple[str, str, Callable[[Partition], float]], ...] = (
         ("underreplicated", "1: led here, and replicas are out of sync.", is_under_replicated),
         ("underminisr", "1: led here, with less than min.insync.replicas in sync.", is_under_min_isr),
         ("atminisr", "1: led here, with exactly min.insync.replicas in sync.", is_at_min_isr),
@@ -99,21 +99,19 @@ def partition_families(hosted: HostedPartitions) -> Families:
         yield gauges(f"{name}{suffix}", text, _each_partition(cores, value_of))
 
 
-def _in_sync(core: PartitionCore) -> int:
+def _in_sync(core: Partition) -> int:
     return len(core.isr) if core.is_leader else 0
 
 
-def _replicas(core: PartitionCore) -> int:
+def _replicas(core: Partition) -> int:
     return len(core.replicas) if core.is_leader else 0
 
 
-def _stable_lag(core: PartitionCore) -> int:
+def _stable_lag(core: Partition) -> int:
     return core.log.high_watermark - core.log.last_stable_offset
 
 
-def _each_partition(
-    cores: Sequence[PartitionCore], value_of: Callable[[PartitionCore], float]
-) -> Iterator[Sample]:
+def _each_partition(cores: Sequence[Partition], value_of: Callable[[Partition], float]) -> Iterator[Sample]:
     for core in cores:
         topic, partition = core.topic_partition
         yield {"partition": str(partition), "topic": topic}, value_of(core)

@@ -26,8 +26,8 @@ from kafkacompat.wire.messages.alter_partition_request import (
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import Uuid
-    from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.isr import PendingPartitionChange
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Timers
     from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse
 
@@ -43,7 +43,7 @@ Key = tuple[bytes, int]
 
 
 class AlterPartitionItem(NamedTuple):
-    core: PartitionCore
+    core: Partition
     proposal: PendingPartitionChange
 
     def is_wanted(self) -> bool:
@@ -57,7 +57,7 @@ class AlterPartitionManager:
         broker_epoch: Callable[[], int],
         alter: Callable[[AlterPartitionRequest], Deferred[AlterPartitionResponse]],
         timers: Timers,
-        altered: Callable[[PartitionCore, Altered], None],
+        altered: Callable[[Partition, Altered], None],
         changes: IsrChanges | None = None,
     ) -> None:
         """`alter` may fail with any exception; the request is then sent again. `altered` is called with the outcome of
@@ -73,7 +73,7 @@ class AlterPartitionManager:
         """A request is in flight, or the pause before the next one runs."""
         self._closed = False
 
-    def submit(self, core: PartitionCore, proposal: PendingPartitionChange) -> None:
+    def submit(self, core: Partition, proposal: PendingPartitionChange) -> None:
         self._unsent[core.topic_id, core.topic_partition.partition] = AlterPartitionItem(core, proposal)
         self._send()
 
@@ -134,7 +134,7 @@ class AlterPartitionManager:
             return
         self._busy = False
         unanswered = dict(sent)
-        finished: list[tuple[PartitionCore, Altered]] = []
+        finished: list[tuple[Partition, Altered]] = []
         for topic in response.topics:
             for partition in topic.partitions:
                 key = topic.topic_id, partition.partition_index

@@ -21,7 +21,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Log, LogFlush, PlacedWorkers, Timers
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,8 @@ class Anchoring:
         workers: PlacedWorkers,
         timers: Timers,
         failed: Callable[[Log, OSError], None],
-        serves: Callable[[PartitionCore], bool],
-        anchored: Callable[[PartitionCore], None],
+        serves: Callable[[Partition], bool],
+        anchored: Callable[[Partition], None],
     ) -> None:
         """`failed` is called with syncs that the disk refused, `anchored` with each served partition whose log is now
         durable."""
@@ -51,12 +51,12 @@ class Anchoring:
         self._failed = failed
         self._serves = serves
         self._anchored = anchored
-        self._waiting: dict[str, dict[PartitionCore, Deferred[ErrorCode]]] = {}
+        self._waiting: dict[str, dict[Partition, Deferred[ErrorCode]]] = {}
         """By log directory. An entry stays while a job runs or a timer will start one."""
         self.answers: dict[TopicPartition, Deferred[ErrorCode]] = {}
         """The results that produce requests wait for."""
 
-    def add(self, core: PartitionCore) -> None:
+    def add(self, core: Partition) -> None:
         place = posixpath.dirname(core.log.directory)
         waiting = self._waiting.get(place)
         if core.log.is_anchored or (waiting is not None and core in waiting):
@@ -88,7 +88,7 @@ class Anchoring:
     def _ended(
         self,
         place: str,
-        batch: Sequence[tuple[PartitionCore, Deferred[ErrorCode]]],
+        batch: Sequence[tuple[Partition, Deferred[ErrorCode]]],
         logs: Sequence[Log],
         flushes: Sequence[LogFlush],
         done: Deferred[list[OSError | None]],

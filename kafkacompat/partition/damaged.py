@@ -17,7 +17,7 @@ from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batch
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Log, Records, Timers, Workers
 
 logger = logging.getLogger(__name__)
@@ -28,22 +28,22 @@ LOOK_MS = 60_000
 class DamagedReplicas:
     """Bounded by the replicas of this node."""
 
-    def __init__(self, timers: Timers, workers: Workers, repaired: Callable[[PartitionCore], None]) -> None:
+    def __init__(self, timers: Timers, workers: Workers, repaired: Callable[[Partition], None]) -> None:
         self._timers = timers
         self._workers = workers
         self._repaired = repaired
-        self._damaged: dict[TopicPartition, tuple[PartitionCore, Log, int]] = {}
+        self._damaged: dict[TopicPartition, tuple[Partition, Log, int]] = {}
         """With an offset at which the log cannot be read."""
         self._looks = False
 
-    def add(self, core: PartitionCore, offset: int) -> None:
+    def add(self, core: Partition, offset: int) -> None:
         self._damaged[core.topic_partition] = core, core.log, offset
         self._look_later()
 
     def discard(self, name: TopicPartition) -> None:
         self._damaged.pop(name, None)
 
-    def has(self, core: PartitionCore) -> bool:
+    def has(self, core: Partition) -> bool:
         """Whether the replica is damaged, as far as is known. Another log in its place is not, nor one that begins or ends
         elsewhere by now."""
         found = self._damaged.get(core.topic_partition)
@@ -72,7 +72,7 @@ class DamagedReplicas:
             self._workers.submit(partial(_is_whole, records)).on_done(partial(self._seen, core, log))
         self._look_later()
 
-    def _seen(self, core: PartitionCore, log: Log, done: Deferred[bool]) -> None:
+    def _seen(self, core: Partition, log: Log, done: Deferred[bool]) -> None:
         try:
             is_whole = done.result()
         except Exception as error:  # it stays damaged: another look follows

@@ -15,8 +15,8 @@ from kafkacompat.partition.delayed_operations import (
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.deferred import Deferred
-    from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetch_reads import FetchReads
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
@@ -95,7 +95,7 @@ class LongFetch(DelayedFetch):
         parked_in: DelayedOperationPurgatory[DelayedFetch],
     ) -> None:
         super().__init__(reads, context, parameters, parked_in)
-        self.noted: dict[tuple[str, int], PartitionCore] = {}
+        self.noted: dict[tuple[str, int], Partition] = {}
         """Partitions that changed while the fetch was read: the high watermark for consumers, log end and start for
         followers, the role for both."""
 
@@ -103,12 +103,12 @@ class LongFetch(DelayedFetch):
         self.cost_us = ANSWER_US
         self.answer.resolve(partitions)  # type: ignore[arg-type]  # its answer is the partitions, not the response
 
-    def asks_of(self, core: PartitionCore) -> Any:
+    def asks_of(self, core: Partition) -> Any:
         """The request for one partition. None if the fetch does not include it."""
         return asked_of(self.context, core) or self.asked.get(core.topic_partition)
 
 
-def asked_of(context: FetchContext, core: PartitionCore) -> Any:
+def asked_of(context: FetchContext, core: Partition) -> Any:
     """The request for a partition in a fetch's session. None without a session, or if the session does not include it."""
     session = context.session
     if session is None:

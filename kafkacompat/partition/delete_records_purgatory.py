@@ -21,7 +21,7 @@ from kafkacompat.partition.delayed_operations import (
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock, Timers
 
 PARTITION_US = 3
@@ -55,7 +55,7 @@ class DeleteRecordsPurgatory:
 
     def __init__(
         self,
-        cores: Mapping[tuple[str, int], PartitionCore],
+        cores: Mapping[tuple[str, int], Partition],
         clock: Clock,
         timers: Timers,
         budget: TurnBudget,
@@ -88,11 +88,11 @@ class DeleteRecordsPurgatory:
             self._parked.park(waiter, list(waiter.required), timeout_ms)
         return waiter.answer
 
-    def moved(self, core: PartitionCore) -> None:
+    def moved(self, core: Partition) -> None:
         """Called when a follower has reported its log start, or the partition's role has changed."""
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
-    def _look_again(self, waiter: DelayedDeleteRecords, moved: PartitionCore) -> None:
+    def _look_again(self, waiter: DelayedDeleteRecords, moved: Partition) -> None:
         # Check only the partition that moved: a request may wait for thousands, which move one after another.
         self._settle(waiter, moved.topic_partition)
         if not waiter.required:

@@ -22,7 +22,7 @@ from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionDat
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.ports import Clock, Timers
@@ -108,7 +108,7 @@ class FetchEngine:
         read_all = self._reads.read_all
         if parameters.replica_id < 0:
             return read_all(context, parameters, context.partitions, arrived=True)
-        moved: dict[tuple[str, int], PartitionCore] = {}
+        moved: dict[tuple[str, int], Partition] = {}
         self.purgatory.reading.append(moved)
         try:
             answers, ready = read_all(context, parameters, context.partitions, arrived=True)

@@ -17,8 +17,8 @@ from kafkacompat.partition.fetch_reads import ANSWER_NOW, readable_end
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
-    from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetch_reads import FetchReads
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.ports import Clock, Timers
@@ -41,7 +41,7 @@ class FetchPurgatory:
         self.consumers = DelayedOperationPurgatory(clock, timers, budget)
         self.followers: DelayedOperationPurgatory[DelayedFetch]
         self.followers = DelayedOperationPurgatory(clock, timers, budget)
-        self.reading: list[dict[tuple[str, int], PartitionCore]] = []
+        self.reading: list[dict[tuple[str, int], Partition]] = []
         """For each fetch that is being read now: the partitions whose end, start or role has changed meanwhile."""
         self.long_fetches: dict[LongFetch, None] = {}
         """The fetches that are being read in steps now."""
@@ -96,7 +96,7 @@ class FetchPurgatory:
 
     # Wake-ups.
 
-    def _advanced(self, core: PartitionCore) -> None:
+    def _advanced(self, core: Partition) -> None:
         """A partition's high watermark or role has changed: answer the consumers that now have enough."""
         self.consumers.for_each_on(core.topic_partition, self._look_again, core)
         if EVERYTHING in self.consumers.by_key:
@@ -105,13 +105,13 @@ class FetchPurgatory:
             if each.parked_in is self.consumers:
                 each.noted[core.topic_partition] = core
 
-    def look_again_at_long(self, waiter: DelayedFetch, core: PartitionCore) -> None:
+    def look_again_at_long(self, waiter: DelayedFetch, core: Partition) -> None:
         if waiter.parameters.replica_id >= 0:
             self._look_again_for_follower(waiter, core)
         elif core.topic_partition in waiter.asked:
             self._look_again(waiter, core)
 
-    def _look_again(self, waiter: DelayedFetch, core: PartitionCore) -> None:
+    def _look_again(self, waiter: DelayedFetch, core: Partition) -> None:
         asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
         # If any byte is enough, the number of bytes is not needed: the partition either has more now or has nothing.
         takes_what_there_is = parameters.min_bytes <= 1 and asked.fetch_offset != readable_end(
@@ -121,7 +121,7 @@ class FetchPurgatory:
             self.consumers.remove(waiter)
             waiter.expire()
 
-    def _appended(self, core: PartitionCore) -> None:
+    def _appended(self, core: Partition) -> None:
         """A partition's end, start or role has changed: answer the followers that now have enough."""
         for moved in self.reading:
             moved[core.topic_partition] = core
@@ -131,7 +131,7 @@ class FetchPurgatory:
         for replica in core.replicas:
             self.followers.for_each_on(replica_key(replica), self._look_again_for_follower, core)
 
-    def _look_again_for_follower(self, waiter: DelayedFetch, core: PartitionCore) -> None:
+    def _look_again_for_follower(self, waiter: DelayedFetch, core: Partition) -> None:
         asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
         if asked is None:
             # The follower may have learned meanwhile that it follows this partition, and can only say so after it is
@@ -143,7 +143,7 @@ class FetchPurgatory:
             self.followers.remove(waiter)
             waiter.finish(waiter.moved())
 
-    def _is_due(self, waiter: DelayedFetch, core: PartitionCore, asked: Any) -> bool:
+    def _is_due(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
         """Record what a changed partition could give. Returns whether that is enough to answer."""
         key = core.topic_partition
         size = ANSWER_NOW

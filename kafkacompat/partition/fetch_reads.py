@@ -28,7 +28,7 @@ from kafkacompat.wire.messages.fetch_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.ports import Clock
@@ -186,7 +186,7 @@ class FetchReads:
 
     def _read(
         self,
-        core: PartitionCore,
+        core: Partition,
         asked: Any,
         parameters: FetchParameters,
         max_bytes: int,
@@ -270,7 +270,7 @@ class FetchReads:
             ]
         return answer
 
-    def _check(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> ErrorCode:
+    def _check(self, core: Partition, asked: Any, parameters: FetchParameters) -> ErrorCode:
         """Check that this reader may read here: followers from the leader only, newer consumers from any replica."""
         if parameters.replica_id >= 0:
             return core.check_replica(parameters.replica_id, asked.current_leader_epoch)
@@ -281,7 +281,7 @@ class FetchReads:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return error
 
-    def available(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> int:
+    def available(self, core: Partition, asked: Any, parameters: FetchParameters) -> int:
         """Bytes that a parked fetch could get from this partition, or ANSWER_NOW."""
         if self._check(core, asked, parameters) is not NONE:
             return ANSWER_NOW
@@ -305,7 +305,7 @@ class FetchReads:
         except (OSError, BatchCorrupt, LogRefused):
             return ANSWER_NOW  # the read gets the same error and reports it
 
-    def find(self, asked: Any, parameters: FetchParameters) -> PartitionCore | None:
+    def find(self, asked: Any, parameters: FetchParameters) -> Partition | None:
         """The partition. None if it is not here, or the reader may not read it."""
         manager = self._manager
         if parameters.may_read is not None and not parameters.may_read(asked.topic):
@@ -314,11 +314,11 @@ class FetchReads:
             return manager.core_by_id(asked.topic_id, asked.partition)
         return manager.core((asked.topic, asked.partition))
 
-    def _is_held_back(self, core: PartitionCore, replica_id: int) -> bool:
+    def _is_held_back(self, core: Partition, replica_id: int) -> bool:
         return self._throttle is not None and self._throttle.should_throttle(core, replica_id)
 
 
-def readable_end(core: PartitionCore, parameters: FetchParameters) -> int:
+def readable_end(core: Partition, parameters: FetchParameters) -> int:
     """The offset at which reads end: log end for followers, last stable offset or high watermark for consumers."""
     log = core.log
     if parameters.replica_id >= 0:

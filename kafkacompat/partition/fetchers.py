@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkacompat.deferred import Deferred
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock, TimerHandle, Timers
     from kafkacompat.stepping.jobs import Steps
 
@@ -48,9 +48,9 @@ class FetcherHost(Protocol):
 
     def fetched(self, outcome: Fetched) -> None: ...
 
-    def storage_failed(self, core: PartitionCore, error: OSError) -> None: ...
+    def storage_failed(self, core: Partition, error: OSError) -> None: ...
 
-    def when_true(self, core: PartitionCore) -> Deferred[None]:
+    def when_true(self, core: Partition) -> Deferred[None]:
         """Resolve when no checkpoint has an offset that is too high for the log."""
         ...
 
@@ -94,17 +94,17 @@ class Fetcher:
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
 
-    def add(self, core: PartitionCore) -> None:
+    def add(self, core: Partition) -> None:
         """Fetch the partition with the next request, after all partitions of the same image were added."""
         self.fetches.add(core)
         self._wake_at(self._clock.monotonic_ms())
 
-    def remove(self, core: PartitionCore) -> None:
+    def remove(self, core: Partition) -> None:
         self.fetches.remove(core)
         if not self.fetches.partitions:
             self._wake_at(self._clock.monotonic_ms())
 
-    def cores(self) -> list[PartitionCore]:
+    def cores(self) -> list[Partition]:
         return [followed.core for followed in self.fetches.partitions.values()]
 
     def fetch_rate(self) -> float:

@@ -19,7 +19,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Log, LogFlush, PlacedWorkers
 
 logger = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ class Flushes:
         self._workers = workers
         self._failed = failed
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
-        self._next: dict[TopicPartition, tuple[PartitionCore, Deferred[ErrorCode]]] = {}
+        self._next: dict[TopicPartition, tuple[Partition, Deferred[ErrorCode]]] = {}
         """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then.
         The core is that of the last request, because the running sync may be for a deleted topic of the same name."""
 
-    def appended(self, core: PartitionCore, records: int) -> None:
+    def appended(self, core: Partition, records: int) -> None:
         """Count records towards the limit. Past it, a sync starts."""
         core.unflushed += records
         if core.unflushed < core.log.config.flush_messages:
@@ -58,7 +58,7 @@ class Flushes:
         else:
             self._start(core, Deferred())
 
-    def _start(self, core: PartitionCore, answer: Deferred[ErrorCode]) -> None:
+    def _start(self, core: Partition, answer: Deferred[ErrorCode]) -> None:
         self._running[core.topic_partition] = answer
         log = core.log
         flush: LogFlush | None = None
@@ -73,7 +73,7 @@ class Flushes:
 
     def _finished(
         self,
-        core: PartitionCore,
+        core: Partition,
         log: Log,
         flush: LogFlush | None,
         answer: Deferred[ErrorCode],

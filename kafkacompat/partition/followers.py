@@ -36,7 +36,7 @@ from kafkacompat.wire.messages.fetch_request import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
@@ -80,7 +80,7 @@ class FollowerFetches:
         broker_epoch: Callable[[], int],
         settings: FetchSettings,
         throttle: ReplicationQuotaManager | None = None,
-        is_being_added: Callable[[PartitionCore, int], bool] = lambda core, replica: False,
+        is_being_added: Callable[[Partition, int], bool] = lambda core, replica: False,
     ) -> None:
         """`is_being_added`: whether a reassignment adds the replica with this id."""
         self.partitions: dict[Key, PartitionFetchState] = {}
@@ -100,7 +100,7 @@ class FollowerFetches:
 
     # Partitions
 
-    def add(self, core: PartitionCore) -> None:
+    def add(self, core: Partition) -> None:
         """Follow a partition in its core's present epoch. A partition that is already followed starts again."""
         key = core.topic_id, core.topic_partition.partition
         known = self.partitions.get(key)
@@ -111,7 +111,7 @@ class FollowerFetches:
         self._forget.pop(key, None)
         self._idle.pop(key, None)
 
-    def remove(self, core: PartitionCore) -> None:
+    def remove(self, core: Partition) -> None:
         key = core.topic_id, core.topic_partition.partition
         followed = self.partitions.pop(key, None)
         self._changed.pop(key, None)

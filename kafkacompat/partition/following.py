@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Copy(Protocol):
-    """A log that follows another: a PartitionCore follows its leader, a future log follows the current one."""
+    """A log that follows another: a Partition follows its leader, a future log follows the current one."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...

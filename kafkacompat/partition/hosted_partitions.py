@@ -18,8 +18,8 @@ from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.anchoring import Anchoring
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.changes import Changes
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Standing
+from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.reconfiguring import Reconfiguring
 from kafkacompat.partition.round import Round
 from kafkacompat.partition.traffic import BrokerTraffic
@@ -54,8 +54,8 @@ class HostedPartitions:
         """Without `replication` nothing is followed and the ISR stays as in the metadata."""
         self.node_id = node_id
         self.image = MetadataImage()
-        self.by_name: dict[Key, PartitionCore] = {}
-        self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
+        self.by_name: dict[Key, Partition] = {}
+        self.by_id: dict[tuple[Uuid, int], Partition] = {}
         self.anchoring = Anchoring(
             workers.log_sync, timers, log_manager.log_failed, self._serves, self._anchored
         )
@@ -88,7 +88,7 @@ class HostedPartitions:
 
     # Lookups
 
-    def core(self, partition: Key) -> PartitionCore | None:
+    def core(self, partition: Key) -> Partition | None:
         """The partition with its role applied and its log open. None if it is not on this node."""
         if self.changes and partition in self.changes:
             self.changes.take_now(partition)
@@ -102,7 +102,7 @@ class HostedPartitions:
         """Whether partitions wait for a first request to open their logs."""
         return bool(self._arrivals)
 
-    def core_by_id(self, topic_id: Uuid, partition: int) -> PartitionCore | None:
+    def core_by_id(self, topic_id: Uuid, partition: int) -> Partition | None:
         """Like `core`, for clients that name topics by id."""
         core = self.by_id.get((topic_id, partition))
         if core is not None and self.changes and core.topic_partition in self.changes:
@@ -127,7 +127,7 @@ class HostedPartitions:
         topic = self.image.topics.get(partition[0])
         return topic is not None and partition[1] in topic.partitions
 
-    def is_being_added(self, core: PartitionCore, replica: int) -> bool:
+    def is_being_added(self, core: Partition, replica: int) -> bool:
         """Whether a reassignment adds this replica."""
         topic = self.image.topics_by_id.get(core.topic_id)
         image = None if topic is None else topic.partitions.get(core.topic_partition.partition)
@@ -164,7 +164,7 @@ class HostedPartitions:
         if old.brokers is not new.brokers:
             self._waiting.begin(self.advance_if_waiting)
 
-    def advance_if_waiting(self, core: PartitionCore) -> bool:
+    def advance_if_waiting(self, core: Partition) -> bool:
         """Look again at a leader whose records wait for replicas. Return whether there were any.
 
         A replica that is about to join the ISR is waited for while its broker is well and it has caught up not long ago.
@@ -175,7 +175,7 @@ class HostedPartitions:
         self._advance(core)
         return True
 
-    def _advance(self, core: PartitionCore) -> None:
+    def _advance(self, core: Partition) -> None:
         # `core` applies a new role first: this node may have lost the leadership in the same image.
         if self.core(core.topic_partition) is core and core.maybe_increment_leader_high_watermark(
             self._clock.monotonic_ms()
@@ -253,7 +253,7 @@ class HostedPartitions:
                     # The log was found at the start and has the node's default config.
                     log.config = config
                 traffic = self.traffic.begin(name.topic)
-                core = PartitionCore(self.node_id, name, topic_id, log, self.standing, traffic)
+                core = Partition(self.node_id, name, topic_id, log, self.standing, traffic)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
             else:
                 self.reconfiguring.first(core)
@@ -282,19 +282,19 @@ class HostedPartitions:
         elif advanced:
             self.advanced(core)
 
-    def _serves(self, core: PartitionCore) -> bool:
+    def _serves(self, core: Partition) -> bool:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
 
-    def follow_anew(self, core: PartitionCore) -> None:
+    def follow_anew(self, core: Partition) -> None:
         """Follow the leader again, when allowed: after a role change, a new directory, or a new address of the leader."""
         self._hold_back(core)
         if self._replication is not None and (core.is_leader or self._may_follow(core)):
             self._replication.role_taken(core)
 
-    def _may_follow(self, core: PartitionCore) -> bool:
+    def _may_follow(self, core: Partition) -> bool:
         return core.log.is_anchored and not core.is_held_back
 
-    def _hold_back(self, core: PartitionCore) -> None:
+    def _hold_back(self, core: Partition) -> None:
         """Hold the partition back while a checkpoint offset is too high for its log. Otherwise new records would count
         as replicated, and a start would not check them."""
         if core.is_held_back:
@@ -304,19 +304,19 @@ class HostedPartitions:
             core.is_held_back = True
             told.on_done(lambda _: self._release(core))
 
-    def _release(self, core: PartitionCore) -> None:
+    def _release(self, core: Partition) -> None:
         core.is_held_back = False
         if self._serves(core):
             self._anchored(core)
 
-    def _anchored(self, core: PartitionCore) -> None:
+    def _anchored(self, core: Partition) -> None:
         """The log is durable, or its checkpoints are correct. With both, the partition may follow and its records may
         be committed."""
         self.follow_anew(core)
         if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
             self.advanced(core)
 
-    def log_replaced(self, core: PartitionCore) -> None:
+    def log_replaced(self, core: Partition) -> None:
         """The partition's log is now in another directory, under a name that is not durable yet."""
         self.anchoring.add(core)
         self.advanced(core)
@@ -329,11 +329,11 @@ class HostedPartitions:
             self._log_manager.delete_later(name)
             self.wakeups.role_changed(core)
 
-    def storage_failed(self, core: PartitionCore, error: OSError) -> None:
+    def storage_failed(self, core: Partition, error: OSError) -> None:
         """An operation on the log's files failed."""
         self._log_manager.partition_failed(core.topic_partition, error)
 
-    def when_true(self, core: PartitionCore) -> Deferred[None]:
+    def when_true(self, core: Partition) -> Deferred[None]:
         """Resolve when no checkpoint has an offset that is too high for the log."""
         return self._log_manager.when_true(core.log)
 
@@ -346,7 +346,7 @@ class HostedPartitions:
                 self._drop_core(name, core.topic_id)
                 self.wakeups.role_changed(core)
 
-    def _drop_core(self, name: TopicPartition, topic_id: Uuid) -> PartitionCore | None:
+    def _drop_core(self, name: TopicPartition, topic_id: Uuid) -> Partition | None:
         core = self.by_id.pop((topic_id, name.partition), None)
         if core is None:
             return None
@@ -361,13 +361,13 @@ class HostedPartitions:
             del self.by_name[name]
         return core
 
-    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> Sequence[PartitionCore]:
+    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> Sequence[Partition]:
         """Update the settings of logs if a lower layer's or the topic's settings changed. Returns the partitions that have
         them now."""
         changed = changed_configs(old, new)
         if any(kind == ConfigResourceType.BROKER for kind, _ in changed):
             return self.reconfiguring.begin(list(self.by_id.values()))
-        cores: list[PartitionCore] = []
+        cores: list[Partition] = []
         for kind, name in sorted(changed):
             topic = new.topics.get(name) if kind == ConfigResourceType.TOPIC else None
             for index in () if topic is None else topic.partitions:

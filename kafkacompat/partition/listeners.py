@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-    from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.isr import PendingPartitionChange
+    from kafkacompat.partition.partition import Partition
 
 
 class Replicating(Protocol):
@@ -18,13 +18,13 @@ class Replicating(Protocol):
         """Called before the roles of that image are applied."""
         ...
 
-    def role_taken(self, core: PartitionCore) -> None:
+    def role_taken(self, core: Partition) -> None:
         """The partition leads, follows or waits for a leader, possibly in a new epoch."""
         ...
 
-    def gone(self, core: PartitionCore) -> None: ...
+    def gone(self, core: Partition) -> None: ...
 
-    def propose(self, core: PartitionCore, proposal: PendingPartitionChange) -> None: ...
+    def propose(self, core: Partition, proposal: PendingPartitionChange) -> None: ...
 
 
 class Placing(Protocol):
@@ -38,10 +38,10 @@ class Placing(Protocol):
         """Whether the log may be created empty even if an offline directory may have it."""
         ...
 
-    def role_taken(self, core: PartitionCore, image: PartitionRegistration) -> None: ...
+    def role_taken(self, core: Partition, image: PartitionRegistration) -> None: ...
 
-    def give_up(self, core: PartitionCore, damaged_offset: int) -> bool:
+    def give_up(self, core: Partition, damaged_offset: int) -> bool:
         """Have another replica lead. False if there is none that could."""
         ...
 
-    def gone(self, core: PartitionCore) -> None: ...
+    def gone(self, core: Partition) -> None: ...

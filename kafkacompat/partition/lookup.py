@@ -1,6 +1,6 @@
 """Offset lookups in one partition, and deletion of records from its front: ListOffsets and DeleteRecords.
 
-Functions over a PartitionCore. Requests, and the special timestamps that each version allows, are unknown here.
+Functions over a Partition. Requests, and the special timestamps that each version allows, are unknown here.
 Special timestamps are Kafka's. There is no tiered storage, so its two special timestamps find nothing.
 """
 
@@ -12,7 +12,7 @@ from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import TimestampOffset
 
 LATEST = -1
@@ -41,14 +41,14 @@ class Question(NamedTuple):
         return None if self.timestamp_ms == MAX_TIMESTAMP else self.timestamp_ms
 
 
-def refusal(core: PartitionCore, question: Question) -> OffsetLookup | None:
+def refusal(core: Partition, question: Question) -> OffsetLookup | None:
     error = core.check_leader(question.current_leader_epoch)
     if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and question.replica_id == DEBUGGING_REPLICA:
         error = ErrorCode.NONE
     return None if error is ErrorCode.NONE else OffsetLookup(error)
 
 
-def look_up(core: PartitionCore, question: Question) -> OffsetLookup | None:
+def look_up(core: Partition, question: Question) -> OffsetLookup | None:
     """The offset for a special timestamp. None if the log must be searched (searches.py)."""
     refused = refusal(core, question)
     if refused is not None:
@@ -68,25 +68,25 @@ def look_up(core: PartitionCore, question: Question) -> OffsetLookup | None:
     return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def answer_found(core: PartitionCore, question: Question, found: TimestampOffset | None) -> OffsetLookup:
+def answer_found(core: Partition, question: Question, found: TimestampOffset | None) -> OffsetLookup:
     """The answer for a valid search result. Consumers get no offset at or above the end of what they may fetch."""
     if found is not None and found.offset < _end(core, question):
         return OffsetLookup(ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
     return OffsetLookup(ErrorCode.NONE if _is_available(core, question) else ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
-def _end(core: PartitionCore, question: Question) -> int:
+def _end(core: Partition, question: Question) -> int:
     log = core.log
     if question.replica_id >= 0:
         return log.log_end_offset
     return log.last_stable_offset if question.read_committed else log.high_watermark
 
 
-def _is_available(core: PartitionCore, question: Question) -> bool:
+def _is_available(core: Partition, question: Question) -> bool:
     return question.replica_id >= 0 or core.offsets_are_available()
 
 
-def delete_records_on_leader(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:
+def delete_records_on_leader(core: Partition, offset: int) -> tuple[ErrorCode, int]:
     """Move the log start up to an offset (-1: the high watermark). Returns (error, that offset), with offset -1 on
     error."""
     error = core.check_leader(-1)

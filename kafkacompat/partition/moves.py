@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.flush import LogFlush
     from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.unified_log import UnifiedLog
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock, Plan, Timers, WorkerPools, Workers
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Move:
 
     __slots__ = ("busy", "core", "is_synced", "log", "origin_id", "state", "target_id", "topic_partition")
 
-    def __init__(self, core: PartitionCore, log: UnifiedLog, origin_id: Uuid, target_id: Uuid) -> None:
+    def __init__(self, core: Partition, log: UnifiedLog, origin_id: Uuid, target_id: Uuid) -> None:
         self.core = core
         self.log = log
         self.topic_partition = core.topic_partition
@@ -95,8 +95,8 @@ class Moves:
         settings: Settings,
         assign: Assign,
         *,
-        failed: Callable[[PartitionCore, OSError], None],
-        moved: Callable[[PartitionCore], None],
+        failed: Callable[[Partition, OSError], None],
+        moved: Callable[[Partition], None],
     ) -> None:
         """`failed` is called if the current log could not be read, `moved` if the core has its new log."""
         self._logs = logs
@@ -129,7 +129,7 @@ class Moves:
             default=0,
         )
 
-    def begin(self, core: PartitionCore) -> None:
+    def begin(self, core: Partition) -> None:
         """Begin a move. The future log must exist, empty or left from an earlier start."""
         name = core.topic_partition
         home, target = self._logs.directory_of(name), self._logs.futures.home(name)

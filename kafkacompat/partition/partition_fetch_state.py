@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
 
 
 class PartitionFetchState:
@@ -27,7 +27,7 @@ class PartitionFetchState:
         "resolving",
     )
 
-    def __init__(self, core: PartitionCore) -> None:
+    def __init__(self, core: Partition) -> None:
         self.core = core
         self.current_leader_epoch = core.leader_epoch
         self.asked: tuple[int, int, int, int] | None = None
@@ -63,13 +63,13 @@ class PartitionFetchState:
 class Fetched:
     """The outcome of a response, for the fetcher to act on."""
 
-    advanced: list[PartitionCore]
+    advanced: list[Partition]
     """Partitions whose high watermark moved."""
     out_of_range: list[PartitionFetchState]
     """Partitions that need the leader's offsets."""
     truncated: list[PartitionFetchState]
     """Partitions not fetched before `resolved`, because a checkpoint offset may be too high for their logs."""
-    broken: list[tuple[PartitionCore, OSError]]
+    broken: list[tuple[Partition, OSError]]
     """Partitions whose files failed."""
     notes: list[str]
     """Lines for the node's log."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, PartitionRegistration
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.log_manager import LogManager
-    from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.moves import Assign, Moves
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Timers, WorkerPools
 
 logger = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Placement:
             and node_id not in image.eligible_leader_replicas
         )
 
-    def role_taken(self, core: PartitionCore, image: PartitionRegistration) -> None:
+    def role_taken(self, core: Partition, image: PartitionRegistration) -> None:
         name = core.topic_partition
         home = self._logs.directory_of(name)
         if home is None:
@@ -170,7 +170,7 @@ class Placement:
         if image.directory(self._hosted.node_id) != directory_id:
             self._assign(core.topic_id, name.partition, directory_id, None)
 
-    def gone(self, core: PartitionCore) -> None:
+    def gone(self, core: Partition) -> None:
         """The replica is no longer on this node."""
         self._damaged.discard(core.topic_partition)
         if self._moves is not None:
@@ -180,7 +180,7 @@ class Placement:
     # lost, as it does for one that fails (KIP-858): the controller then elects another leader from the ISR. The replica
     # goes on following, and may even be in sync, but is not elected while it is lost.
 
-    def give_up(self, core: PartitionCore, damaged_offset: int) -> bool:
+    def give_up(self, core: Partition, damaged_offset: int) -> bool:
         image = self._image_of(core)
         if image is None:
             return False
@@ -190,16 +190,16 @@ class Placement:
         self.role_taken(core, image)
         return True
 
-    def _repaired(self, core: PartitionCore) -> None:
+    def _repaired(self, core: Partition) -> None:
         image = self._image_of(core)
         if image is not None and self._hosted.core(core.topic_partition) is core:
             self.role_taken(core, image)
 
-    def _image_of(self, core: PartitionCore) -> PartitionRegistration | None:
+    def _image_of(self, core: Partition) -> PartitionRegistration | None:
         topic = self._hosted.image.topics_by_id.get(core.topic_id)
         return None if topic is None else topic.partitions.get(core.topic_partition.partition)
 
-    def _is_given_up(self, core: PartitionCore, image: PartitionRegistration) -> bool:
+    def _is_given_up(self, core: Partition, image: PartitionRegistration) -> bool:
         """Whether the replica is damaged, and another one leads or could."""
         if not self._damaged.has(core):
             return False
@@ -259,7 +259,7 @@ class Placement:
             return refused.code
         return ErrorCode.NONE
 
-    def _begin(self, core: PartitionCore) -> None:
+    def _begin(self, core: Partition) -> None:
         if self._moves is None:
             self._moves = self._make_moves()
         self._moves.begin(core)

@@ -21,7 +21,7 @@ from kafkacompat.partition.delayed_operations import (
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock, Timers
 
 PARTITION_US = 3
@@ -63,7 +63,7 @@ class ProducePurgatory:
 
     def __init__(
         self,
-        cores: Mapping[tuple[str, int], PartitionCore],
+        cores: Mapping[tuple[str, int], Partition],
         clock: Clock,
         timers: Timers,
         budget: TurnBudget,
@@ -109,11 +109,11 @@ class ProducePurgatory:
             self._parked.park(waiter, ends, timeout_ms)
         return waiter.answer
 
-    def advanced(self, core: PartitionCore) -> None:
+    def advanced(self, core: Partition) -> None:
         """Called when a high watermark moved, or a role changed or ended."""
         self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
-    def _look_again(self, waiter: DelayedProduce, moved: PartitionCore) -> None:
+    def _look_again(self, waiter: DelayedProduce, moved: Partition) -> None:
         # Check only the partition that moved: a request may wait for thousands, which move one after another.
         self._settle(waiter, moved.topic_partition)
         if waiter.is_decided:

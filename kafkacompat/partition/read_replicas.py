@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.config import ConfigError
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
@@ -29,7 +29,7 @@ def selects_by_rack(selector_class: str | None) -> bool:
 
 
 def nearest_replica(
-    core: PartitionCore, rack_id: str, offset: int, listener_name: str, now_ms: int
+    core: Partition, rack_id: str, offset: int, listener_name: str, now_ms: int
 ) -> int | None:
     """Another replica in the rack for a fetch at `offset`. None if the consumer must read from the leader.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Timers
 
 GIVEN_AT_ONCE_MAX = 200
@@ -30,7 +30,7 @@ class Reconfiguring:
         self,
         timers: Timers,
         log_config: Callable[[str], LogConfig],
-        advance: Callable[[PartitionCore], None],
+        advance: Callable[[Partition], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         """`log_config` gives a topic's settings by the newest image. `advance` looks whether a partition's high watermark
@@ -39,10 +39,10 @@ class Reconfiguring:
         self._log_config = log_config
         self._advance = advance
         self._fail = fail
-        self._waiting: dict[PartitionCore, None] = {}
+        self._waiting: dict[Partition, None] = {}
         self._is_planned = False
 
-    def begin(self, cores: Sequence[PartitionCore]) -> Sequence[PartitionCore]:
+    def begin(self, cores: Sequence[Partition]) -> Sequence[Partition]:
         """Returns the partitions that have their settings now. The caller looks at their high watermarks when the roles of
         the same image are taken."""
         at_once, later = cores[:GIVEN_AT_ONCE_MAX], cores[GIVEN_AT_ONCE_MAX:]
@@ -53,16 +53,16 @@ class Reconfiguring:
         self._plan()
         return at_once
 
-    def first(self, core: PartitionCore) -> None:
+    def first(self, core: Partition) -> None:
         """Give this partition its settings now, if it waits for them."""
         if self._waiting and core in self._waiting:
             del self._waiting[core]
             self._give((core,))
 
-    def gone(self, core: PartitionCore) -> None:
+    def gone(self, core: Partition) -> None:
         self._waiting.pop(core, None)
 
-    def _give(self, cores: Iterable[PartitionCore]) -> None:
+    def _give(self, cores: Iterable[Partition]) -> None:
         """Partitions of a topic share its settings."""
         configs: dict[str, LogConfig] = {}
         for core in cores:

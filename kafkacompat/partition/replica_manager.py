@@ -14,11 +14,11 @@ from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.partition.lookup import THIS_NODE, Question, delete_records_on_leader, look_up
+from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.searches import Searches
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt
@@ -222,7 +222,7 @@ class ReplicaManager:
 
     def follower_fetched(
         self,
-        core: PartitionCore,
+        core: Partition,
         replica_id: int,
         offset: int,
         log_start_offset: int = -1,
@@ -325,7 +325,7 @@ class ReplicaManager:
 
     # Refusals
 
-    def _not_led(self, partition: Key, core: PartitionCore | None) -> ProduceResult:
+    def _not_led(self, partition: Key, core: Partition | None) -> ProduceResult:
         if core is None:
             return ProduceResult(self.hosted.absent(partition))
         return ProduceResult(

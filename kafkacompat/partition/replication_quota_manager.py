@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock
 
 UNLIMITED = 2**63 - 1
@@ -80,13 +80,13 @@ class ReplicationQuotaManager:
     def is_limited(self) -> bool:
         return self._limit() < UNLIMITED
 
-    def is_throttled(self, core: PartitionCore) -> bool:
+    def is_throttled(self, core: Partition) -> bool:
         replicas = self._replicas_of(core.log.config)
         return bool(replicas) and (
             ALL_REPLICAS in replicas or f"{core.topic_partition.partition}:{self._node_id}" in replicas
         )
 
-    def should_throttle(self, core: PartitionCore, replica_id: int) -> bool:
+    def should_throttle(self, core: Partition, replica_id: int) -> bool:
         """Whether this replica of the partition gets nothing now."""
         return (
             replica_id not in core.isr
@@ -94,7 +94,7 @@ class ReplicationQuotaManager:
             and self._rate.bytes_per_second(self._clock.monotonic_ms()) > self._limit()
         )
 
-    def record(self, core: PartitionCore, size_bytes: int) -> None:
+    def record(self, core: Partition, size_bytes: int) -> None:
         """Count bytes sent or fetched."""
         if self.is_throttled(core):
             self._has_recorded = True

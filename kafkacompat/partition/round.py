@@ -13,7 +13,7 @@ from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.stepped import Stepper, Steps
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Timers
 
 VISITED_A_STEP = 1000
@@ -27,7 +27,7 @@ class Round:
 
     def __init__(
         self,
-        cores: Mapping[tuple[bytes, int], PartitionCore],
+        cores: Mapping[tuple[bytes, int], Partition],
         timers: Timers,
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -40,7 +40,7 @@ class Round:
     def is_under_way(self) -> bool:
         return self._stepper.is_busy
 
-    def begin(self, visit: Callable[[PartitionCore], bool], done: Callable[[], None] = lambda: None) -> None:
+    def begin(self, visit: Callable[[Partition], bool], done: Callable[[], None] = lambda: None) -> None:
         """Run the first step now. `visit` returns whether it has done something. A walk that is under way ends here, and its
         `done` is not called."""
         self._stepper.cancel()
@@ -49,7 +49,7 @@ class Round:
     def cancel(self) -> None:
         self._stepper.cancel()
 
-    def _walk(self, visit: Callable[[PartitionCore], bool]) -> Steps[None]:
+    def _walk(self, visit: Callable[[Partition], bool]) -> Steps[None]:
         pace = Pace(VISITED_A_STEP)
         for core in list(self._cores.values()):
             if pace.is_over(ACTED_ON if visit(core) else 1):

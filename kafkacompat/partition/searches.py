@@ -27,7 +27,7 @@ from kafkacompat.records.record import RecordMalformed
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Log, OffsetSearch, Workers
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Search:
         "tries",
     )
 
-    def __init__(self, core: PartitionCore, question: Question) -> None:
+    def __init__(self, core: Partition, question: Question) -> None:
         self.core = core
         self.question = question
         self.is_long = False
@@ -113,7 +113,7 @@ class _Line:
 class Searches:
     """The searches of a node, in the loop's thread. `core_of` gives the present core of a partition."""
 
-    def __init__(self, workers: Workers, core_of: Callable[[PartitionCore], PartitionCore | None]) -> None:
+    def __init__(self, workers: Workers, core_of: Callable[[Partition], Partition | None]) -> None:
         self._workers = workers
         self._core_of = core_of
         self._waiting = _Line()
@@ -148,7 +148,7 @@ class Searches:
                 count -= 1
                 self._rooms.popleft().resolve(None)
 
-    def ask(self, core: PartitionCore, question: Question) -> Deferred[OffsetLookup]:
+    def ask(self, core: Partition, question: Question) -> Deferred[OffsetLookup]:
         search = Search(core, question)
         if self._unanswered >= SEARCHES_MAX:
             return Deferred.of(OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))

@@ -15,25 +15,25 @@ from kafkacompat.partition.delete_records_purgatory import DeleteRecordsPurgator
 from kafkacompat.partition.produce_purgatory import ProducePurgatory
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock, Timers
 
 Key = tuple[str, int]
-Watcher = Callable[["PartitionCore"], None]
+Watcher = Callable[["Partition"], None]
 
 
 class Wakeups:
     """`cores` is the manager's table."""
 
-    def __init__(self, cores: Mapping[Key, PartitionCore], clock: Clock, timers: Timers) -> None:
+    def __init__(self, cores: Mapping[Key, Partition], clock: Clock, timers: Timers) -> None:
         self.budget = TurnBudget(timers)
         """Of all who are woken."""
         self.produces = ProducePurgatory(cores, clock, timers, self.budget)
         self.deletions = DeleteRecordsPurgatory(cores, clock, timers, self.budget)
         self._watchers: list[Watcher] = []
         self._append_watchers: list[Watcher] = []
-        self._held: dict[Key, PartitionCore] | None = None
-        self._held_appends: dict[Key, PartitionCore] = {}
+        self._held: dict[Key, Partition] | None = None
+        self._held_appends: dict[Key, Partition] = {}
 
     def watch(self, watcher: Watcher) -> None:
         """Add a callback for an advanced high watermark, and for a changed or ended role."""
@@ -58,7 +58,7 @@ class Wakeups:
             for core in appends.values():
                 self.appended(core)
 
-    def advanced(self, core: PartitionCore) -> None:
+    def advanced(self, core: Partition) -> None:
         """The high watermark advanced, or the role changed: requests that wait for it may be complete."""
         if self._held is not None:
             self._held[core.topic_partition] = core
@@ -70,7 +70,7 @@ class Wakeups:
             except Exception as error:  # the append itself has succeeded
                 report(f"waking those who wait for {core.topic_partition}", error)
 
-    def appended(self, core: PartitionCore) -> None:
+    def appended(self, core: Partition) -> None:
         """The end or the log start of a partition with followers moved."""
         if self._held is not None:
             self._held_appends[core.topic_partition] = core
@@ -81,12 +81,12 @@ class Wakeups:
             except Exception as error:
                 report(f"waking those who follow {core.topic_partition}", error)
 
-    def follower_moved(self, core: PartitionCore) -> None:
+    def follower_moved(self, core: Partition) -> None:
         """A follower has reported its log start."""
         if self.deletions:
             self.deletions.moved(core)
 
-    def role_changed(self, core: PartitionCore) -> None:
+    def role_changed(self, core: Partition) -> None:
         """Leader or epoch changed, or the partition is gone: all requests that wait for it are due."""
         self.advanced(core)
         self.appended(core)

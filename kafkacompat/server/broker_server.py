@@ -32,8 +32,8 @@ from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.read_replicas import selects_by_rack
+from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.admission import admitting
@@ -95,7 +95,7 @@ class BrokerServer:
         clock, timers, random = doors.clock, doors.timers, doors.random
         self._alters = self._shared.controller_channel("alter-partition")
         self._requests = self._shared.controller_channel("forwarding")
-        self._replication = Replication(
+        self._replication = ReplicaFetcherManager(
             config.node_id,
             config.inter_broker_listener_name,
             doors.network.channels,
@@ -197,7 +197,7 @@ class BrokerServer:
             self._coordinators.made.shares.partitions.on_connection_closed(connection_id)
 
     @property
-    def replication(self) -> Replication:
+    def replication(self) -> ReplicaFetcherManager:
         return self._replication
 
     @property

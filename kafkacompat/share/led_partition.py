@@ -10,7 +10,7 @@ from kafkacompat.share.share_partition import SharePartition
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.share.values import ShareSettings
 
 RECORDS_A_LOOK = 50
@@ -35,7 +35,7 @@ class LedPartition:
         self,
         key: SharePartitionKey,
         name: TopicPartition,
-        partition: PartitionCore,
+        partition: Partition,
         settings: Callable[[], ShareSettings],
     ) -> None:
         self.key = key

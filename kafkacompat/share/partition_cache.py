@@ -25,7 +25,7 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import SharePersister
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Clock, TimerHandle, Timers
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
@@ -341,7 +341,7 @@ class SharePartitionCache:
             for led in list(group.values()):
                 self.drop(led)
 
-    def _moved(self, partition: PartitionCore) -> None:
+    def _moved(self, partition: Partition) -> None:
         """A partition's high watermark has advanced, or its role has changed, or it is gone."""
         known = self._by_name.get(partition.topic_partition)
         if known is None:

@@ -24,8 +24,8 @@ from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
 from kafkacompat.meters import RecentTimes
 from kafkacompat.quota.counted import Counted
-from kafkacompat.share.state.machine import Environment, ShareCoordinatorMachine
 from kafkacompat.share.state.operations import batches_if_due
+from kafkacompat.share.state.share_coordinator_shard import Environment, ShareCoordinatorShard
 from kafkacompat.share.state_answers import (
     BATCH_BYTES,
     BATCH_COST,
@@ -164,8 +164,8 @@ class ShareCoordinator:
             load_costs=LOAD_COSTS,
         )
 
-    def _make_machine(self, timers: ShardTimers) -> ShareCoordinatorMachine:
-        return ShareCoordinatorMachine(self._env)
+    def _make_machine(self, timers: ShardTimers) -> ShareCoordinatorShard:
+        return ShareCoordinatorShard(self._env)
 
     def _partition_count(self, topic_id: Uuid) -> int | None:
         topic = None if self._image is None else self._image.topics_by_id.get(topic_id)

@@ -27,7 +27,7 @@ from kafkacompat.wire.messages import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import SharePartitionKey
-    from kafkacompat.share.state.machine import ShareCoordinatorMachine
+    from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
 
 PARTITION_COST = 60
 """Cost of the operation for one share-partition, its record included."""
@@ -42,7 +42,7 @@ class StateApi:
 
     verb: str
     """As in Kafka's texts."""
-    operation: Callable[[ShareCoordinatorMachine, SharePartitionKey, Any, int], Decision[Any]]
+    operation: Callable[[ShareCoordinatorShard, SharePartitionKey, Any, int], Decision[Any]]
     asked: Callable[[Any], Any]
     fields: Callable[[Any], dict[str, Any]]
     """The fields of a response's partition for an operation's answer without error."""

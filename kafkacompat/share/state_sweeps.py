@@ -18,7 +18,7 @@ from kafkacompat.coordinator.rounds import TOMBSTONE_COST, Rounds, stretches
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition, Uuid
-from kafkacompat.share.state.machine import ShareCoordinatorMachine
+from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
 from kafkacompat.share.state.upkeep import (
     cold_snapshots,
     is_cold,
@@ -237,7 +237,7 @@ def _decided(
 
 
 def _portions(
-    machine: ShareCoordinatorMachine, keys: Iterable[SharePartitionKey]
+    machine: ShareCoordinatorShard, keys: Iterable[SharePartitionKey]
 ) -> Iterator[list[SharePartitionKey]]:
     portion: list[SharePartitionKey] = []
     size = 0
@@ -252,7 +252,7 @@ def _portions(
         yield portion
 
 
-def _size(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> int:
+def _size(machine: ShareCoordinatorShard, key: SharePartitionKey) -> int:
     state = machine.states.get(key)
     return 0 if state is None else len(state.offset.batches.items)
 
@@ -271,7 +271,7 @@ def _failed(what: str, shard: Shard, error: Exception) -> None:
         logger.warning("%s of share coordinator partition %d: %s", what, shard.partition, error)
 
 
-def machine_of(shard: Shard) -> ShareCoordinatorMachine:
+def machine_of(shard: Shard) -> ShareCoordinatorShard:
     machine = shard.machine
-    assert isinstance(machine, ShareCoordinatorMachine)
+    assert isinstance(machine, ShareCoordinatorShard)
     return machine

@@ -26,7 +26,7 @@ from kafkacompat.wire.messages.incremental_alter_configs_request import (
 from kafkacompat.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
 
 SEGMENT_MS = "segment.ms"
 INDEX_INTERVAL = "log.index.interval.bytes"
@@ -113,7 +113,7 @@ def settings_request(
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
-def unlike(core: PartitionCore, image: MetadataImage) -> str | None:
+def unlike(core: Partition, image: MetadataImage) -> str | None:
     """Return how a log's settings differ from those in the metadata, or None."""
     of_topic = image.config(int(ConfigResourceType.TOPIC), core.topic_partition.topic).get(SEGMENT_MS)
     of_brokers = image.config(int(ConfigResourceType.BROKER), DEFAULT_BROKER).get(INDEX_INTERVAL)

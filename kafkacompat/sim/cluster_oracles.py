@@ -18,7 +18,7 @@ from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import RETAINED, min_isr
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Log
     from kafkacompat.sim.cluster_life import Life
@@ -33,7 +33,7 @@ class PartitionOracles:
     def __init__(self, simulation: ClusterSimulation) -> None:
         self._simulation = simulation
         self.ledgers: dict[Key, Ledger] = {}
-        self._seen: dict[PartitionCore, Seen] = {}
+        self._seen: dict[Partition, Seen] = {}
         self.log_ends: dict[tuple[int, Key], int] = {}
         """The log end offset of a partition on a machine's disk, also while the machine is down."""
         self.without_power: set[int] = set()
@@ -42,7 +42,7 @@ class PartitionOracles:
         self._died_leading: dict[tuple[int, Key], int] = {}
         """The leader epoch of machines whose process died within a step. They may have a last batch that was never observed."""
 
-    def ledger(self, core: PartitionCore) -> Ledger:
+    def ledger(self, core: Partition) -> Ledger:
         key = core.topic_id, core.topic_partition.partition
         ledger = self.ledgers.get(key)
         if ledger is None:
@@ -83,7 +83,7 @@ class PartitionOracles:
                 continue
             self._look_at(life, core, seen, self.ledger(core))
 
-    def _look_at(self, life: Life, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
+    def _look_at(self, life: Life, core: Partition, seen: Seen, ledger: Ledger) -> None:
         log, counters = core.log, self._simulation.counters
         end, high_watermark, epoch = log.log_end_offset, log.high_watermark, core.leader_epoch
         where = f"{core.topic_partition} on node {life.id} in epoch {epoch}"
@@ -139,7 +139,7 @@ class PartitionOracles:
         seen.end, seen.high_watermark, seen.start = end, high_watermark, log.log_start_offset
         seen.epoch, seen.is_leader = epoch, core.is_leader
 
-    def _match(self, where: str, node_id: int, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
+    def _match(self, where: str, node_id: int, core: Partition, seen: Seen, ledger: Ledger) -> None:
         """Check that every batch is the one that the only leader of its epoch appended at that offset."""
         log, key = core.log, (core.topic_id, core.topic_partition.partition)
         last_act = self._died_leading.get((node_id, key))
@@ -184,7 +184,7 @@ class PartitionOracles:
         if not header.is_control:
             seen.tombstones.update(offset for offset, content in contents.items() if content.value is None)
 
-    def _check_keys(self, where: str, core: PartitionCore, seen: Seen | None, ledger: Ledger) -> None:
+    def _check_keys(self, where: str, core: Partition, seen: Seen | None, ledger: Ledger) -> None:
         """For a compacted partition: check that all committed records that must be kept are there, up to the high watermark."""
         keys = ledger.keys
         if keys is None:
@@ -202,7 +202,7 @@ class PartitionOracles:
             set() if seen is None else seen.tombstones,
         )
 
-    def _took_lead(self, where: str, node_id: int, core: PartitionCore, ledger: Ledger) -> None:
+    def _took_lead(self, where: str, node_id: int, core: Partition, ledger: Ledger) -> None:
         first = ledger.leaders.setdefault(core.leader_epoch, node_id)
         if first != node_id:
             raise Breach("one leader an epoch", f"{where}, where node {first} led")
@@ -220,7 +220,7 @@ class PartitionOracles:
             )
         self._compare("leader completeness", where, core, 0, committed, ledger)
 
-    def _maybe_cut(self, core: PartitionCore, ledger: Ledger) -> None:
+    def _maybe_cut(self, core: Partition, ledger: Ledger) -> None:
         """After an unclean election: the common part of the leader's log and the committed records stays committed.
         Only the rest is lost."""
         election = ledger.history.begins_with(core.leader_epoch)
@@ -244,13 +244,13 @@ class PartitionOracles:
             if (other.topic_id, other.topic_partition) == (core.topic_id, core.topic_partition):
                 seen.unverified = max(seen.unverified, seen.high_watermark)
 
-    def _commit_again(self, core: PartitionCore, ledger: Ledger) -> None:
+    def _commit_again(self, core: Partition, ledger: Ledger) -> None:
         """Records that an earlier election lost, or seemed to lose, are committed again as far as the new leader knows."""
         for base, batch in batches(core.log, ledger.end, core.log.high_watermark):
             ledger.batches[base], ledger.end = batch, batch.last_offset + 1
         ledger.ends.append((core.leader_epoch, ledger.end))
 
-    def _commit_in_vain(self, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
+    def _commit_in_vain(self, core: Partition, seen: Seen, ledger: Ledger) -> None:
         """A leader that an unclean election has replaced continues with followers that do not know it yet either."""
         for base, batch in batches(core.log, seen.verified, core.log.high_watermark):
             ledger.history.lose(base, batch)
@@ -263,7 +263,7 @@ class PartitionOracles:
             ledger.history.elections.add(epoch)
 
     def _compare(
-        self, oracle: str, where: str, core: PartitionCore, start: int, end: int, ledger: Ledger
+        self, oracle: str, where: str, core: Partition, start: int, end: int, ledger: Ledger
     ) -> None:
         for base, batch in batches(core.log, start, end):
             if not ledger.is_same(ledger.batches.get(base), batch):
@@ -271,7 +271,7 @@ class PartitionOracles:
                     oracle, f"{where} has {batch} at {base}, committed is {ledger.batches.get(base)}"
                 )
 
-    def _commit(self, where: str, core: PartitionCore, ledger: Ledger, epoch: int) -> None:
+    def _commit(self, where: str, core: Partition, ledger: Ledger, epoch: int) -> None:
         """A leader's high watermark exceeds all earlier ones. Everything below it is committed from now on."""
         log = core.log
         target = log.high_watermark
@@ -289,7 +289,7 @@ class PartitionOracles:
                 ledger.keys.commit(header, contents_of(header, view), self._simulation.scheduler.now_us)
         ledger.ends.append((epoch, ledger.end))
 
-    def _check_copies(self, where: str, core: PartitionCore, target: int, epoch: int) -> None:
+    def _check_copies(self, where: str, core: Partition, target: int, epoch: int) -> None:
         key = core.topic_id, core.topic_partition.partition
         image = self._simulation.image_oracles.partition(key)
         holding = [
@@ -306,14 +306,14 @@ class PartitionOracles:
                     "committed on the whole ISR", f"{where} commits {target}, which {sorted(missing)} lack"
                 )
 
-    def _verify(self, where: str, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
+    def _verify(self, where: str, core: Partition, seen: Seen, ledger: Ledger) -> None:
         end = core.log.high_watermark
         if end > ledger.end:
             raise Breach("high watermark", f"{where} is at {end}, committed is all below {ledger.end}")
         self._compare("replicas agree", where, core, seen.verified, end, ledger)
         seen.verified = end
 
-    def check_whole(self, life: Life, core: PartitionCore) -> None:
+    def check_whole(self, life: Life, core: Partition) -> None:
         """At the end, check a whole replica that is in sync."""
         with life.machine.watched():
             ledger = self.ledger(core)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import partitions_by_topic
 from kafkacompat.txn.states import STATE_NAMES, TransactionState
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_transactions_response import TopicData
 from kafkacompat.wire.messages.describe_transactions_response import TransactionState as Described
@@ -25,7 +25,7 @@ MATCHED_AT_ONCE_CHARACTERS = 16_000
 """Characters of the ids that one job of a thread matches."""
 
 
-def describe_transaction(machine: TransactionMachine, transactional_id: str) -> Described:
+def describe_transaction(machine: TransactionStateManager, transactional_id: str) -> Described:
     transaction = machine.transactions.get(transactional_id)
     if transaction is None or transaction.values.state is TransactionState.DEAD:
         return Described(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -53,7 +53,9 @@ class ListFilter:
     matches_id: Callable[[str], bool] | None = None
 
 
-def list_transactions(machine: TransactionMachine, wanted: ListFilter, now_ms: int) -> Steps[list[Listed]]:
+def list_transactions(
+    machine: TransactionStateManager, wanted: ListFilter, now_ms: int
+) -> Steps[list[Listed]]:
     """List transactions in steps. A thread matches a few ids at a time, because a pattern may take half a second for
     an id of 32,000 characters."""
     listed: list[Listed] = []

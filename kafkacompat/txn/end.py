@@ -15,7 +15,6 @@ from typing import NamedTuple
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID
 from kafkacompat.txn.environment import TransactionResult
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import AT_REST, COMPLETED, PREPARED, TransactionState
 from kafkacompat.txn.transaction_metadata import (
     EPOCH_BUMP_VERSION,
@@ -24,6 +23,7 @@ from kafkacompat.txn.transaction_metadata import (
     TransactionMetadata,
     TxnTransitMetadata,
 )
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 
 _S = TransactionState
@@ -52,7 +52,7 @@ class EndAction(Enum):
 
 
 def end_transaction(
-    machine: TransactionMachine, transactional_id: str, request: EndRequest, now_ms: int
+    machine: TransactionStateManager, transactional_id: str, request: EndRequest, now_ms: int
 ) -> TransactionResult[Ended]:
     """Raises Refused."""
     transaction = machine.find(transactional_id)
@@ -66,7 +66,7 @@ def end_transaction(
 
 
 def fence(
-    machine: TransactionMachine, transaction: TransactionMetadata, now_ms: int
+    machine: TransactionStateManager, transaction: TransactionMetadata, now_ms: int
 ) -> TransactionResult[Ended]:
     """Abort an open transaction with a higher epoch, which fences its producer. Raises Refused."""
     epoch = transaction.prepare_fence_producer_epoch()
@@ -150,7 +150,7 @@ def _is_same_outcome(state: TransactionState, committed: bool) -> bool:
 
 
 def _prepared(
-    machine: TransactionMachine,
+    machine: TransactionStateManager,
     transaction: TransactionMetadata,
     request: EndRequest,
     action: EndAction,

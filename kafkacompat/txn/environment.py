@@ -35,7 +35,7 @@ class TransactionSettings:
 
 
 class Markers(NamedTuple):
-    """The end markers of one transaction. Once every partition has its marker, `TransactionMachine.complete` must be
+    """The end markers of one transaction. Once every partition has its marker, `TransactionStateManager.complete` must be
     called."""
 
     transactional_id: str

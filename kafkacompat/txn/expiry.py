@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.txn.end import Ended, fence
 from kafkacompat.txn.environment import TransactionResult
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import TransactionRecord
 from kafkacompat.txn.states import AT_REST, TransactionState
 from kafkacompat.txn.transaction_metadata import TransactionMetadata
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 
 TOMBSTONES_BYTES_MAX = 16_384
@@ -21,7 +21,7 @@ TOMBSTONES_BYTES_MAX = 16_384
 TOMBSTONE_OVERHEAD_BYTES = 32
 
 
-def has_timed_out(machine: TransactionMachine, transaction: TransactionMetadata, now_ms: int) -> bool:
+def has_timed_out(machine: TransactionStateManager, transaction: TransactionMetadata, now_ms: int) -> bool:
     """Whether the transaction was open longer than its timeout and is not being ended."""
     return (
         transaction.pending_state is None
@@ -31,7 +31,7 @@ def has_timed_out(machine: TransactionMachine, transaction: TransactionMetadata,
 
 
 def abort_timed_out(
-    machine: TransactionMachine, transactional_id: str, now_ms: int
+    machine: TransactionStateManager, transactional_id: str, now_ms: int
 ) -> TransactionResult[Ended]:
     """Raises Refused. The next round then tries again."""
     transaction = machine.find(transactional_id)
@@ -41,7 +41,7 @@ def abort_timed_out(
 
 
 def expired_records(
-    machine: TransactionMachine, stretch: Iterable[TransactionMetadata], now_ms: int
+    machine: TransactionStateManager, stretch: Iterable[TransactionMetadata], now_ms: int
 ) -> list[TransactionResult[None]]:
     """Tombstones, in batches, for ids at rest that were not used for transactional.id.expiration.ms."""
     latest_ms = now_ms - machine.env.settings.expiration_ms
@@ -70,7 +70,7 @@ def expired_records(
     return results
 
 
-def _forget(machine: TransactionMachine, group: list[TransactionMetadata]) -> TransactionResult[None]:
+def _forget(machine: TransactionStateManager, group: list[TransactionMetadata]) -> TransactionResult[None]:
     records: list[TransactionRecord] = []
     for transaction in group:
         transaction.pending_state = TransactionState.DEAD

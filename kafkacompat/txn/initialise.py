@@ -13,7 +13,6 @@ from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID
 from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.txn.end import fence
 from kafkacompat.txn.environment import TransactionResult, TransactionSettings, size_of_id
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
 from kafkacompat.txn.transaction_metadata import (
     NO_PARTITIONS,
@@ -22,6 +21,7 @@ from kafkacompat.txn.transaction_metadata import (
     TxnTransitMetadata,
     is_exhausted,
 )
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -65,7 +65,7 @@ def checked_timeout_ms(
 
 
 def init_producer_id(
-    machine: TransactionMachine,
+    machine: TransactionStateManager,
     transactional_id: str,
     timeout_ms: int,
     expected: ProducerIdAndEpoch,
@@ -112,7 +112,7 @@ def init_producer_id(
     return step if is_known else replace(step, refused=lambda: _forget(machine, transactional_id))
 
 
-def _forget(machine: TransactionMachine, transactional_id: str) -> None:
+def _forget(machine: TransactionStateManager, transactional_id: str) -> None:
     """Remove the id, because the log has refused its first record."""
     del machine.transactions[transactional_id]
 
@@ -127,7 +127,7 @@ def _is_of(values: TxnTransitMetadata, expected: ProducerIdAndEpoch) -> bool:
 
 
 def _next_epoch(
-    machine: TransactionMachine, values: TxnTransitMetadata, expected: ProducerIdAndEpoch
+    machine: TransactionStateManager, values: TxnTransitMetadata, expected: ProducerIdAndEpoch
 ) -> TxnTransitMetadata:
     expects = expected != NO_EXPECTATION
     if values.is_producer_epoch_exhausted and (not expects or expected.epoch == values.epoch):

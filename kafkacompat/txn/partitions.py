@@ -10,13 +10,13 @@ from dataclasses import replace
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.ids import TopicPartition
 from kafkacompat.txn.environment import TransactionResult
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 
 
 def add_partitions(
-    machine: TransactionMachine,
+    machine: TransactionStateManager,
     transactional_id: str,
     producer_id: int,
     epoch: int,
@@ -50,7 +50,7 @@ def add_partitions(
 
 
 def verify_partitions(
-    machine: TransactionMachine,
+    machine: TransactionStateManager,
     transactional_id: str,
     producer_id: int,
     epoch: int,

@@ -16,7 +16,7 @@ from kafkacompat.coordinator.rounds import TOMBSTONE_COST, Rounds, stretches
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard
 from kafkacompat.faults import report
 from kafkacompat.txn.expiry import abort_timed_out, expired_records, has_timed_out
-from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ class TransactionSweeps:
             yield len(stretch)
 
 
-def machine_of(shard: Shard) -> TransactionMachine:
+def machine_of(shard: Shard) -> TransactionStateManager:
     machine = shard.machine
-    assert isinstance(machine, TransactionMachine)
+    assert isinstance(machine, TransactionStateManager)
     return machine
 
 

@@ -33,7 +33,6 @@ from kafkacompat.txn.describe import ListFilter, describe_transaction, list_tran
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import IDS_BYTES, Environment, Markers, TransactionSettings, ids_memory
 from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, checked_timeout_ms, init_producer_id
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.states import STATES_BY_NAME
 from kafkacompat.txn.sweeps import TransactionSweeps
@@ -42,6 +41,7 @@ from kafkacompat.txn.transaction_marker_channel_manager import (
     Sending,
     TransactionMarkerChannelManager,
 )
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
@@ -174,8 +174,8 @@ class TransactionCoordinator:
             load_times=self.load_times,
         )
 
-    def _make_machine(self, timers: ShardTimers, send: Callable[[Markers], None]) -> TransactionMachine:
-        return TransactionMachine(
+    def _make_machine(self, timers: ShardTimers, send: Callable[[Markers], None]) -> TransactionStateManager:
+        return TransactionStateManager(
             Environment(
                 self._settings.transactions,
                 self._producer_ids.next_producer_id,

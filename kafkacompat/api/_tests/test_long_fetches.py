@@ -13,10 +13,10 @@ from kafkacompat.api._tests.test_long_requests import in_steps, stepping_api
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.fetch_purgatory import EVERYTHING
 from kafkacompat.partition.fetch_reads import LOOKED_AT_A_STEP, READ_A_STEP
 from kafkacompat.partition.long_fetches import LONG_FROM, NAMED_A_STEP
+from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.sessions import EVICTION_MS, CachedPartition
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.stepping import freeing
@@ -90,9 +90,9 @@ def most_at_once(api: Api, *counted: tuple[type, str]) -> Iterator[Callable[[], 
         yield lambda: max(most, *calls.values(), 0)
 
 
-READING = ((PartitionCore, "check_leader"), (PartitionCore, "check_replica"))
+READING = ((Partition, "check_leader"), (Partition, "check_replica"))
 REMEMBERING = ((CachedPartition, "update"), (CachedPartition, "must_tell"))
-LOOKING = ((PartitionCore, "update_idle_follower_fetch_state"),)
+LOOKING = ((Partition, "update_idle_follower_fetch_state"),)
 
 
 def session_of(api: Api, **options: Any) -> int:

@@ -23,7 +23,7 @@ from kafkacompat.records.batch import MAGIC_POSITION, build_batch
 from kafkacompat.records.record import Record, append_varint
 from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.txn.environment import Environment, TransactionSettings
-from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
@@ -257,7 +257,7 @@ def test_a_transaction_of_very_many_partitions_is_decoded_in_turns() -> None:
         transaction_last_update_timestamp_ms=1,
         transaction_start_timestamp_ms=1,
     )
-    machine = TransactionMachine(
+    machine = TransactionStateManager(
         Environment(TransactionSettings(), lambda: None, lambda: 2, lambda markers: None)
     )
     key = b"\0\0" + encode(TransactionLogKey(transactional_id="x"), 0)

@@ -31,7 +31,7 @@ from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.group._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.group.classic.records import empty_group_record
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, decode_record, encode_record
 from kafkacompat.group.settings import coordinator_settings
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
@@ -562,7 +562,7 @@ def test_a_consumer_group_of_kafkas_goes_on_where_it_was() -> None:
     world = captured("consumer_group")
     asked = [fetch(world, group="kip848", partition=index) for index in range(3)]
     stored = world.coordinator._shards.shard_for("kip848").machine
-    assert isinstance(stored, GroupMachine)
+    assert isinstance(stored, GroupMetadataManager)
     assert stored.groups["kip848"].is_empty()
     assert sum(each.offset for each in stored.offsets.of_group("kip848")["t"].values()) == 3
     # This test's topic has another id than the topic of the committed offsets.

@@ -36,7 +36,7 @@ from kafkacompat.group.classic.classic_group import ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
 from kafkacompat.group.classic.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches, machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -140,9 +140,9 @@ def stored(count: int, groups: int = 1) -> World:
     return world
 
 
-def machine(world: World) -> GroupMachine:
+def machine(world: World) -> GroupMetadataManager:
     (shard,) = world.coordinator._shards
-    assert isinstance(shard.machine, GroupMachine)
+    assert isinstance(shard.machine, GroupMetadataManager)
     return shard.machine
 
 
@@ -541,14 +541,14 @@ def test_a_load_replays_a_bounded_number_of_records_a_step(
         log.append(batch(*pairs, compression=compression))
     log.set_high_watermark(log.log_end_offset)
     replayed = 0
-    replay = GroupMachine.replay
+    replay = GroupMetadataManager.replay
 
-    def counted(self: GroupMachine, *rest: Any) -> None:
+    def counted(self: GroupMetadataManager, *rest: Any) -> None:
         nonlocal replayed
         replayed += 1
         replay(self, *rest)
 
-    monkeypatch.setattr(GroupMachine, "replay", counted)
+    monkeypatch.setattr(GroupMetadataManager, "replay", counted)
     monkeypatch.setattr(HandTime, "advance", lambda *_: None)
     world = World(partitions=partitions)
     (shard,) = world.coordinator._shards

@@ -21,7 +21,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.classic.classic_group import ClassicGroupState as S
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.wire.errors import ErrorCode as E
 
 PROTOCOLS = [
@@ -45,7 +45,7 @@ class GroupPromises(RuleBasedStateMachine):
 
     def group(self) -> ClassicGroup | None:
         (shard,) = self.world.coordinator._shards
-        assert isinstance(shard.machine, GroupMachine)
+        assert isinstance(shard.machine, GroupMetadataManager)
         return shard.machine.groups.get("g")
 
     def note(self, answer: Any) -> None:

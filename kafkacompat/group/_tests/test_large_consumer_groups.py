@@ -22,7 +22,7 @@ from kafkacompat.group.consumer.embedded_protocol import assignment_bytes
 from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
@@ -51,7 +51,7 @@ def world() -> World:
     return new_world()
 
 
-def machine(world: World) -> GroupMachine:
+def machine(world: World) -> GroupMetadataManager:
     shard = world.coordinator._shard("g")
     if shard.state is not ShardState.ACTIVE:
         shard.start()

@@ -10,7 +10,7 @@ from kafkacompat.coordinator.core import Refused
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.wire.errors import ErrorCode as E
@@ -23,10 +23,10 @@ from kafkacompat.wire.messages.txn_offset_commit_request import (
 NOW_MS = 1_000
 
 
-def machine(state: ClassicGroupState | None) -> GroupMachine:
+def machine(state: ClassicGroupState | None) -> GroupMetadataManager:
     """A machine with the group `g` in a state, generation 3, member `m`, static as `i`. None: no group."""
     unused: Any = None
-    made = GroupMachine(GroupSettings(), unused, unused, unused)
+    made = GroupMetadataManager(GroupSettings(), unused, unused, unused)
     if state is not None:
         group = ClassicGroup("g", generation_id=3, protocol_type="consumer")
         if state is not ClassicGroupState.EMPTY:
@@ -36,7 +36,7 @@ def machine(state: ClassicGroupState | None) -> GroupMachine:
     return made
 
 
-def commit(made: GroupMachine, metadata: str = "", **fields: Any) -> Any:
+def commit(made: GroupMetadataManager, metadata: str = "", **fields: Any) -> Any:
     partition = TxnOffsetCommitRequestPartition(
         partition_index=1, committed_offset=5, committed_metadata=metadata
     )

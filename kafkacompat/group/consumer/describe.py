@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
-    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
 
@@ -27,7 +27,9 @@ MEMBER_COST = 10
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def describe_consumer_group(machine: GroupMachine, group_id: str) -> Generator[int, None, DescribedGroup]:
+def describe_consumer_group(
+    machine: GroupMetadataManager, group_id: str
+) -> Generator[int, None, DescribedGroup]:
     """The group as it is at the first step; the steps report their cost."""
     group = machine.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):

@@ -16,7 +16,7 @@ from kafkacompat.wire.messages.share_group_describe_response import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.group.share.member import ShareGroupMember
     from kafkacompat.group.topics import Topics
 
@@ -25,7 +25,9 @@ MEMBER_COST = 10
 """Cost of one member with few partitions, in microseconds."""
 
 
-def describe_share_group(machine: GroupMachine, group_id: str) -> Generator[int, None, DescribedGroup]:
+def describe_share_group(
+    machine: GroupMetadataManager, group_id: str
+) -> Generator[int, None, DescribedGroup]:
     """The group as it is at the first step; the steps report their cost."""
     group = machine.groups.get(group_id)
     if not isinstance(group, ShareGroup):

@@ -26,8 +26,8 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.fetch import FetchEngine
+from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import Log, WorkerPools
 from kafkacompat.records.batch import iterate_batches
@@ -144,7 +144,7 @@ class ClusterNode:
         self.logs = LogManager(disk, [("/data", bytes(15) + bytes([node_id]))], LogConfig(), clock)
         self.logs.load_all()
         self.image = MetadataImage()
-        self.replication = Replication(
+        self.replication = ReplicaFetcherManager(
             node_id,
             LISTENER,
             SimpleNamespace(get=self._channel),

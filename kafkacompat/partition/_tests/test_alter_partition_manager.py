@@ -15,8 +15,8 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition import alter_partition_manager
 from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
 from kafkacompat.partition.alter_partition_manager import RETRY_MS, AlterPartitionManager
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, Standing
+from kafkacompat.partition.partition import Partition
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_response import (
     AlterPartitionResponse,
@@ -42,7 +42,7 @@ class Desk:
         self.sent.append((request, answer))
         return answer
 
-    def _altered(self, core: PartitionCore, outcome: Altered) -> None:
+    def _altered(self, core: Partition, outcome: Altered) -> None:
         self.outcomes.append((core.topic_partition.partition, outcome))
 
     def partitions(self, at: int = -1) -> list[int]:
@@ -65,18 +65,18 @@ class Desk:
         answer.resolve(AlterPartitionResponse(topics=[TopicData(topic_id=TOPIC_ID, partitions=rows)]))
 
 
-def partition(index: int) -> PartitionCore:
+def partition(index: int) -> Partition:
     """A partition led here, which node 2 asks to join."""
     name = TopicPartition("t", index)
     standing = Standing()
     standing.brokers = {2: broker_image(2)}
-    core = PartitionCore(1, name, TOPIC_ID, open_log(MemoryDisk()), standing)
+    core = Partition(1, name, TOPIC_ID, open_log(MemoryDisk()), standing)
     core.become(partition_image(replicas=(1, 2), isr=(1,), epoch=EPOCH), 0)
     core.update_follower_fetch_state(2, 0, 0, broker_epoch(2), 0)
     return core
 
 
-def submit(desk: Desk, *cores: PartitionCore) -> None:
+def submit(desk: Desk, *cores: Partition) -> None:
     for core in cores:
         proposal = core.maybe_expand_isr(2)
         assert proposal is not None

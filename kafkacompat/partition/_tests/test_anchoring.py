@@ -20,9 +20,9 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.anchoring import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.lookup import LATEST
+from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import WorkerPools
@@ -43,10 +43,10 @@ class Followers:
 
     def on_image(self, image: object) -> None: ...
 
-    def role_taken(self, core: PartitionCore) -> None:
+    def role_taken(self, core: Partition) -> None:
         self.taken.append(core.topic_partition)
 
-    def gone(self, core: PartitionCore) -> None: ...
+    def gone(self, core: Partition) -> None: ...
 
 
 class Node:

@@ -11,7 +11,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
 from kafkacompat.partition.changes import TAKEN_A_STEP, TAKEN_AT_ONCE_MAX
-from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.partition import Partition
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = 3 * TAKEN_A_STEP + TAKEN_AT_ONCE_MAX
@@ -119,10 +119,10 @@ def test_a_role_that_cannot_be_taken_halts_the_node(monkeypatch: pytest.MonkeyPa
     world.manager.hosted.fail = halted.append
     world.manager.on_image(world.manager.image, led_here(world))
 
-    def broken(core: PartitionCore, *arguments: object) -> bool:
+    def broken(core: Partition, *arguments: object) -> bool:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(PartitionCore, "become", broken)
+    monkeypatch.setattr(Partition, "become", broken)
     turn(world)
     assert [type(each) for each in halted] == [KeyError]
 
@@ -136,10 +136,10 @@ def test_a_role_that_cannot_be_taken_when_it_is_asked_for_halts_the_node(
     world.manager.hosted.fail = halted.append
     world.manager.on_image(world.manager.image, led_here(world))
 
-    def broken(core: PartitionCore, *arguments: object) -> bool:
+    def broken(core: Partition, *arguments: object) -> bool:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(PartitionCore, "become", broken)
+    monkeypatch.setattr(Partition, "become", broken)
     with pytest.raises(KeyError):
         world.manager.core(("t", COUNT - 1))
     assert [type(each) for each in halted] == [KeyError]

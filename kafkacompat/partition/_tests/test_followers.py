@@ -9,9 +9,9 @@ import pytest
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.fakes import batch_of
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.followers import FIRST_BACKOFF_MS, FetchSettings, FollowerFetches
 from kafkacompat.partition.following import BATCHES_AT_ONCE, append_fetched, take_earliest, take_latest
+from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.partition_fetch_state import Fetched
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.wire.errors import ErrorCode
@@ -25,7 +25,7 @@ from kafkacompat.wire.messages.fetch_response import (
 BACKOFF_MS = 1000
 
 
-def followed(partitions: int = 1) -> tuple[list[PartitionCore], FollowerFetches]:
+def followed(partitions: int = 1) -> tuple[list[Partition], FollowerFetches]:
     """Node 2 follows node 1. Its real fetcher is disconnected, so that answers come only from the test."""
     cluster = Cluster((1, 2), partitions=partitions)
     cluster.cut = {frozenset((1, 2))}
@@ -45,7 +45,7 @@ def batch(offset: int, value: bytes = b"v", epoch: int = 0) -> bytes:
     return bytes(made)
 
 
-def answer(core: PartitionCore, *, session_id: int = 7, index: int = 0, **fields: Any) -> FetchResponse:
+def answer(core: Partition, *, session_id: int = 7, index: int = 0, **fields: Any) -> FetchResponse:
     row = PartitionData(
         partition_index=index, **{"records": b"", "high_watermark": 0, "log_start_offset": 0, **fields}
     )
@@ -326,7 +326,7 @@ def many(count: int, start: int = 0, epoch: int = 0) -> bytes:
 class Steps:
     """Takes an answer step by step, and counts the batches of each step."""
 
-    def __init__(self, fetches: FollowerFetches, cores: list[PartitionCore], response: FetchResponse) -> None:
+    def __init__(self, fetches: FollowerFetches, cores: list[Partition], response: FetchResponse) -> None:
         self.outcome = Fetched.nothing()
         self.appended: list[int] = []
         self._cores = cores

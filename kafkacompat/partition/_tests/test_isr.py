@@ -16,15 +16,15 @@ from kafkacompat.ids import OffsetAndEpoch, TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, PendingPartitionChange, Replica, Standing
+from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.sessions import CachedPartition
 from kafkacompat.wire.errors import ErrorCode
 
 LAG_MS = 100
 
 
-def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1) -> PartitionCore:
+def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1) -> Partition:
     name = TopicPartition("t", 0)
     log = open_log(MemoryDisk(), LogConfig(min_insync_replicas=min_isr))
     for _ in range(end):
@@ -32,14 +32,12 @@ def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1)
     log.is_anchored = True
     standing = Standing(LAG_MS)
     standing.brokers = {each: broker_image(each) for each in (1, 2, 3, 4)}
-    core = PartitionCore(1, name, bytes(16), log, standing)
+    core = Partition(1, name, bytes(16), log, standing)
     core.become(partition_image(replicas=(1, 2, 3), isr=isr), 0)
     return core
 
 
-def fetch(
-    core: PartitionCore, replica: int, offset: int, now_ms: int = 0, epoch: int | None = None
-) -> ErrorCode:
+def fetch(core: Partition, replica: int, offset: int, now_ms: int = 0, epoch: int | None = None) -> ErrorCode:
     return core.update_follower_fetch_state(
         replica, offset, 0, broker_epoch(replica) if epoch is None else epoch, now_ms
     )
@@ -255,7 +253,7 @@ def test_an_older_image_takes_nothing_back_and_a_change_builds_on_the_newest() -
     assert core.pending is None, "what is asked for a partition that is not served is not sent"
 
 
-def idle(core: PartitionCore, replica: int, now_ms: int, epoch: int | None = None) -> bool:
+def idle(core: Partition, replica: int, now_ms: int, epoch: int | None = None) -> bool:
     """A fetch of a follower that is up to date."""
     log = core.log
     asked = CachedPartition(

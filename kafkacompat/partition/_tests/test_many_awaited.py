@@ -10,10 +10,10 @@ import pytest
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import World, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import BATCH, filled, parked, rows, want
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.delayed_fetch import PARTITION_US
 from kafkacompat.partition.delayed_operations import LOOK_US, TURN_US
 from kafkacompat.partition.fetch_reads import FetchReads
+from kafkacompat.partition.partition import Partition
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = 60
@@ -26,13 +26,13 @@ class Looks:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        original = PartitionCore.check_leader
+        original = Partition.check_leader
 
-        def counted(core: PartitionCore, epoch: int) -> ErrorCode:
+        def counted(core: Partition, epoch: int) -> ErrorCode:
             self.count += 1
             return original(core, epoch)
 
-        patch.setattr(PartitionCore, "check_leader", counted)
+        patch.setattr(Partition, "check_leader", counted)
 
 
 def replicated() -> World:

@@ -25,9 +25,9 @@ from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
+from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import LogRefused, SyncFailed, WorkerPools
@@ -111,7 +111,7 @@ class Disks:
         old, self.image = self.image, image_of(*([topic_image("t", partitions)] if partitions else []))
         self.manager.on_image(old, self.image)
 
-    def core(self) -> PartitionCore:
+    def core(self) -> Partition:
         core = self.manager.core(NAME)
         assert core is not None
         return core

@@ -18,8 +18,8 @@ from kafkacompat.api.share_services import (
 )
 from kafkacompat.ids import NO_EPOCH, NO_OFFSET
 from kafkacompat.share.state.batches import NO_BATCHES, are_sound, combine
-from kafkacompat.share.state.machine import ShareCoordinatorMachine
 from kafkacompat.share.state.records import ShareRecord
+from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
 from kafkacompat.share.state.states import (
     FIRST_EPOCH,
     ShareGroupOffset,
@@ -67,7 +67,7 @@ _FENCED_STATE = error_of(ErrorCode.FENCED_STATE_EPOCH)
 
 
 def initialize_state(
-    machine: ShareCoordinatorMachine, key: SharePartitionKey, asked: Initialization, now_ms: int
+    machine: ShareCoordinatorShard, key: SharePartitionKey, asked: Initialization, now_ms: int
 ) -> Decision[ShareError]:
     """A new state, whatever was known before."""
     if key.partition < 0:
@@ -83,7 +83,7 @@ def initialize_state(
 
 
 def read_state(
-    machine: ShareCoordinatorMachine, key: SharePartitionKey, leader_epoch: int, now_ms: int
+    machine: ShareCoordinatorShard, key: SharePartitionKey, leader_epoch: int, now_ms: int
 ) -> Decision[ReadState]:
     """The state. A leader of a newer epoch is recorded: from then on older leaders are fenced."""
     if key.partition < 0:
@@ -106,7 +106,7 @@ def read_state(
 
 
 def write_state(
-    machine: ShareCoordinatorMachine, key: SharePartitionKey, asked: WriteState, now_ms: int
+    machine: ShareCoordinatorShard, key: SharePartitionKey, asked: WriteState, now_ms: int
 ) -> Decision[ShareError]:
     if key.partition < 0:
         return None, NEGATIVE_PARTITION
@@ -131,7 +131,7 @@ def write_state(
 
 
 def delete_state(
-    machine: ShareCoordinatorMachine, key: SharePartitionKey, asked: None, now_ms: int
+    machine: ShareCoordinatorShard, key: SharePartitionKey, asked: None, now_ms: int
 ) -> Decision[ShareError]:
     """A share-partition without state is deleted already."""
     if key.partition < 0:
@@ -142,7 +142,7 @@ def delete_state(
 
 
 def read_state_summary(
-    machine: ShareCoordinatorMachine, key: SharePartitionKey, leader_epoch: int, now_ms: int
+    machine: ShareCoordinatorShard, key: SharePartitionKey, leader_epoch: int, now_ms: int
 ) -> Decision[StateSummary]:
     """Without a state this is not an error. The leader epoch fences nobody."""
     if key.partition < 0:
@@ -159,7 +159,7 @@ def read_state_summary(
 
 
 def _update_or_snapshot(
-    machine: ShareCoordinatorMachine, state: ShareState, write: WriteState, leader_epoch: int, now_ms: int
+    machine: ShareCoordinatorShard, state: ShareState, write: WriteState, leader_epoch: int, now_ms: int
 ) -> ShareUpdate | ShareGroupOffset:
     """After enough updates a snapshot takes the place of the next one."""
     offset = state.offset
@@ -184,7 +184,7 @@ def _update_or_snapshot(
     )
 
 
-def batches_if_due(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> int:
+def batches_if_due(machine: ShareCoordinatorShard, key: SharePartitionKey) -> int:
     """How many batches the state has if the next record of it is a snapshot, otherwise 0."""
     state = machine.states.get(key)
     if state is None or state.updates < machine.env.updates_per_snapshot:
@@ -207,6 +207,6 @@ def _is_fenced(known: int, asked: int) -> bool:
     return asked != NO_EPOCH and known > asked
 
 
-def _exists(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> bool:
+def _exists(machine: ShareCoordinatorShard, key: SharePartitionKey) -> bool:
     count = machine.env.partition_count(key.topic_id)
     return count is not None and key.partition < count

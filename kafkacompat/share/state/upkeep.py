@@ -10,17 +10,17 @@ from dataclasses import replace
 
 from kafkacompat.api.share_services import SharePartitionKey
 from kafkacompat.ids import Uuid
-from kafkacompat.share.state.machine import ShareCoordinatorMachine
 from kafkacompat.share.state.records import ShareRecord
+from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
 
 
-def is_written_again(machine: ShareCoordinatorMachine, key: SharePartitionKey) -> bool:
+def is_written_again(machine: ShareCoordinatorShard, key: SharePartitionKey) -> bool:
     """Whether the latest snapshot of a share-partition was written because it is cold."""
     state = machine.states.get(key)
     return state is None or state.offset.create_timestamp != state.offset.write_timestamp
 
 
-def is_cold(machine: ShareCoordinatorMachine, key: SharePartitionKey, now_ms: int) -> bool:
+def is_cold(machine: ShareCoordinatorShard, key: SharePartitionKey, now_ms: int) -> bool:
     """Whether the latest snapshot of a share-partition is old, however many updates followed it. One of the future is from
     before the clock was set back."""
     state = machine.states.get(key)
@@ -30,7 +30,7 @@ def is_cold(machine: ShareCoordinatorMachine, key: SharePartitionKey, now_ms: in
 
 
 def cold_snapshots(
-    machine: ShareCoordinatorMachine, keys: Iterable[SharePartitionKey], now_ms: int
+    machine: ShareCoordinatorShard, keys: Iterable[SharePartitionKey], now_ms: int
 ) -> list[ShareRecord]:
     """Snapshots that let the log be pruned although these share-partitions have not changed for long.
 
@@ -47,6 +47,6 @@ def cold_snapshots(
 
 
 def tombstones_of_topics(
-    machine: ShareCoordinatorMachine, keys: Iterable[SharePartitionKey], deleted: Collection[Uuid]
+    machine: ShareCoordinatorShard, keys: Iterable[SharePartitionKey], deleted: Collection[Uuid]
 ) -> list[ShareRecord]:
     return [ShareRecord(key, None) for key in keys if key.topic_id in deleted and key in machine.states]

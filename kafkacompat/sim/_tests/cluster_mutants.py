@@ -19,8 +19,8 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.node.broker_lifecycle import BrokerIdentity
 from kafkacompat.partition import followers, produce_purgatory
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import PendingPartitionChange, Standing
+from kafkacompat.partition.partition import Partition
 from kafkacompat.ports import SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
@@ -30,7 +30,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def high_watermark_of_a_minority(patch: pytest.MonkeyPatch) -> None:
     """The leader's own end offset counts as replicated."""
     patch.setattr(
-        PartitionCore,
+        Partition,
         "maybe_increment_leader_high_watermark",
         lambda self, now_ms: self.is_leader and self.advance_alone(),
     )
@@ -38,9 +38,9 @@ def high_watermark_of_a_minority(patch: pytest.MonkeyPatch) -> None:
 
 def high_watermark_without_those_who_lag(patch: pytest.MonkeyPatch) -> None:
     """The high watermark waits only for followers that are caught up, although others may still be in the ISR."""
-    original = PartitionCore.maximal_isr
+    original = Partition.maximal_isr
 
-    def maximal_isr(self: PartitionCore) -> tuple[int, ...]:
+    def maximal_isr(self: Partition) -> tuple[int, ...]:
         end = self.log.log_end_offset
         return tuple(
             each
@@ -48,7 +48,7 @@ def high_watermark_without_those_who_lag(patch: pytest.MonkeyPatch) -> None:
             if each == self.node_id or self.followers[each].log_end_offset == end
         )
 
-    patch.setattr(PartitionCore, "maximal_isr", maximal_isr)
+    patch.setattr(Partition, "maximal_isr", maximal_isr)
 
 
 def acknowledged_at_the_append(patch: pytest.MonkeyPatch) -> None:
@@ -59,14 +59,14 @@ def acknowledged_at_the_append(patch: pytest.MonkeyPatch) -> None:
 def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
     """A parked produce does not fail when this node loses leadership: the new leader's high watermark acknowledges it."""
 
-    def check_leader(self: PartitionCore, current_leader_epoch: int) -> ErrorCode:
+    def check_leader(self: Partition, current_leader_epoch: int) -> ErrorCode:
         return ErrorCode.NONE
 
     original = produce_purgatory.ProducePurgatory._settle
 
     def settle(self: Any, waiter: Any, partition: Any) -> None:
         with patch.context() as inner:
-            inner.setattr(PartitionCore, "check_leader", check_leader)
+            inner.setattr(Partition, "check_leader", check_leader)
             original(self, waiter, partition)
 
     patch.setattr(produce_purgatory.ProducePurgatory, "_settle", settle)
@@ -79,40 +79,40 @@ def no_truncation(patch: pytest.MonkeyPatch) -> None:
 
 def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """The error that KIP-101 fixes: a new follower truncates to its own high watermark, which is behind the leader's."""
-    original = PartitionCore.become
+    original = Partition.become
 
-    def become(self: PartitionCore, image: Any, now_ms: int) -> bool:
+    def become(self: Partition, image: Any, now_ms: int) -> bool:
         changed = original(self, image, now_ms)
         if changed and not self.is_leader:
             self.log.truncate_to(self.log.high_watermark)
         return changed
 
-    patch.setattr(PartitionCore, "become", become)
+    patch.setattr(Partition, "become", become)
 
 
 def expansion_without_catching_up(patch: pytest.MonkeyPatch) -> None:
     """Every replica that fetches is proposed for the ISR."""
 
-    def maybe_expand_isr(self: PartitionCore, replica_id: int) -> PendingPartitionChange | None:
+    def maybe_expand_isr(self: Partition, replica_id: int) -> PendingPartitionChange | None:
         if self.pending is not None or replica_id in self.isr:
             return None
         members = (*self.isr, replica_id)
         return self._propose(members, self.isr)
 
-    patch.setattr(PartitionCore, "maybe_expand_isr", maybe_expand_isr)
+    patch.setattr(Partition, "maybe_expand_isr", maybe_expand_isr)
 
 
 def shrinking_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
     """The high watermark passes a slow replica as soon as its removal from the ISR is requested."""
-    original = PartitionCore.maybe_shrink_isr
+    original = Partition.maybe_shrink_isr
 
-    def maybe_shrink_isr(self: PartitionCore, now_ms: int) -> PendingPartitionChange | None:
+    def maybe_shrink_isr(self: Partition, now_ms: int) -> PendingPartitionChange | None:
         proposal = original(self, now_ms)
         if proposal is not None:
             proposal.maximal = proposal.isr
         return proposal
 
-    patch.setattr(PartitionCore, "maybe_shrink_isr", maybe_shrink_isr)
+    patch.setattr(Partition, "maybe_shrink_isr", maybe_shrink_isr)
 
 
 def every_life_of_a_follower_counts(patch: pytest.MonkeyPatch) -> None:

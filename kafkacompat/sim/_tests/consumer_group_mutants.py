@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.group import machine
+from kafkacompat.group import group_metadata_manager as machine
 from kafkacompat.group.consumer import (
     classic_members,
     consumer_group,

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.coordinator import loading, partition_writer
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.records.batch import BatchHeader
@@ -44,11 +44,11 @@ def leaders_do_not_verify(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_count_before_their_transaction_ends(patch: pytest.MonkeyPatch) -> None:
-    def replayed(self: GroupMachine, record: Any, offset: int, producer_id: int) -> None:
+    def replayed(self: GroupMetadataManager, record: Any, offset: int, producer_id: int) -> None:
         original(self, record, offset, -1)
 
-    original = GroupMachine.replay
-    patch.setattr(GroupMachine, "replay", replayed)
+    original = GroupMetadataManager.replay
+    patch.setattr(GroupMetadataManager, "replay", replayed)
 
 
 def markers_are_not_loaded(patch: pytest.MonkeyPatch) -> None:

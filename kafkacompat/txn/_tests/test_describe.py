@@ -14,10 +14,10 @@ from kafkacompat.txn.describe import (
     list_transactions,
 )
 from kafkacompat.txn.environment import Environment, TransactionSettings
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import TransactionRecord
 from kafkacompat.txn.states import TransactionState as S
 from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 
 NOW_MS = 1_000_000
 KNOWN = {
@@ -31,10 +31,10 @@ STATES = {"idle": "Empty", "young": "Ongoing", "old": "Ongoing", "ending": "Prep
 """Kafka's names."""
 
 
-def machine() -> TransactionMachine:
+def machine() -> TransactionStateManager:
     """A machine with loaded transactions."""
     settings = TransactionSettings(900_000, 900_000)
-    made = TransactionMachine(Environment(settings, lambda: None, lambda: 2, lambda markers: None))
+    made = TransactionStateManager(Environment(settings, lambda: None, lambda: 2, lambda markers: None))
     for offset, (name, values) in enumerate(KNOWN.items()):
         made.replay(TransactionRecord(name, values), offset, -1)
     return made
@@ -72,7 +72,7 @@ def test_an_id_that_is_forgotten_is_not_listed() -> None:
     ]
 
 
-def stepped(wanted: ListFilter, made: TransactionMachine) -> tuple[list[str], int, list[int]]:
+def stepped(wanted: ListFilter, made: TransactionStateManager) -> tuple[list[str], int, list[int]]:
     """(ids, pauses, how many ids each job of a thread matched)."""
     steps = list_transactions(made, wanted, NOW_MS)
     pauses, jobs = 0, []

@@ -13,7 +13,6 @@ from kafkacompat.txn.end import EndAction, Ended, EndRequest, decide, end_transa
 from kafkacompat.txn.environment import Environment, Markers, TransactionResult, TransactionSettings
 from kafkacompat.txn.expiry import abort_timed_out, expired_records
 from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import TransactionRecord
 from kafkacompat.txn.states import TransactionState as S
 from kafkacompat.txn.transaction_metadata import (
@@ -22,6 +21,7 @@ from kafkacompat.txn.transaction_metadata import (
     TransactionMetadata,
     TxnTransitMetadata,
 )
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class Coordinator:
     def __init__(self, transaction_version: int) -> None:
         ids = iter((7, 8, 9))
         self.sent: list[Markers] = []
-        self.machine = TransactionMachine(
+        self.machine = TransactionStateManager(
             Environment(
                 TransactionSettings(), lambda: next(ids), lambda: transaction_version, self.sent.append
             )
@@ -202,11 +202,11 @@ def test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next
     coordinator = Coordinator(2)
     coordinator.open_at_the_last_epoch(2)
 
-    def refuse(machine: TransactionMachine) -> int:
+    def refuse(machine: TransactionStateManager) -> int:
         raise Refused(E.COORDINATOR_LOAD_IN_PROGRESS)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TransactionMachine, "fresh_producer_id", refuse)
+        patch.setattr(TransactionStateManager, "fresh_producer_id", refuse)
         with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS"):
             abort_timed_out(coordinator.machine, "tx", 100_000)
     known = coordinator.machine.transactions["tx"]

@@ -17,7 +17,6 @@ from kafkacompat.txn.initialise import (
     checked_timeout_ms,
     init_producer_id,
 )
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.states import AT_REST, PREPARED
 from kafkacompat.txn.states import TransactionState as S
@@ -27,6 +26,7 @@ from kafkacompat.txn.transaction_metadata import (
     TransactionMetadata,
     TxnTransitMetadata,
 )
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
 
 MAX_TIMEOUT_MS = 900_000
@@ -56,10 +56,10 @@ AT_REST_OUTCOMES: dict[str, Outcome] = {
 )
 
 
-def machine_of(values: TxnTransitMetadata, pending: S | None = None) -> TransactionMachine:
+def machine_of(values: TxnTransitMetadata, pending: S | None = None) -> TransactionStateManager:
     sent: list[Markers] = []
     fresh_ids = itertools.count(FRESH_ID)
-    made = TransactionMachine(
+    made = TransactionStateManager(
         Environment(TransactionSettings(MAX_TIMEOUT_MS), lambda: next(fresh_ids), lambda: 2, sent.append)
     )
     made.transactions["tx"] = TransactionMetadata("tx", values)
@@ -75,7 +75,7 @@ def values_in(state: S) -> TxnTransitMetadata:
 
 
 def initialised(
-    machine: TransactionMachine, expected: ProducerIdAndEpoch, timeout_ms: int = 30_000
+    machine: TransactionStateManager, expected: ProducerIdAndEpoch, timeout_ms: int = 30_000
 ) -> Outcome:
     before = machine.transactions["tx"].values if "tx" in machine.transactions else None
     try:

@@ -18,11 +18,11 @@ from kafkacompat.txn.end import Ended, EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionResult, TransactionSettings
 from kafkacompat.txn.expiry import abort_timed_out, expired_records, has_timed_out
 from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
-from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.records import TransactionRecord, decode_record, encode_record
 from kafkacompat.txn.states import AT_REST, PREPARED
 from kafkacompat.txn.states import TransactionState as S
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
 
 TIMEOUT_MS = 10_000
@@ -60,9 +60,9 @@ class Transactions(RuleBasedStateMachine):
         self.machine = self.make_machine()
         self.near_the_end = near_the_end
 
-    def make_machine(self) -> TransactionMachine:
+    def make_machine(self) -> TransactionStateManager:
         settings = TransactionSettings(900_000, EXPIRATION_MS)
-        return TransactionMachine(
+        return TransactionStateManager(
             Environment(settings, self.fresh_id, lambda: self.version, self.sent.append)
         )
 

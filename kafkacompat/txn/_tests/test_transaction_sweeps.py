@@ -19,7 +19,7 @@ from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.tasks import Tasks
 from kafkacompat.txn import sweeps
 from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, World
-from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
 
 LOG = TopicPartition(TRANSACTION_TOPIC, 0)
@@ -29,7 +29,7 @@ EXPIRATION_MS = 604_800_000
 
 def known(world: World) -> int:
     (shard,) = world.coordinator._shards
-    assert isinstance(shard.machine, TransactionMachine)
+    assert isinstance(shard.machine, TransactionStateManager)
     return len(shard.machine.transactions)
 
 
@@ -212,16 +212,16 @@ def test_an_end_that_fails_to_be_written_is_written_again(
 ) -> None:
     world = World()
     world.begin(T0)
-    complete = TransactionMachine.complete
+    complete = TransactionStateManager.complete
     broken = [True]
 
-    def once(self: TransactionMachine, transactional_id: str) -> Any:
+    def once(self: TransactionStateManager, transactional_id: str) -> Any:
         if broken:
             broken.clear()
             raise MemoryError
         return complete(self, transactional_id)
 
-    monkeypatch.setattr(TransactionMachine, "complete", once)
+    monkeypatch.setattr(TransactionStateManager, "complete", once)
     assert world.end(0).result().error_code == E.NONE
     assert world.state() == "PrepareCommit"
     world.time.advance(1_000)

@@ -7,7 +7,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkacompat.api.share_services import SharePartitionKey, StateBatch, WriteState
 from kafkacompat.share.state._tests.test_operations import TOPIC, Shard
-from kafkacompat.share.state.machine import ShareCoordinatorMachine
 from kafkacompat.share.state.operations import (
     Initialization,
     delete_state,
@@ -15,6 +14,7 @@ from kafkacompat.share.state.operations import (
     read_state,
     write_state,
 )
+from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
 from kafkacompat.share.state.upkeep import cold_snapshots
 from kafkacompat.stepping.works import at_once
 from kafkacompat.wire.errors import ErrorCode as E
@@ -90,8 +90,8 @@ class States(RuleBasedStateMachine):
             assert offset >= self.pruned
             self.pruned = offset
 
-    def _reloaded(self) -> ShareCoordinatorMachine:
-        machine = ShareCoordinatorMachine(self.shard.env)
+    def _reloaded(self) -> ShareCoordinatorShard:
+        machine = ShareCoordinatorShard(self.shard.env)
         for offset, (key, value) in enumerate(self.shard.log):
             if offset < self.pruned:
                 continue

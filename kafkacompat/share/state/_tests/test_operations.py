@@ -16,7 +16,6 @@ from kafkacompat.api.share_services import (
     WriteState,
 )
 from kafkacompat.share.state.batches import NO_BATCHES, Batches
-from kafkacompat.share.state.machine import Environment, ShareCoordinatorMachine
 from kafkacompat.share.state.operations import (
     DONE,
     STATE_BATCHES_MAX,
@@ -28,6 +27,7 @@ from kafkacompat.share.state.operations import (
     read_state_summary,
     write_state,
 )
+from kafkacompat.share.state.share_coordinator_shard import Environment, ShareCoordinatorShard
 from kafkacompat.share.state.states import ShareGroupOffset, ShareUpdate
 from kafkacompat.share.state.upkeep import cold_snapshots, is_written_again, tombstones_of_topics
 from kafkacompat.wire.errors import ErrorCode as E
@@ -45,7 +45,7 @@ class Shard:
     def __init__(self, updates_per_snapshot: int = 3) -> None:
         self.partitions = {TOPIC: 2}
         self.env = Environment(self.partitions.get, updates_per_snapshot, cold_interval_ms=1_000)
-        self.machine = ShareCoordinatorMachine(self.env)
+        self.machine = ShareCoordinatorShard(self.env)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.now_ms = NOW
 
@@ -62,8 +62,8 @@ class Shard:
         self.log.append(self.machine.encode(record))
         self.machine.replay(record, len(self.log) - 1, -1)
 
-    def reloaded(self) -> ShareCoordinatorMachine:
-        machine = ShareCoordinatorMachine(self.env)
+    def reloaded(self) -> ShareCoordinatorShard:
+        machine = ShareCoordinatorShard(self.env)
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)
             assert record is not None

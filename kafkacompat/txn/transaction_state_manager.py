@@ -35,7 +35,7 @@ from kafkacompat.wire.errors import ErrorCode
 T = TypeVar("T")
 
 
-class TransactionMachine:
+class TransactionStateManager:
     __slots__ = ("_completions", "_unloaded", "env", "transactions")
 
     def __init__(self, env: Environment) -> None:

@@ -35,7 +35,7 @@ class Environment:
     cold_interval_ms: int = 300_000
 
 
-class ShareCoordinatorMachine:
+class ShareCoordinatorShard:
     __slots__ = ("env", "offsets", "states")
 
     def __init__(self, env: Environment) -> None:

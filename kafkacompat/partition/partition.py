@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Log
 
 
-class PartitionCore:
+class Partition:
     """Leader or follower state of one partition. Offsets are absolute."""
 
     __slots__ = (

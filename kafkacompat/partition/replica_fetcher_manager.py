@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
-    from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetchers import Channel, Fetcher
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.isr import PendingPartitionChange
+    from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.partition_fetch_state import Fetched, PartitionFetchState
     from kafkacompat.ports import Clock, Timers
 
@@ -52,7 +52,7 @@ class Settings(Protocol):
     def get_int(self, name: str) -> int: ...
 
 
-class Replication:
+class ReplicaFetcherManager:
     """Created before the ReplicaManager, which attaches itself. `close` ends all fetching."""
 
     def __init__(
@@ -103,9 +103,9 @@ class Replication:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         """By (leader, index)."""
         self._fetcher_of: dict[Key, Fetcher] = {}
-        self._without_address: dict[Key, PartitionCore] = {}
+        self._without_address: dict[Key, Partition] = {}
         """Partitions whose leader's address is not known yet."""
-        self._to_rehome: dict[PartitionCore, None] = {}
+        self._to_rehome: dict[Partition, None] = {}
         """Partitions whose leader's address has changed or become known. They are handled one after another."""
         self._is_rehoming = False
         self._alters: AlterPartitionManager | None = None
@@ -183,7 +183,7 @@ class Replication:
             self._is_rehoming = True
             self._timers.call_after(0, self._rehome)
 
-    def role_taken(self, core: PartitionCore) -> None:
+    def role_taken(self, core: Partition) -> None:
         key = core.topic_id, core.topic_partition.partition
         if core.is_leader or core.leader == NO_LEADER or self._closed:
             self._unfollow(key, core)
@@ -203,10 +203,10 @@ class Replication:
         self._fetcher_of[key] = fetcher
         fetcher.add(core)
 
-    def gone(self, core: PartitionCore) -> None:
+    def gone(self, core: Partition) -> None:
         self._unfollow((core.topic_id, core.topic_partition.partition), core)
 
-    def _unfollow(self, key: Key, core: PartitionCore) -> None:
+    def _unfollow(self, key: Key, core: Partition) -> None:
         self._without_address.pop(key, None)
         fetcher = self._fetcher_of.pop(key, None)
         if fetcher is not None:
@@ -218,7 +218,7 @@ class Replication:
         endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
-    def _fetcher_for(self, core: PartitionCore, address: tuple[str, int]) -> Fetcher:
+    def _fetcher_for(self, core: Partition, address: tuple[str, int]) -> Fetcher:
         name = core.topic_partition
         count = self._settings.get_int("num.replica.fetchers")
         index = (31 * java_string_hash(name.topic) + name.partition) % count
@@ -270,11 +270,11 @@ class Replication:
         for core in outcome.advanced:
             self._hosted.advanced(core)
 
-    def storage_failed(self, core: PartitionCore, error: OSError) -> None:
+    def storage_failed(self, core: Partition, error: OSError) -> None:
         assert self._hosted is not None
         self._hosted.storage_failed(core, error)
 
-    def when_true(self, core: PartitionCore) -> Deferred[None]:
+    def when_true(self, core: Partition) -> Deferred[None]:
         assert self._hosted is not None
         return self._hosted.when_true(core)
 
@@ -286,7 +286,7 @@ class Replication:
 
     # ISR changes.
 
-    def propose(self, core: PartitionCore, proposal: PendingPartitionChange) -> None:
+    def propose(self, core: Partition, proposal: PendingPartitionChange) -> None:
         if self._closed:
             return
         if self._alters is None:
@@ -298,7 +298,7 @@ class Replication:
         logger.info("%s: asking for ISR %s instead of %s", core.topic_partition, proposal.isr, core.isr)
         self._alters.submit(core, proposal)
 
-    def _altered(self, core: PartitionCore, outcome: Altered) -> None:
+    def _altered(self, core: Partition, outcome: Altered) -> None:
         assert self._hosted is not None
         self._hosted.reconfiguring.first(core)
         # A replica whose joining is refused is no longer waited for either, and the image with the reason may have come
@@ -322,7 +322,7 @@ class Replication:
         if not self._closed:
             self._isr_round.begin(self._check, self._checked)
 
-    def _check(self, core: PartitionCore) -> bool:
+    def _check(self, core: Partition) -> bool:
         """Returns whether something had to be done."""
         assert self._hosted is not None
         if not core.is_leader or core.alone:

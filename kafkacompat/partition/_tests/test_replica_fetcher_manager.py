@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition import replication
+from kafkacompat.partition import replica_fetcher_manager as replication
 from kafkacompat.partition import round as round_module
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
-from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.fetchers import Fetcher
 from kafkacompat.partition.followers import FollowerFetches
 from kafkacompat.partition.following import BATCHES_AT_ONCE
-from kafkacompat.partition.replication import Replication
+from kafkacompat.partition.partition import Partition
+from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
@@ -475,14 +475,14 @@ def test_partitions_whose_leader_has_another_address_are_followed_there_a_few_at
     follower = cluster.nodes[2]
     follower.by_address["elsewhere"] = 1
     taken: list[int] = []
-    take = Replication.role_taken
+    take = ReplicaFetcherManager.role_taken
 
-    def counted(self: Replication, core: PartitionCore) -> None:
+    def counted(self: ReplicaFetcherManager, core: Partition) -> None:
         if self is follower.replication:
             taken.append(core.topic_partition.partition)
         take(self, core)
 
-    monkeypatch.setattr(Replication, "role_taken", counted)
+    monkeypatch.setattr(ReplicaFetcherManager, "role_taken", counted)
     broker = cluster.brokers[1]
     endpoints = {name: replace(each, host="elsewhere") for name, each in broker.endpoints.items()}
     cluster.brokers[1] = replace(broker, endpoints=endpoints)
@@ -523,14 +523,14 @@ def test_partitions_whose_leader_has_no_address_wait_for_an_image_with_other_bro
     cluster.settle()
     follower = cluster.nodes[2]
     taken: list[int] = []
-    take = Replication.role_taken
+    take = ReplicaFetcherManager.role_taken
 
-    def counted(self: Replication, core: PartitionCore) -> None:
+    def counted(self: ReplicaFetcherManager, core: Partition) -> None:
         if self is follower.replication:
             taken.append(core.topic_partition.partition)
         take(self, core)
 
-    monkeypatch.setattr(Replication, "role_taken", counted)
+    monkeypatch.setattr(ReplicaFetcherManager, "role_taken", counted)
     endpoints = cluster.brokers[1].endpoints
     cluster.brokers[1] = replace(cluster.brokers[1], endpoints={})
     cluster.publish()
@@ -707,14 +707,14 @@ def leading_many(monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, list[list[in
     for index in range(45):
         cluster.nodes[1].append(b"a", TopicPartition("t", index))
     looked: list[list[int]] = []
-    shrink = PartitionCore.maybe_shrink_isr
+    shrink = Partition.maybe_shrink_isr
 
-    def counted(core: PartitionCore, now_ms: int) -> Any:
+    def counted(core: Partition, now_ms: int) -> Any:
         if core.node_id == 1:
             looked[-1].append(core.topic_partition.partition)
         return shrink(core, now_ms)
 
-    monkeypatch.setattr(PartitionCore, "maybe_shrink_isr", counted)
+    monkeypatch.setattr(Partition, "maybe_shrink_isr", counted)
     leader = cluster.nodes[1].replication
     cluster.time.ms += 60_000
     looked.append([])
@@ -794,7 +794,7 @@ def test_a_look_that_fails_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> No
     cluster, looked = leading_many(monkeypatch)
     problems: list[BaseException] = []
     cluster.nodes[1].manager.hosted.fail = problems.append
-    monkeypatch.setattr(PartitionCore, "maybe_shrink_isr", lambda core, now_ms: 1 // 0)
+    monkeypatch.setattr(Partition, "maybe_shrink_isr", lambda core, now_ms: 1 // 0)
     walk_on(cluster, looked)
     assert [type(each) for each in problems] == [ZeroDivisionError]
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
 
 
-class GroupMachine:
+class GroupMetadataManager:
     __slots__ = ("deleting", "env", "groups", "offsets")
 
     def __init__(
