@@ -13,9 +13,10 @@ Its segments: `segment_list` and `log_segment`, a segment's `segment_indexes` (`
 `time_index`, `transaction_index`, and their shared parts: `index`, `index_cache`, `scan`). `mending` rebuilds damaged
 indexes.
 
-All logs of a node: `log_manager` finds (`loading`), creates (`preparation`), deletes (`deletion`) and moves logs (`future`,
-`predecessors`). `looks` and `retaining` split work on many logs that would block the loop. `upkeep` runs periodically. `directory` is one log directory with its `checkpoint` files, and `checkpointing` keeps those correct. `disk` is the real
-disk, `changes` marks changes that an error can interrupt.
+All logs of a node: `log_manager` finds (`loading`), creates (`preparation`), deletes (`deletion`) and moves logs
+(`future`, `predecessors`). `looks` and `retaining` split work on many logs that would block the loop. `upkeep` runs
+periodically. `directory` is one log directory with its `checkpoint` files, and `checkpointing` keeps those correct.
+`disk` is the real disk, `changes` marks changes that an error can interrupt.
 
 Clean: the package `cleaner`. Inspect files from outside: `dump`.
 """
