@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.deferred import Deferred
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Principal, Reply
 from kafkacompat.security.sasl_authenticator import (
     Answer,
@@ -34,6 +35,10 @@ USER = "User"
 _VERSIONS_ERROR_CODE = slice(8, 10)
 """The bytes of the error code in an ApiVersions reply, in every version: after size and correlation id."""
 _NONE = b"\0\0"
+
+
+class NobodyAuthenticates(CloseConnection):
+    """Too many exchanges wait for a worker. The client tries again."""
 
 
 class SaslDispatcher:
@@ -123,8 +128,9 @@ class SaslDispatcher:
                 answer = self._end_step(connection, authenticator, outcome)
             except (CloseConnection, WireError) as end:
                 reply.fail(end)
+            except WorkersBusy as busy:
+                reply.fail(NobodyAuthenticates(f"its authentication was not carried out: {busy}"))
             except Exception as problem:
-                # Also where too many exchanges wait for a worker.
                 reply.fail(CloseConnection(f"its authentication was not carried out: {problem}"))
             else:
                 if isinstance(answer, Pending):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.registry import BROKER_APIS
+from kafkacompat.api.sasl_dispatch import NobodyAuthenticates
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection, Dispatcher, Pending, Reply
 from kafkacompat.ports.files import FileSlice
@@ -42,8 +43,8 @@ def carry_out(
     def done(reply: Deferred[Any]) -> None:
         try:
             data = _bytes_of(reply.result())[SIZE_BYTES:]
-        except (*CLOSING, OSError):
-            close()
+        except (*CLOSING, OSError) as problem:
+            close(is_judged=not isinstance(problem, NobodyAuthenticates))
             return
         _, start = parse_response_header(data, key, version)
         response = decode(response_class(key), version, data[start:])
@@ -52,15 +53,15 @@ def carry_out(
         connection.life.simulation.share_groups.answered(connection.life, message, response)
         answered(response)
 
-    def close() -> None:
+    def close(is_judged: bool) -> None:
         if asked is not None:
-            oracle.refused(asked)
+            oracle.refused(asked, is_judged)
         connection.close_by_server()
 
     try:
         reply = dispatcher.dispatch(connection.info, memoryview(frame))
     except CLOSING:
-        close()
+        close(is_judged=True)
         return
     if isinstance(reply, Pending):
         reply.reply.on_done(done)

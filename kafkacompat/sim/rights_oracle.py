@@ -218,14 +218,15 @@ class RightsOracle:
         if session.known_as is not None:
             raise Breach("who is known gets in", f"node {life.id} refuses {session}")
 
-    def refused(self, asked: Asked) -> None:
-        """The node closes the connection instead of an answer."""
+    def refused(self, asked: Asked, is_judged: bool = True) -> None:
+        """The node closes the connection instead of an answer. `is_judged`: False if it had no worker that could say who asks."""
         del self._asked[id(asked)]
         session = asked.session
         if session is None:
             return
         if isinstance(asked.message, SaslAuthenticateRequest):
-            self._turned_away(session, asked.life)
+            if is_judged:
+                self._turned_away(session, asked.life)
         elif session.principal is not None and not asked.may_be_served:
             self._simulation.counters.sessions_ended += 1
 
