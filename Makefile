@@ -97,14 +97,14 @@ kerberos: $(VENV)/.dev prometheus
 		-r requirements-gssapi.lock || echo "gssapi is missing and could not be installed; the tests that need it will say so"
 
 # What fails is run once more, alone. BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests, and
-# `python -m interop_tests.report --write-only` shows the results in docs/compatibility.md.
+# `python -m interop_tests.report --write-only` shows the results in docs/reference/compatibility.md.
 interop: $(VENV)/.dev browser prometheus kerberos
 	$(BIN)/python -m interop_tests.rerun interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP),--junitxml=.cache/interop/kafkacompat.xml)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks --document docs/reference/measurements.md $(ARGS)
 
-# The tables of docs/compatibility.md, and the interop suite on both brokers side by side.
+# The tables of docs/reference/compatibility.md, and the interop suite on both brokers side by side.
 compatibility: $(VENV)/.dev
 	$(BIN)/python -m kafkacompat.cli.reference
 	$(BIN)/python -m kafkacompat.cli.compatibility

@@ -1,7 +1,7 @@
 """Random quotas, and random clients that meet them. The seed decides everything.
 
 A scene has users and client ids of its own, because Kafka also measures clients without a quota while others have one
-(docs/compatibility.md). So nothing has been measured of them before.
+(docs/reference/compatibility.md). So nothing has been measured of them before.
 """
 
 from __future__ import annotations

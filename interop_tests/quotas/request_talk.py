@@ -28,7 +28,7 @@ THROTTLED_S = 0.5
 """Half a window. Whoever answers later was muted."""
 NOT_ASKED = {
     "AlterClientQuotas": "it would change the quota",
-    "InitializeShareGroupState": "exempt in kafkacompat (docs/compatibility.md), and so are the other share states",
+    "InitializeShareGroupState": "exempt in kafkacompat (docs/reference/compatibility.md), and so are the other share states",
     "ReadShareGroupState": "",
     "WriteShareGroupState": "",
     "DeleteShareGroupState": "",
@@ -37,7 +37,7 @@ NOT_ASKED = {
 KEY_TYPES = 3
 FIRST_WITH_KEYS = 4
 """Kafka throttles a FindCoordinator with another type of key, or a refused one of an older version, and does not tell it
-(docs/compatibility.md)."""
+(docs/reference/compatibility.md)."""
 CLOSED, WAITS = "closed", "waits"
 
 

@@ -14,7 +14,10 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.group.classic.subscription import MalformedSubscription, subscribed_topics
 
 NOT_COMPARED: dict[tuple[str, str], str] = {
-    ("ApiVersionsResponse", "api_keys"): "the APIs that are served are listed in docs/compatibility.md",
+    (
+        "ApiVersionsResponse",
+        "api_keys",
+    ): "the APIs that are served are listed in docs/reference/compatibility.md",
     ("ApiVersionsResponse", "supported_features"): "so are the features",
     ("ApiVersionsResponse", "finalized_features"): "and which of them clients are told",
     ("ApiVersionsResponse", "finalized_features_epoch"): "an offset of the metadata log",
@@ -105,7 +108,7 @@ NOT_SENT_WITHOUT_RIGHTS: tuple[NotSent, ...] = (
 
 NOT_SENT_OF_SHARES: tuple[NotSent, ...] = (
     NotSent(
-        "a negative number of records or bytes is waited for (docs/compatibility.md)",
+        "a negative number of records or bytes is waited for (docs/reference/compatibility.md)",
         frozenset({"ShareFetch"}),
         lambda message, version: message.max_records < 0 or message.max_bytes < 0,
     ),
@@ -256,7 +259,7 @@ NOT_SENT: tuple[NotSent, ...] = (
         lambda message, version: any(marker.transaction_version < 0 for marker in message.markers),
     ),
     NotSent(
-        "what is named twice is answered once by ours (docs/compatibility.md)",
+        "what is named twice is answered once by ours (docs/reference/compatibility.md)",
         frozenset(NAMED),
         lambda message, version: any(
             is_repeated(names) for names in NAMED[type(message).__name__[: -len("Request")]](message)
@@ -268,7 +271,7 @@ NOT_SENT: tuple[NotSent, ...] = (
         lambda message, version: is_repeated(each.name for each in message.protocols),
     ),
     NotSent(
-        "Kafka asks half a minute long for the state of a partition that its topic does not have (docs/compatibility.md)",
+        "Kafka asks half a minute long for the state of a partition that its topic does not have (docs/reference/compatibility.md)",
         frozenset({"DescribeShareGroupOffsets"}),
         lambda message, version: any(
             index >= PARTITIONS_OF_A_TOPIC
@@ -280,7 +283,7 @@ NOT_SENT: tuple[NotSent, ...] = (
         ),
     ),
     NotSent(
-        "a negative partition spoils the record of a share group (docs/compatibility.md)",
+        "a negative partition spoils the record of a share group (docs/reference/compatibility.md)",
         frozenset({"AlterShareGroupOffsets"}),
         lambda message, version: any(
             partition.partition_index < 0
@@ -306,7 +309,7 @@ WITHOUT_TOPIC = (3, 100)
 
 
 def is_lost_share_fetch(ours: Any, theirs: Any) -> bool:
-    """Kafka loses the whole answer over a partition whose topic does not exist (docs/compatibility.md)."""
+    """Kafka loses the whole answer over a partition whose topic does not exist (docs/reference/compatibility.md)."""
     return (
         type(ours).__name__ == type(theirs).__name__ == "ShareFetchResponse"
         and theirs.error_code == UNKNOWN_SERVER_ERROR

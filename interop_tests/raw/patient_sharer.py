@@ -37,7 +37,7 @@ class PatientSharer(PatientAuthor, SharingAuthor):
                 message.rebalance_timeout_ms = PATIENT_MS
 
     def _fetch_one(self, message: Any) -> None:
-        """Of a topic that exists: otherwise Kafka's answer is lost (docs/compatibility.md)."""
+        """Of a topic that exists: otherwise Kafka's answer is lost (docs/reference/compatibility.md)."""
         session = message.group_id or "", message.member_id or ""
         known = list(self.memory.topics.values())
         if message.share_session_epoch <= 0:

@@ -94,7 +94,7 @@ class SharingSide(Side):
             self._records.read()
 
     def _forget_empty_groups(self) -> None:
-        """Kafka forgets an empty consumer group when it refuses a JoinGroup to it (docs/compatibility.md), and lists it
+        """Kafka forgets an empty consumer group when it refuses a JoinGroup to it (docs/reference/compatibility.md), and lists it
         until something else is committed."""
         asked = {"StatesFilter": ["Empty"], "TypesFilter": ["consumer"]}
         names = [group["GroupId"] for group in self.own.call("ListGroups", 5, asked)["Groups"]]

@@ -1,4 +1,4 @@
-"""Run the interop suite on kafkacompat and on Apache Kafka 4.3, and show both results in docs/compatibility.md.
+"""Run the interop suite on kafkacompat and on Apache Kafka 4.3, and show both results in docs/reference/compatibility.md.
 
 python -m interop_tests.report [--only kafkacompat|apache] [--group G] [--write-only] [--minutes N] [PYTEST_ARGUMENT
 ...]
@@ -23,7 +23,7 @@ from interop_tests.report.results import Column, column_of, columns_in, read_run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITE = CHECKOUT / "interop_tests"
-PAGE = CHECKOUT / "docs" / "compatibility.md"
+PAGE = CHECKOUT / "docs" / "reference" / "compatibility.md"
 FILES = CHECKOUT / ".cache" / "interop"
 BOTH_THEMSELVES = frozenset({"storage"})
 """Groups whose tests start both brokers, whatever INTEROP_BROKER is. They run once, in kafkacompat's half."""

@@ -1,4 +1,4 @@
-"""Results of runs of the suite, and the part of docs/compatibility.md that shows them.
+"""Results of runs of the suite, and the part of docs/reference/compatibility.md that shows them.
 
 Reads and counts pytest's JUnit files, and writes Markdown between the markers of the page.
 """

@@ -20,7 +20,7 @@ from interop_tests.report.results import (
     rewritten,
 )
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "compatibility.md"
 
 JUNIT = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites><testsuite name="pytest" time="61.5">

@@ -28,7 +28,7 @@ Acks = Mapping[Place, Sequence[Batch]]
 
 
 class KnownAccident(Exception):
-    """Kafka has failed where docs/compatibility.md says that it may. The two states differ from then on."""
+    """Kafka has failed where docs/reference/compatibility.md says that it may. The two states differ from then on."""
 
 
 def is_known_accident(request: str, theirs: Any, ours: Any) -> bool:

@@ -138,7 +138,7 @@ class RandomTalk:
             added, forgotten = [], [holder.place] if holder.place not in (None, place) else []
             wanted_place = place
             if place in self.topic.cut:
-                # Kafka's start offset may move back while a change is written (docs/compatibility.md).
+                # Kafka's start offset may move back while a change is written (docs/reference/compatibility.md).
                 member.acknowledge(acks)
                 acks, added = None, [place]
         holder.place = wanted_place
@@ -320,7 +320,7 @@ class RandomTalk:
             self.leave()
         self.group.share_offsets(None, ANY)
         if chance.random() < 0.4:
-            # All records are younger than this. Kafka may miss those behind deleted ones (docs/compatibility.md).
+            # All records are younger than this. Kafka may miss those behind deleted ones (docs/reference/compatibility.md).
             values = ["earliest", "latest", *(["by_duration:P1500D"] if not self.topic.cut else [])]
             self.group.configure(RESET, chance.choice(values))
         self.join_and_begin()

@@ -1,4 +1,4 @@
-"""docs/compatibility.md says what the broker declares."""
+"""docs/reference/compatibility.md says what the broker declares."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_every_argument_of_a_command_has_a_meaning() -> None:
 
 def glossary() -> list[str]:
     """The names of code in the first column of the tables."""
-    lines = (CHECKOUT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    lines = (CHECKOUT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8").splitlines()
     return [name for line in lines if line.startswith("| ") for name in CODE.findall(line.split("|")[1])]
 
 

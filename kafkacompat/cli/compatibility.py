@@ -1,4 +1,4 @@
-"""The generated parts of docs/compatibility.md: python -m kafkacompat.cli.compatibility [--check] [PAGE]
+"""The generated parts of docs/reference/compatibility.md: python -m kafkacompat.cli.compatibility [--check] [PAGE]
 
 The tables of APIs, features and settings come from the declarations that the broker itself uses. They are written between the
 page's markers.
@@ -18,7 +18,7 @@ from kafkacompat.config import own_table, without_effect_table
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.wire.apis import APIS, Api, ApiKey
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "compatibility.md"
 _PART = "<!-- begin {name}: written by python -m kafkacompat.cli.compatibility -->\n"
 _END = "<!-- end {name} -->"
 

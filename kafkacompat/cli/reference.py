@@ -1,4 +1,4 @@
-"""Generate docs/commands.md from the parsers of all commands: python -m kafkacompat.cli.reference [--check]"""
+"""Generate docs/reference/commands.md from the parsers of all commands: python -m kafkacompat.cli.reference [--check]"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacompat.__main__ import COMMANDS
 from kafkacompat.cli.pipeline import ACTIONS
 
 PROGRAM = "kafkacompat"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
 HEAD = """# Commands
 
 Every command of `kafkacompat` with its arguments. This page is written by `python -m kafkacompat.cli.reference`; a test

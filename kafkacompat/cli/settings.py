@@ -48,7 +48,7 @@ def parse_overrides(pairs: list[str]) -> dict[str, str]:
 def warn_of_settings(config: ServerConfig, tell: Callable[[str], object]) -> None:
     """Tell of each setting that has not the effect its author may expect."""
     for name in config.without_effect:
-        tell(f"the setting {name} is accepted without effect (see docs/compatibility.md)")
+        tell(f"the setting {name} is accepted without effect (see docs/reference/compatibility.md)")
     for name in config.unknown:
         tell(f"the setting {name} is not one of Kafka's; it is ignored")
 

@@ -42,7 +42,7 @@ class SettingNotices:
             self._tell(
                 kind,
                 name,
-                f"the {kind} setting {name} is accepted without effect (see docs/compatibility.md)",
+                f"the {kind} setting {name} is accepted without effect (see docs/reference/compatibility.md)",
             )
         for name, reason in refused.items():
             self._tell("refused", name, f"a dynamic setting is ignored: {reason}")

@@ -39,7 +39,7 @@ def needs_reset_offset(read: ReadState) -> bool:
 
 
 class SharePartition:
-    """Decides as Kafka's SharePartition, except where that would stop for ever or move back (docs/compatibility.md)."""
+    """Decides as Kafka's SharePartition, except where that would stop for ever or move back (docs/reference/compatibility.md)."""
 
     def __init__(
         self,
