@@ -83,7 +83,7 @@ def is_there(name: str) -> bool:
         module = CHECKOUT / "kafkacompat" / f"{path}.py"
         if not module.exists():
             return not inside and (CHECKOUT / "kafkacompat" / path).is_dir()
-        return not inside or f"class {inside}" in module.read_text(encoding="utf-8")
+        return not inside or bool(re.search(rf"(class|def) {inside}\b", module.read_text(encoding="utf-8")))
     return all(part in NAMES or part in MODULES for part in name.split("."))
 
 
@@ -104,6 +104,24 @@ def test_the_names_of_the_glossary_are_there() -> None:
     named = glossary()
     assert len(named) > 20
     assert [name for name in named if not is_there(name)] == []
+
+
+PACKAGES = {path.name for path in (CHECKOUT / "kafkacompat").iterdir() if path.is_dir()}
+PAGES_ON_THE_CODE = ("ARCHITECTURE.md", "explanation/design-decisions.md", "explanation/performance.md")
+
+
+@pytest.mark.parametrize("page", PAGES_ON_THE_CODE)
+def test_the_places_in_the_code_that_a_page_names_are_there(page: str) -> None:
+    names = set(CODE.findall((CHECKOUT / "docs" / page).read_text(encoding="utf-8")))
+    places = [name for name in names if name.split("/")[0] in PACKAGES or name.endswith(".py")]
+    assert places
+    missing = [
+        name
+        for name in places
+        if not any((base / name).exists() for base in (CHECKOUT, CHECKOUT / "kafkacompat"))
+        and not is_there(name.removesuffix(".py"))
+    ]
+    assert missing == []
 
 
 COMMANDS = dict(reference.parsers())

@@ -1,1 +1,1 @@
-"""The runtime of coordinators, and the group and transaction services that use it."""
+"""The runtime of all kinds of coordinator: shards, loading, writing, waiting for commits, timers."""

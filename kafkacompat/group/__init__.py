@@ -1,1 +1,1 @@
-"""Classic groups and committed offsets: the pure part of the group coordinator."""
+"""Groups of all kinds and their offsets: the group coordinator, its pure machine and its service."""

@@ -1,1 +1,1 @@
-"""The transaction coordinator as a pure machine: states, operations, the records of `__transaction_state`."""
+"""Transactions: the transaction coordinator, its pure machine, its service and the senders of markers."""
