@@ -117,7 +117,7 @@ def fill(
             raise RuntimeError(f"filling the log was answered by error {error}")
 
     for batch in mixture.batches(share):
-        stream.send(produce_frame(topic, 0, -1, batch))
+        stream.send(produce_frame(topic, [0], -1, batch))
         waiting += 1
         if waiting == IN_FLIGHT:
             take()

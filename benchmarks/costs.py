@@ -31,7 +31,7 @@ SCRAPED_EVERY_S = 5
 SIZE = 100
 NEVER_REACHED = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12, "request_percentage": 1e6}
 RECORD = record_batch(value_of(SIZE), 1)
-LOADS = {"produce": produce_frame(TOPIC, 0, -1, RECORD), "fetch": fetch_frame(TOPIC, 0, 2 * SIZE)}
+LOADS = {"produce": produce_frame(TOPIC, [0], -1, RECORD), "fetch": fetch_frame(TOPIC, 0, 2 * SIZE)}
 
 
 class Requests:

@@ -123,7 +123,7 @@ def idle(broker: BrokerProcess) -> None:
 
 def _produce(broker: BrokerProcess, batch: bytes) -> None:
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
-        _send(connection, produce_frame(LOADED, 0, -1, batch))
+        _send(connection, produce_frame(LOADED, [0], -1, batch))
 
 
 def _send(connection: Connection, request: bytes) -> None:
@@ -152,7 +152,7 @@ def gzips(broker: BrokerProcess) -> None:
 def large_records(broker: BrokerProcess) -> None:
     """Eight clients each send a record of 250 MB, some kilobytes with zstd, to a topic whose codec is another one."""
     batch = BatchPlan(values=[bytes(RECORD_BYTES)], codec="zstd").encode()
-    request = produce_frame(LOADED, 0, -1, batch)
+    request = produce_frame(LOADED, [0], -1, batch)
     with contextlib.ExitStack() as stack:
         clients = [
             stack.enter_context(Connection(broker.bootstrap, LOAD_TIMEOUT_S)) for _ in range(RECORD_CLIENTS)
@@ -199,7 +199,7 @@ def producer_ids(broker: BrokerProcess) -> None:
             for number in range(start, start + IDS_AT_ONCE):
                 plan = BatchPlan.of_now(b"value")
                 plan.producer_id, plan.producer_epoch, plan.base_sequence = number, 0, 0
-                connection.send_bytes(produce_frame(LOADED, 0, 1, plan.encode()))
+                connection.send_bytes(produce_frame(LOADED, [0], 1, plan.encode()))
             for _ in range(IDS_AT_ONCE):
                 connection.receive_frame()
 

@@ -16,11 +16,13 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import client, create_topic, one_record_burst
+from benchmarks.raw import LZ4
 from benchmarks.turns import REQUESTS, TOPIC, Figures, medians, ratios, taken
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 
 THIS_CHECKOUT = Path(__file__).resolve().parents[1]
 BATCHES, BATCH_BYTES = 1_000, 64_000
+PARTITIONS, SMALL_REQUESTS = 12, 400
 FETCHES, FETCH_BYTES = 500, 1 << 20
 
 
@@ -66,10 +68,19 @@ def batches(broker: BrokerProcess) -> Figures:
     }
 
 
+def small_batches(broker: BrokerProcess, codec: int) -> Figures:
+    """Requests with a batch of 16 kB for each of 12 partitions, as Kafka's producer sends them by default."""
+    job = {"size": 1_000, "batch_bytes": 16_000, "acks": "all", "in_flight": 5, "partitions": PARTITIONS}
+    made = client(broker, work="raw_produce", topic=TOPIC, requests=SMALL_REQUESTS, codec=codec, **job)
+    return {"broker CPU us/batch": made["broker_cpu_s"] / SMALL_REQUESTS / PARTITIONS * 1e6}
+
+
 LOADS: dict[str, Callable[[BrokerProcess], Figures]] = {
     "one-record requests, 1 in flight": partial(one_record_burst, in_flight=1, count=REQUESTS),
     "one-record requests, 5 in flight": partial(one_record_burst, in_flight=5, count=REQUESTS),
     "64 kB batches": batches,
+    "12 batches of 16 kB a request": partial(small_batches, codec=0),
+    "12 batches of 16 kB a request, lz4": partial(small_batches, codec=LZ4),
 }
 
 
@@ -87,7 +98,7 @@ def main() -> None:
             continue
         with serving(old) as before, serving(THIS_CHECKOUT) as after:
             for broker in (before, after):
-                create_topic(broker, TOPIC, 1)
+                create_topic(broker, TOPIC, PARTITIONS)
                 load(broker)  # warms up
             turns = taken({"old": partial(load, before), "new": partial(load, after)}, options.turns)
         was, now = medians(turns, "old"), medians(turns, "new")

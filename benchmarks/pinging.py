@@ -22,7 +22,7 @@ LIMIT_S = 170.0
 
 def main(bootstrap: str, topic: str) -> None:
     stream = Stream(bootstrap)
-    request = produce_frame(topic, 0, 1, record_batch(b"ping", 1))
+    request = produce_frame(topic, [0], 1, record_batch(b"ping", 1))
 
     def ask() -> float:
         started = time.perf_counter()

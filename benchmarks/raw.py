@@ -11,9 +11,11 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import crc32c
+import lz4.frame
 
 PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 7, 4
@@ -32,14 +34,19 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def record_batch(payload: bytes, count: int) -> bytes:
-    """A batch of magic 2 with `count` equal records, without compression."""
+LZ4 = 3
+
+
+def record_batch(payload: bytes, count: int, codec: int = 0) -> bytes:
+    """A batch of magic 2 with `count` equal records, without compression or with LZ4."""
     now_ms = time.time_ns() // 1_000_000
     records = bytearray()
     for number in range(count):
         body = b"\0" + varint(0) + varint(number) + varint(-1) + varint(len(payload)) + payload + varint(0)
         records += varint(len(body)) + body
-    tail = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    if codec == LZ4:
+        records = bytearray(lz4.frame.compress(bytes(records)))
+    tail = struct.pack(">hiqqqhii", codec, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c.crc32c(tail)) + tail
 
 
@@ -52,9 +59,11 @@ def text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 
 
-def produce_frame(topic: str, partition: int, acks: int, batch: bytes) -> bytes:
-    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
-    return frame(PRODUCE, PRODUCE_VERSION, body + struct.pack(">iii", 1, partition, len(batch)) + batch)
+def produce_frame(topic: str, partitions: Sequence[int], acks: int, batch: bytes) -> bytes:
+    """The same batch to each of the partitions."""
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic) + struct.pack(">i", len(partitions))
+    parts = (struct.pack(">ii", partition, len(batch)) + batch for partition in partitions)
+    return frame(PRODUCE, PRODUCE_VERSION, body + b"".join(parts))
 
 
 def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
@@ -124,11 +133,12 @@ def error_of_produce(reply: bytes, topic: str) -> int:
 
 
 def raw_produce(job: dict[str, Any]) -> dict[str, float]:
-    """Send `requests` batches of about `batch_bytes` over one connection, `in_flight` at a time."""
+    """Send `requests` with a batch of about `batch_bytes` to each of `partitions` over one connection, `in_flight` at a time."""
     per_batch = max(1, job.get("batch_bytes", 0) // job["size"])
-    batch = record_batch(job["payload"], per_batch)
+    batch = record_batch(job["payload"], per_batch, job.get("codec", 0))
     topic, count, in_flight = job["topic"], job["requests"], job["in_flight"]
-    request = produce_frame(topic, 0, -1 if job["acks"] == "all" else int(job["acks"]), batch)
+    partitions = range(job.get("partitions", 1))
+    request = produce_frame(topic, partitions, -1 if job["acks"] == "all" else int(job["acks"]), batch)
     stream = Stream(job["bootstrap"])
     sent = received = 0
     started = time.perf_counter()
@@ -143,9 +153,9 @@ def raw_produce(job: dict[str, Any]) -> dict[str, float]:
     took = time.perf_counter() - started
     return {
         "requests_per_s": count / took,
-        "records_per_s": count * per_batch / took,
-        "mb_per_s": count * len(batch) / took / 1e6,
-        "megabytes": count * len(batch) / 1e6,
+        "records_per_s": count * per_batch * len(partitions) / took,
+        "mb_per_s": count * len(batch) * len(partitions) / took / 1e6,
+        "megabytes": count * len(batch) * len(partitions) / 1e6,
     }
 
 

@@ -68,7 +68,7 @@ def fill(broker: BrokerProcess, topic: str, partitions: int, records: int, per_b
     """Produce at least this many records, evenly over the partitions."""
     batch = record_batch(b"x" * RECORD_BYTES, per_batch)
     stream = Stream(broker.bootstrap)
-    frames = [produce_frame(topic, index, 1, batch) for index in range(partitions)]
+    frames = [produce_frame(topic, [index], 1, batch) for index in range(partitions)]
     for each in frames:
         _await_leader(stream, topic, each)
     in_flight = 0
@@ -184,7 +184,7 @@ def _paced(stream: Stream, member: ShareMember, rate: int, records: int) -> list
             due = started + sent / rate - time.perf_counter() if sent < records else 1.0
             if due <= 0:
                 value = struct.pack(">d", time.perf_counter())
-                stream.send(produce_frame(TOPIC, 0, 1, record_batch(value, 1)))
+                stream.send(produce_frame(TOPIC, [0], 1, record_batch(value, 1)))
                 sent += 1
                 due = 0
             for key, _ in selector.select(due):
