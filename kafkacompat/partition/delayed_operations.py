@@ -192,9 +192,11 @@ class DelayedOperationPurgatory(Generic[W]):
         waiting = list(present) if budget.left_us > 0 else None
         at = 0 if waiting is None else self._act(waiting, 0, act, moved, 0)
         if waiting is None or at < len(waiting):
-            walk = self._left_over[key, moved] = _Walk(key, act, moved)
-            walk.waiting, walk.at = waiting, at
-            budget.wait(self)
+            # If it has moved again meanwhile, a later walk may be left over. That one looks at everybody.
+            if (key, moved) not in self._left_over:
+                walk = self._left_over[key, moved] = _Walk(key, act, moved)
+                walk.waiting, walk.at = waiting, at
+                budget.wait(self)
         elif budget.left_us < budget.reserved_us:
             budget.renew_soon()
 

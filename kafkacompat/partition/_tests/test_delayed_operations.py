@@ -249,3 +249,28 @@ def test_deadlines_and_what_moves_take_turns() -> None:
     while time.step():
         pass
     assert all(answered(due + woken))
+
+
+@pytest.mark.parametrize("mover", range(8))
+def test_what_moves_while_it_is_looked_at_is_looked_at_by_all_however_little_the_turn_has_left(
+    mover: int,
+) -> None:
+    """An answer may append to the same partition. Nobody who was looked at before must miss that."""
+    time = HandTime()
+    (waits,), asked = of_a_node(time, 8, 0)
+    end = 0
+    seen = [-1] * 8
+
+    def look(waiter: Costly, moved: str) -> None:
+        nonlocal end
+        index = asked.index(waiter)
+        seen[index] = end
+        waiter.cost_us = TURN_US // 6
+        if index == mover and not end:
+            end = 1
+            waits.for_each_on(KEY, look, moved)
+
+    waits.for_each_on(KEY, look, "core")
+    while time.step():
+        pass
+    assert seen == [1] * 8
