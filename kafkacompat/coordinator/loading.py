@@ -259,20 +259,26 @@ class Loading:
         repeats. A bug in kafkacompat is no damage."""
         if not self._is_wanted():
             return
-        self._failures += 1
         if isinstance(error, (LogRefused, OSError)) and not passes(error):
             self._refusals += 1
         if self._refusals >= READ_TRIES:
             self._failures = self._refusals = 0
             self._failed(Damaged(f"offset {self.next_offset}: {error}"))
             return
+        self._later(error, self.read_on)
+
+    def _later(self, error: Exception, act: Callable[[], None]) -> None:
+        """Go on after a while, less and less soon."""
+        self._failures += 1
         if not self._failures & (self._failures - 1):  # the 1st, 2nd, 4th ... in a row
             name = self._log.topic_partition
             logger.warning(
                 "%s: the coordinator reads again from offset %d: %s", name, self.next_offset, error
             )
+            if not (isinstance(error, (LogRefused, OSError)) or passes(error)):
+                report(f"loading {name}", error)
         delay_ms = min(LOAD_RETRY_MS << min(self._failures - 1, 16), RETRY_MAX_MS)
-        self._timers.call_after(delay_ms, self.read_on)
+        self._timers.call_after(delay_ms, act)
 
     def _replay(self, data: Buffer) -> None:
         if data:
@@ -338,8 +344,7 @@ class Loading:
             self._failed(f"offset {loader.next_offset}: {error}")
             return
         except Exception as error:  # too many jobs, or no memory
-            logger.error("no worker opened a batch of a coordinator's partition: %s", error)
-            self._timers.call_after(LOAD_RETRY_MS, lambda: self._open(feed, began_at))
+            self._later(error, lambda: self._open(feed, began_at))
             return
         loader.opening = None
         self._go_on(feed, began_at)

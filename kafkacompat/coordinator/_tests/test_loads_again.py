@@ -210,6 +210,23 @@ def test_a_load_whose_reads_no_worker_takes_goes_on_later() -> None:
     assert asked(world) == COMMITS - 1
 
 
+def test_what_nobody_expected_of_a_worker_is_reported_and_tried_again(faults: Any) -> None:
+    world = KeptWorld()
+    world.disk.cold = True
+    shard = world.start()
+    assert shard.loading is not None
+    shard.loading.workers = workers = HandWorkers()
+    bugs = [ValueError(str(number)) for number in range(READ_TRIES + 2)]
+    for bug in bugs:
+        world.time.advance(RETRY_MAX_MS)
+        workers.submitted.pop()[1].fail(bug)
+    assert faults.take() == [bugs[0], bugs[1], bugs[3]]
+    for _ in range(20):
+        world.time.advance(RETRY_MAX_MS)
+        workers.run_all()
+    assert asked(world) == COMMITS - 1
+
+
 def damaged(world: KeptWorld) -> None:
     world.damage_data()
 
