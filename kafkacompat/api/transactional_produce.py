@@ -173,7 +173,12 @@ class _Question:
         ).on_done(self._answered)
 
     def _answered(self, done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-        codes = done.result()
+        try:
+            codes = done.result()
+        except Exception as error:
+            # The producer is answered nevertheless, and its connection goes on.
+            self.answer.fail(error)
+            return
         if self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
             now_ms = self._node.clock.monotonic_ms()
             if now_ms + CONCURRENT_RETRY_MS <= self._deadline_ms:

@@ -69,7 +69,12 @@ class TransactionalOffsets:
         answer: Deferred[TxnOffsetCommitResponse] = Deferred()
 
         def verified(done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-            code = done.result()[partition]
+            try:
+                code = done.result()[partition]
+            except Exception as error:
+                # The producer is answered nevertheless, and its connection goes on.
+                answer.fail(error)
+                return
             if code is not ErrorCode.NONE:
                 answer.resolve(refused(Refused(client_error(code))))
                 return
@@ -99,7 +104,7 @@ class TransactionalOffsets:
             )
         except Refused as refusal:
             return Deferred.of(refusal.code)
-        return ended
+        return or_refused(ended, lambda refusal: refusal.code)
 
     def _begin(self, shard: Shard, request: TxnOffsetCommitRequest, version: int) -> VerificationGuard | None:
         log = self._partitions.log(TopicPartition(OFFSETS_TOPIC, shard.partition))

@@ -290,6 +290,16 @@ def test_a_connection_is_not_read_while_its_transaction_is_verified() -> None:
     assert api.world.log().log_end_offset == 1
 
 
+def test_a_producer_is_answered_whatever_becomes_of_the_verification() -> None:
+    api = Api(topic_image("t"))
+    api.verifier.held = Deferred()
+    asked = request(("t", 0, transactional(b"a")), transactional_id="tx", api=api)
+    pending = api.send(asked, 12)
+    api.verifier.held.fail(KeyError("of the verifier"))
+    assert results(api.decoded(pending.reply.result(), 0, 12))[0][:2] == (0, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert api.world.log().log_end_offset == 0
+
+
 @pytest.mark.parametrize(
     ("version", "marker_epoch", "told"),
     [(11, 0, ErrorCode.INVALID_TXN_STATE), (12, 1, ErrorCode.INVALID_PRODUCER_EPOCH)],

@@ -144,6 +144,33 @@ def test_what_the_transactions_end_overtakes_is_not_written(version: int, marker
     assert [header.is_control for header in committing.world.batches()] == [True]
 
 
+def test_a_committer_is_answered_whatever_becomes_of_the_verification() -> None:
+    committing = Committing()
+    committing.verifier.held = Deferred()
+    pending = committing.ask(5)
+    bug = KeyError("of the verifier")
+    committing.verifier.held.fail(bug)
+    assert pending.done
+    with pytest.raises(KeyError):
+        pending.result()
+    assert committing.world.batches() == []
+
+
+def test_a_marker_whose_turn_comes_after_the_coordinator_has_moved_is_refused() -> None:
+    committing = Committing()
+    assert committing.commit(5) is E.NONE
+    (shard,) = committing.world.coordinator._shards
+    ended: list[Deferred[E]] = []
+
+    def append() -> None:
+        """What an append wakes ends the transaction, and meanwhile the leadership is lost."""
+        ended.append(committing.world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2))
+        shard.close()
+
+    shard.in_turn(lambda: Deferred.of(shard._turns.take(append)))
+    assert ended[0].result() is E.NOT_COORDINATOR
+
+
 def test_whoever_does_not_verify_is_not_written() -> None:
     committing = Committing()
     committing.world.coordinator.transactional_offsets.verifier = None
