@@ -42,10 +42,14 @@ def carry_out(
 
     def done(reply: Deferred[Any]) -> None:
         try:
-            data = _bytes_of(reply.result())[SIZE_BYTES:]
+            parts = reply.result()
         except (*CLOSING, OSError) as problem:
             close(is_judged=not isinstance(problem, NobodyAuthenticates))
             return
+        if parts is None and connection.is_ended:
+            close()  # a long request ends without an answer when nobody waits for it
+            return
+        data = _bytes_of(parts)[SIZE_BYTES:]
         _, start = parse_response_header(data, key, version)
         response = decode(response_class(key), version, data[start:])
         if asked is not None:
