@@ -295,7 +295,8 @@ class PartitionOracles:
         holding = [
             each
             for each in core.replicas
-            if each in self.without_power or self.log_ends.get((each, key), 0) >= target
+            if each in self.without_power
+            or max(self.log_ends.get((each, key), 0), self._present_end(each, key)) >= target
         ]
         if len(holding) < min(min_isr(core.topic_partition.topic), len(core.replicas)):
             raise Breach("committed on the min ISR", f"{where} commits {target}, which only {holding} have")
@@ -332,6 +333,13 @@ class PartitionOracles:
         # After half a step the state may be inconsistent. It is checked after the next start.
         with suppress(Exception):
             self.look(life)
+
+    def _present_end(self, machine_id: int, key: Key) -> int:
+        """Where the log ends that a process has now. After a failed sync, those of its other directories are as good as
+        before."""
+        life = self._simulation.machines[machine_id].life
+        core = None if life is None or life.partitions is None else life.partitions.by_id.get(key)
+        return 0 if core is None else core.log.log_end_offset
 
     def power_lost(self, machine_id: int) -> None:
         self.without_power.add(machine_id)
