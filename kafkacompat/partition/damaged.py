@@ -61,16 +61,16 @@ class DamagedReplicas:
 
     def _look(self) -> None:
         self._looks = False
+        self._look_later()  # whatever becomes of this one
         for core, log, offset in list(self._damaged.values()):
             if not self.has(core):
                 self._repaired(core)
                 continue
             try:
                 records = log.read(offset, 1, log.log_end_offset, True).records
-            except (OSError, LogRefused, BatchCorrupt):
+            except (OSError, LogRefused, BatchCorrupt, MemoryError):
                 continue
             self._workers.submit(partial(_is_whole, records)).on_done(partial(self._seen, core, log))
-        self._look_later()
 
     def _seen(self, core: Partition, log: Log, done: Deferred[bool]) -> None:
         try:

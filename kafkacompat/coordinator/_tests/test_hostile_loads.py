@@ -16,6 +16,7 @@ from kafkacompat.coordinator.loading import AT_ONCE_BYTES, LARGE_VALUE_BYTES, LE
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.group.records import GroupMetadataRecord, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.records import compression
 from kafkacompat.records._tests.bombs import batch_of_body, record
 from kafkacompat.records._tests.test_batch import legacy_message
@@ -178,7 +179,7 @@ def test_a_bomb_beyond_the_bound_fails_its_partition_alone(
 def test_a_worker_that_has_no_room_is_asked_again() -> None:
     world, threads, (shard,) = loading_world({0: [large(5)]})
     world.time.advance(0)
-    threads.submitted.pop(0)[1].fail(RuntimeError("10000 jobs wait"))
+    threads.submitted.pop(0)[1].fail(WorkersBusy("10000 jobs wait"))
     world.time.advance(1_000)
     threads.run_one()
     world.time.advance(0)

@@ -312,11 +312,17 @@ def test_a_lost_replica_that_can_be_read_again_may_lead_again() -> None:
     world.told.clear()
     world.time.advance(3 * LOOK_MS)
     assert world.told == []
+    world.disk.refuse = _no_memory
+    world.time.advance(LOOK_MS)
     world.disk.refuse = None
     world.time.advance(LOOK_MS)
     assert world.told == [DIRECTORY_ID]
     world.time.advance(10 * LOOK_MS)
     assert len(world.told) == 1
+
+
+def _no_memory(*_: Any) -> Any:
+    raise MemoryError
 
 
 def test_a_lost_replica_whose_bytes_are_wrong_stays_lost() -> None:
