@@ -47,7 +47,7 @@ def carry_out(
             close(is_judged=not isinstance(problem, NobodyAuthenticates))
             return
         if parts is None and connection.is_ended:
-            close()  # a long request ends without an answer when nobody waits for it
+            close(is_judged=False)  # a long request ends without an answer when nobody waits for it
             return
         data = _bytes_of(parts)[SIZE_BYTES:]
         _, start = parse_response_header(data, key, version)
