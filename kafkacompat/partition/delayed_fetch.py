@@ -15,7 +15,7 @@ from kafkacompat.partition.delayed_operations import (
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.deferred import Deferred
-    from kafkacompat.partition.fetch_reads import FetchReads
+    from kafkacompat.partition.fetch_reads import Counted, FetchReads
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.wire.messages.fetch_response import FetchResponse
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
 PARTITION_US = 6
 """Of an answer: it is read again, remembered in the session, and encoded."""
-
+RECORDS_US = 40
+"""Of a partition whose records were there before the fetch waited, or before they were committed: their place may be far
+from the log's end, and is found by a scan then."""
 ABORTED_US = 5
 """Of an aborted transaction that an answer names."""
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits for min_bytes. `sizes` has the bytes that each partition can give, `total` their sum.
+    """A fetch that waits for min_bytes. `counted` has the bytes that each partition can give, `total` their sum.
 
     For a follower only partitions with something to send are listed. It is found by its replica id, because it may
     follow thousands.
     """
 
-    __slots__ = ("_reads", "asked", "context", "parameters", "parked_in", "sizes", "total")
+    __slots__ = ("_reads", "asked", "context", "counted", "parameters", "parked_in", "total")
 
     answer: Deferred[FetchResponse]
 
@@ -52,7 +54,7 @@ class DelayedFetch(DelayedOperation):
         self.parameters = parameters
         self.parked_in = parked_in
         self.asked: dict[tuple[str, int], Any] = {}
-        self.sizes: dict[tuple[str, int], int] = {}
+        self.counted: dict[tuple[str, int], Counted] = {}
         self.total = 0
 
     def expire(self) -> None:
@@ -63,7 +65,7 @@ class DelayedFetch(DelayedOperation):
         new session starts from them."""
         if self.context.session is None:
             return self.context.partitions
-        return [self.asked[key] for key, size in self.sizes.items() if size]
+        return [self.asked[key] for key, counted in self.counted.items() if counted.size]
 
     def finish(self, partitions: Iterable[Any]) -> None:
         """Answer with what these partitions can give now."""
@@ -71,6 +73,8 @@ class DelayedFetch(DelayedOperation):
         try:
             answers = reads.read_all(self.context, self.parameters, partitions, arrived=False)[0]
             self.cost_us = ANSWER_US + PARTITION_US * len(answers)
+            if self.parameters.read_committed or self.parameters.min_bytes > 1:
+                self.cost_us += RECORDS_US * sum([bool(each.records) for _, each in answers])
             if self.parameters.read_committed:
                 self.cost_us += ABORTED_US * sum(
                     [len(each.aborted_transactions or ()) for _, each in answers]

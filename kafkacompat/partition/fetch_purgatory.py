@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.partition.delayed_fetch import DelayedFetch, LongFetch, asked_of, replica_key
 from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
-from kafkacompat.partition.fetch_reads import ANSWER_NOW, readable_end
+from kafkacompat.partition.fetch_reads import ANSWER_NOW, ENDS_WAIT, NOTHING_COUNTED, readable_end
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
@@ -74,12 +74,12 @@ class FetchPurgatory:
             core = self._reads.find(asked, parameters)
             if core is None:
                 continue
-            size = self._reads.available(core, asked, parameters)
-            if size == ANSWER_NOW:
+            counted = self._reads.available(core, asked, parameters)
+            if counted.size == ANSWER_NOW:
                 return False
             waiter.asked[core.topic_partition] = asked
-            waiter.sizes[core.topic_partition] = size
-            waiter.total += size
+            waiter.counted[core.topic_partition] = counted
+            waiter.total += counted.size
         return True
 
     def park(self, waiter: DelayedFetch, keys: Iterable[tuple[str, int]]) -> None:
@@ -146,11 +146,12 @@ class FetchPurgatory:
     def _is_due(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
         """Record what a changed partition could give. Returns whether that is enough to answer."""
         key = core.topic_partition
-        size = ANSWER_NOW
+        known = waiter.counted.get(key, NOTHING_COUNTED)
+        counted = ENDS_WAIT
         if self._manager.by_name.get(key) is core:
-            size = self._reads.available(core, asked, waiter.parameters)
-        if size != ANSWER_NOW:
-            waiter.total += size - waiter.sizes.get(key, 0)
+            counted = self._reads.available(core, asked, waiter.parameters, known)
+        if counted.size != ANSWER_NOW:
+            waiter.total += counted.size - known.size
         waiter.asked[key] = asked
-        waiter.sizes[key] = size
-        return size == ANSWER_NOW or waiter.total >= waiter.parameters.min_bytes
+        waiter.counted[key] = counted
+        return counted.size == ANSWER_NOW or waiter.total >= waiter.parameters.min_bytes

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log import log_segment
+from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.partition._tests.fakes import World, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import BATCH, filled, parked, rows, want
-from kafkacompat.partition.delayed_fetch import PARTITION_US
+from kafkacompat.partition.delayed_fetch import PARTITION_US, RECORDS_US
 from kafkacompat.partition.delayed_operations import LOOK_US, TURN_US
 from kafkacompat.partition.fetch_reads import FetchReads
 from kafkacompat.partition.partition import Partition
@@ -137,6 +139,57 @@ def test_an_append_to_many_partitions_looks_at_a_few_of_those_who_wait_a_turn(
     assert count == partitions * fetches
     assert not any(each.done for each in waiting)
     assert {each.total for each in world.engine.purgatory.consumers.all()} == {partitions * BATCH}
+
+
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for each place in a log that is found by reading the log."""
+    found: list[int] = []
+    original = LogSegment._scan
+
+    def counted(segment: LogSegment, offset: int, *place: int) -> tuple[int, int] | None:
+        found.append(offset)
+        return original(segment, offset, *place)
+
+    monkeypatch.setattr(LogSegment, "_scan", counted)
+    return found
+
+
+def test_a_look_at_a_fetch_that_is_far_behind_counts_only_what_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_segment, "TAIL_BATCHES", 4)
+    world = World(topic_image("t"))
+    for _ in range(20):
+        world.produce()
+    world.settle()
+    waiting = [parked(world, want(world, offset=1), min_bytes=30 * BATCH) for _ in range(5)]
+    scanned = scans(monkeypatch)
+    for _ in range(10):
+        world.produce()
+        world.settle()
+    assert scanned == []
+    assert not any(each.done for each in waiting)
+    assert {each.total for each in world.engine.purgatory.consumers.all()} == {29 * BATCH}
+    world.produce()
+    world.settle()
+    assert all(each.done for each in waiting)
+
+
+def test_answers_with_records_from_far_behind_are_a_few_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_segment, "TAIL_BATCHES", 4)
+    world = World(topic_image("t"))
+    for _ in range(20):
+        world.produce()
+    world.settle()
+    waiting = [parked(world, want(world, offset=1), min_bytes=1 << 20, max_wait_ms=1_000) for _ in range(300)]
+    scanned = scans(monkeypatch)
+    world.time.ms += 1_000
+    most = TURN_US // RECORDS_US + 1
+    while not all(each.done for each in waiting):
+        scanned.clear()
+        assert world.time.step()
+        assert len(scanned) <= most
+    assert all(row.records for each in waiting for row in rows(each.result()))
 
 
 def test_a_fetch_that_waits_alone_is_answered_before_the_append_returns() -> None:
