@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,6 +24,18 @@ def report(what: str, error: BaseException) -> None:
     logger.error("%s failed, which is a bug of kafkacompat; the others go on", what, exc_info=error)
     for listener in listeners:
         listener(error)
+
+
+def forget_locals(trace: TracebackType | None, until: TracebackType | None = None) -> None:
+    """Empty the frames that an error has just left. `until`: the trace that it had before.
+
+    An error that somebody waits for leads to its trace, its trace to the frames, and one of them mostly to the error
+    again. So the garbage collector would have to find what the frames know, which may be a hundred megabytes. It counts
+    objects and comes seldom. Reports show the lines of a trace, and nothing of these values."""
+    while trace is not None and trace is not until:
+        with suppress(RuntimeError):  # a frame that still runs
+            trace.tb_frame.clear()
+        trace = trace.tb_next
 
 
 def for_each(items: Iterable[T], act: Callable[[T], object], what: str) -> None:

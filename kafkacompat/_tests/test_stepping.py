@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Generator
 from typing import Any
 
@@ -11,6 +12,10 @@ from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping import freeing
 from kafkacompat.stepping.jobs import STEPS_S, Overloaded, Pace, Stepping, all_steps, driven
+
+
+class Body:
+    """Takes much memory."""
 
 
 class Machinery(HandTime):
@@ -100,6 +105,35 @@ def test_work_that_fails_makes_room_for_the_next() -> None:
     with pytest.raises(ValueError, match="a bug"):
         failed.result()
     assert done.result() == "b"
+
+
+def test_an_error_that_is_kept_does_not_keep_what_the_steps_had() -> None:
+    """It leads to the frames that it has left, and these to it. Garbage collection comes seldom."""
+    machinery = Machinery()
+    stepping = Stepping(machinery, machinery, 1, 0)
+    bodies: list[weakref.ref[Body]] = []
+
+    def inner() -> Generator[Any, Any, None]:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        yield machinery_fails
+        raise AssertionError(body)
+
+    def outer() -> Generator[Any, Any, None]:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        yield from inner()
+
+    def machinery_fails() -> None:
+        raise ValueError("no")
+
+    failing = stepping.submit(outer())
+    machinery.fire()
+    machinery.workers.run()
+    machinery.fire()
+    with pytest.raises(ValueError, match="no"):
+        failing.result()
+    assert [each() for each in bodies] == [None, None]
 
 
 def test_with_a_clock_small_steps_are_done_together() -> None:

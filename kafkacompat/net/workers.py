@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import trio
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import forget_locals
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.ports import WorkerPools, WorkersBusy
 
@@ -84,7 +85,10 @@ class TrioPool:
         """Run one job after another, until none waits."""
         while job is not None:
             function, deferred = job
-            value, error = await self._run(function)
+            # An error may keep this frame, so it must not keep what the job has worked on.
+            once = [function]
+            del job, function
+            value, error = await self._run(once)
             try:
                 if error is None:
                     deferred.resolve(value)
@@ -93,10 +97,11 @@ class TrioPool:
             except Exception:
                 # The receiver has a bug. The rest of the broker must not be affected.
                 _log.exception("what a worker gave could not be used")
+            value = error = None
             job = self._queue.ended()
 
-    async def _run(self, function: Callable[[], T]) -> tuple[T | None, Exception | None]:
-        contained = partial(_contained, function)
+    async def _run(self, once: list[Callable[[], T]]) -> tuple[T | None, Exception | None]:
+        contained = partial(_contained, once)
         is_told = False
         while True:
             try:
@@ -149,13 +154,18 @@ def pool_loads(pools: WorkerPools) -> list[tuple[str, int, int]]:
     return [(name, *pool.load) for name, pool in found if isinstance(pool, TrioPool | PlacedPools)]
 
 
-def _contained(function: Callable[[], T]) -> tuple[T | None, Exception | None]:
+def _contained(once: list[Callable[[], T]]) -> tuple[T | None, Exception | None]:
+    """Run the function and forget it: an error that is kept for some time keeps the frames of this thread."""
+    function = once.pop()
     try:
         return function(), None
     except Exception as error:
+        forget_locals(error.__traceback__)
         return None, error
     except BaseException as error:
         # Raised in the loop it would end the node without a report to the caller.
         failure = JobFailed(f"a worker's job ended with {error!r}")
         failure.__cause__ = error
         return None, failure
+    finally:
+        del function

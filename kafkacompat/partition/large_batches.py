@@ -10,8 +10,8 @@ how large a body is. So each batch begins as a usual one. One that gets larger b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import LogRefused
@@ -36,7 +36,6 @@ PAUSES_MAX = 1 << 30
 """Effectively unbounded: a connection has at most one, so the bound on connections applies."""
 
 T = TypeVar("T")
-Done: TypeAlias = "Callable[[Deferred[ValidatedBatch]], None]"
 
 
 def _given_back(given: T) -> Steps[T]:
@@ -61,33 +60,51 @@ class LargeBatches:
     ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
         """The batch, or its refusal. The records stay in use until then."""
         given: Deferred[Buffer | ValidatedBatch | LogRefused] = Deferred()
-
-        def validate(stepping: Stepping, memory_bytes: int, validated: Done) -> None:
-            steps = validate_in_steps(
-                records,
-                config,
-                self._clock.now_ms(),
-                zstd_allowed=zstd_allowed,
-                limits=self._limits,
-                memory_bytes=memory_bytes,
-            )
-            stepping.submit(steps).on_done(validated)
-
-        def validated(done: Deferred[ValidatedBatch]) -> None:
-            verdict: ValidatedBatch | LogRefused
-            try:
-                verdict = done.result()
-            except LogRefused as refused:
-                verdict = refused
-            except TooMuchAtOnce:
-                validate(self._huge, self._limits.unpacked_bytes, validated)
-                return
-            except Overloaded as error:
-                verdict = LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
-            except Exception as error:
-                given.fail(error)
-                return
-            given.resolve(verdict)
-
-        validate(self._usual, USUAL_BYTES, validated)
+        self._begin(self._usual, USUAL_BYTES, given, records, config, zstd_allowed)
         return given
+
+    # Functions within `validate` that name each other would be a cycle, and the records would stay in memory until the
+    # garbage collector comes.
+
+    def _begin(
+        self,
+        stepping: Stepping,
+        memory_bytes: int,
+        given: Deferred[Buffer | ValidatedBatch | LogRefused],
+        records: Buffer,
+        config: LogConfig,
+        zstd_allowed: bool,
+    ) -> None:
+        steps = validate_in_steps(
+            records,
+            config,
+            self._clock.now_ms(),
+            zstd_allowed=zstd_allowed,
+            limits=self._limits,
+            memory_bytes=memory_bytes,
+        )
+        stepping.submit(steps).on_done(partial(self._validated, given, records, config, zstd_allowed))
+
+    def _validated(
+        self,
+        given: Deferred[Buffer | ValidatedBatch | LogRefused],
+        records: Buffer,
+        config: LogConfig,
+        zstd_allowed: bool,
+        done: Deferred[ValidatedBatch],
+    ) -> None:
+        verdict: ValidatedBatch | LogRefused
+        try:
+            verdict = done.result()
+        except LogRefused as refused:
+            verdict = refused.with_traceback(None)  # it would keep the records, and lead to itself
+        except TooMuchAtOnce as error:
+            error.__traceback__ = None
+            self._begin(self._huge, self._limits.unpacked_bytes, given, records, config, zstd_allowed)
+            return
+        except Overloaded as error:
+            verdict = LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
+        except Exception as error:
+            given.fail(error)
+            return
+        given.resolve(verdict)

@@ -66,6 +66,22 @@ def hides_log_start(refused: LogRefused) -> bool:
     return isinstance(refused, RefusedAtSight) or refused.code in WITHOUT_LOG_START
 
 
+def _refused(core: PartitionCore, refused: LogRefused, size_bytes: int) -> ProduceResult:
+    """The result that tells of a refusal. `size_bytes`: of the records, if they were not opened before."""
+    if refused.fault is not None:
+        core.traffic.count_fault(refused.fault, len(refused.record_errors))
+    if refused.code not in WITHOUT_FAILURE:
+        core.traffic.failed_produces += 1
+    elif refused.code == ErrorCode.MESSAGE_TOO_LARGE:
+        core.traffic.bytes_rejected += size_bytes
+    return ProduceResult(
+        refused.code,
+        log_start_offset=-1 if hides_log_start(refused) else core.log.log_start_offset,
+        error_message=refused.message,
+        record_errors=refused.record_errors,
+    )
+
+
 class ReplicaManager:
     """PartitionService of api/context. Used in the loop's thread only."""
 
@@ -146,13 +162,15 @@ class ReplicaManager:
             return self._not_led(partition, core)
         if acks == ALL_REPLICAS and not core.has_min_isr():
             return ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if isinstance(records, LogRefused):
+            return _refused(
+                core, records, 0
+            )  # not raised: its trace would lead to this frame, and so to itself
         log = core.log
         now_ms = self._clock.now_ms()
         try:
             if isinstance(records, ValidatedBatch):
                 batch = records
-            elif isinstance(records, LogRefused):
-                raise records
             else:
                 batch = validate_produce(
                     records,
@@ -168,18 +186,7 @@ class ReplicaManager:
             traffic.messages_in += info.last_offset - info.first_offset + 1
             traffic.bytes_in += batch.size
         except LogRefused as refused:
-            if refused.fault is not None:
-                core.traffic.count_fault(refused.fault, len(refused.record_errors))
-            if refused.code not in WITHOUT_FAILURE:
-                core.traffic.failed_produces += 1
-            elif refused.code == ErrorCode.MESSAGE_TOO_LARGE:
-                core.traffic.bytes_rejected += 0 if isinstance(records, LogRefused) else size_of(records)
-            return ProduceResult(
-                refused.code,
-                log_start_offset=-1 if hides_log_start(refused) else log.log_start_offset,
-                error_message=refused.message,
-                record_errors=refused.record_errors,
-            )
+            return _refused(core, refused, size_of(records))
         except OSError as error:
             self.hosted.storage_failed(core, error)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)

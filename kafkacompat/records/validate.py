@@ -222,6 +222,7 @@ def _steps(
         while not (yield go_on):
             pass
     except codecs.DecompressionFailed as error:
+        error.__traceback__ = None  # it would keep the body until it is found as garbage
         yield from _freed(unpacking.body)
         if isinstance(error, codecs.DecompressedTooLarge):
             if bound > memory_bytes:

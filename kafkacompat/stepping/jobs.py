@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import forget_locals
 from kafkacompat.ports import Timers, Workers
 
 STEPS_S = 0.002
@@ -131,6 +132,7 @@ class Stepping:
     def _advance(self, work: _Work[Any]) -> None:
         given, failed = work.given, work.failed
         work.given = work.failed = None
+        before = None if failed is None else failed.__traceback__
         try:
             job = work.steps.send(given) if failed is None else work.steps.throw(failed)
         except StopIteration as end:
@@ -138,6 +140,7 @@ class Stepping:
             work.done.resolve(end.value)
         except Exception as error:
             self._over()
+            forget_locals(error.__traceback__, before)
             work.done.fail(error)
         else:
             if job is None:

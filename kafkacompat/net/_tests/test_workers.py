@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -144,6 +146,31 @@ async def test_workers_answer_in_the_loops_thread() -> None:
         assert resolved_in == [threading.get_ident()]
         with pytest.raises(ZeroDivisionError):
             await wait_for(pool.submit(lambda: 1 // 0))
+
+
+async def test_an_error_that_is_kept_does_not_keep_what_the_job_had() -> None:
+    class Body:
+        def fail(self) -> None:
+            mine = Body()
+            bodies.append(weakref.ref(mine))
+            raise ValueError(mine.fail.__name__)
+
+    body = Body()
+    bodies = [weakref.ref(body)]
+    gc.disable()
+    try:
+        with trio.fail_after(DEADLINE_S):
+            async with trio.open_nursery() as nursery:
+                pool = worker_pools(nursery).reads
+                failing = pool.submit(body.fail)
+                del body
+                with pytest.raises(ValueError, match="fail"):
+                    await wait_for(failing)
+                assert await wait_for(pool.submit(lambda: 1)) == 1
+        assert failing.has_failed
+        assert [each() for each in bodies] == [None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("job", [lambda: 1, lambda: 1 // 0])
