@@ -299,6 +299,7 @@ class Connection:
         try:
             self._replies.release()
         except (WireError, CloseConnection) as error:
+            error.__traceback__ = None  # it leads to this connection, and to itself
             self._replies.drop_waiting()
             self._end(error)
 

@@ -146,6 +146,7 @@ class Replies:
                 return False
             if timings is not None:
                 timings.sent(len(self.waiting))
-        except Exception:
+        except Exception as error:
+            error.__traceback__ = None  # it leads to this connection, and to itself
             return False
         return True

@@ -66,7 +66,7 @@ def hides_log_start(refused: LogRefused) -> bool:
     return isinstance(refused, RefusedAtSight) or refused.code in WITHOUT_LOG_START
 
 
-def _refused(core: PartitionCore, refused: LogRefused, size_bytes: int) -> ProduceResult:
+def _refused(core: Partition, refused: LogRefused, size_bytes: int) -> ProduceResult:
     """The result that tells of a refusal. `size_bytes`: of the records, if they were not opened before."""
     if refused.fault is not None:
         core.traffic.count_fault(refused.fault, len(refused.record_errors))
