@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkacompat.meters import RecentTimes
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
     from kafkacompat.partition.fetch import FetchEngine
-    from kafkacompat.partition.partition_fetch_state import PartitionFetchState
+    from kafkacompat.partition.following import PartitionFetchState
     from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.share.delayed_share_fetch import DelayedShareFetch

@@ -1,6 +1,6 @@
 """Fetchers: each fetches from one leader, over one channel, its share of the partitions that this node follows.
 
-The shell around followers.py: it sends and waits, and asks for the leader's offsets when a fetch was out of range. One
+The shell around following.py: it sends and waits, and asks for the leader's offsets when a fetch was out of range. One
 request is in flight at a time. Imported only by a node that follows something. Settings: num.replica.fetchers,
 replica.socket.timeout.ms.
 """
@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
 from kafkacompat.meters import RateOfTotal
-from kafkacompat.partition.followers import FollowerFetches
-from kafkacompat.partition.following import parts_below_start, take_earliest, take_latest
+from kafkacompat.partition.following import (
+    Fetched,
+    FollowerFetches,
+    PartitionFetchState,
+    parts_below_start,
+    take_earliest,
+    take_latest,
+)
 from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
-from kafkacompat.partition.partition_fetch_state import Fetched, PartitionFetchState
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (

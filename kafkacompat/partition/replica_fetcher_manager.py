@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
     from kafkacompat.partition.fetchers import Channel, Fetcher
+    from kafkacompat.partition.following import Fetched, PartitionFetchState
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.isr import PendingPartitionChange
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.partition.partition_fetch_state import Fetched, PartitionFetchState
     from kafkacompat.ports import Clock, Timers
 
 logger = logging.getLogger(__name__)
@@ -233,7 +233,7 @@ class ReplicaFetcherManager:
     def _make_fetcher(self, leader_id: int, index: int, address: tuple[str, int]) -> Fetcher:
         assert self._hosted is not None
         from kafkacompat.partition.fetchers import Fetcher
-        from kafkacompat.partition.followers import FetchSettings, FollowerFetches
+        from kafkacompat.partition.following import FetchSettings, FollowerFetches
 
         number = self._settings.get_int
         backoff_ms = number("replica.fetch.backoff.ms")

@@ -9,10 +9,17 @@ import pytest
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.fakes import batch_of
-from kafkacompat.partition.followers import FIRST_BACKOFF_MS, FetchSettings, FollowerFetches
-from kafkacompat.partition.following import BATCHES_AT_ONCE, append_fetched, take_earliest, take_latest
+from kafkacompat.partition.following import (
+    BATCHES_AT_ONCE,
+    FIRST_BACKOFF_MS,
+    Fetched,
+    FetchSettings,
+    FollowerFetches,
+    append_fetched,
+    take_earliest,
+    take_latest,
+)
 from kafkacompat.partition.partition import Partition
-from kafkacompat.partition.partition_fetch_state import Fetched
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (

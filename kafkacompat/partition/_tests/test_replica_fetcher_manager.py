@@ -17,8 +17,7 @@ from kafkacompat.partition import replica_fetcher_manager as replication
 from kafkacompat.partition import round as round_module
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition.fetchers import Fetcher
-from kafkacompat.partition.followers import FollowerFetches
-from kafkacompat.partition.following import BATCHES_AT_ONCE
+from kafkacompat.partition.following import BATCHES_AT_ONCE, FollowerFetches
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.records.batch import BatchCorrupt

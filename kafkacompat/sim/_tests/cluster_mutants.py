@@ -18,7 +18,7 @@ from kafkacompat.log.flush import Syncs
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.node.broker_lifecycle import BrokerIdentity
-from kafkacompat.partition import followers, produce_purgatory
+from kafkacompat.partition import following, produce_purgatory
 from kafkacompat.partition.isr import PendingPartitionChange, Standing
 from kafkacompat.partition.partition import Partition
 from kafkacompat.ports import SyncFailed
@@ -74,7 +74,7 @@ def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
 
 def no_truncation(patch: pytest.MonkeyPatch) -> None:
     """A follower keeps records that the leader does not have."""
-    patch.setattr(followers, "truncate_to_divergence", lambda core, diverging: "nothing is cut")
+    patch.setattr(following, "truncate_to_divergence", lambda core, diverging: "nothing is cut")
 
 
 def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
