@@ -1,10 +1,10 @@
 """How a replica follows its leader: the requests of one fetcher, and what is done to the logs with the responses.
 
-A pure core over the partitions' logs (a Protocol): it builds requests and takes responses, and the fetcher
-(fetchers.py) sends them. Times are milliseconds of one monotonic clock. Sockets and other leaders are unknown here.
-Follows Kafka's AbstractFetcherThread: truncation by diverging epoch in Fetch itself (KIP-595) at the end of the last
-common epoch (KIP-101, KIP-279), sessions (KIP-227), broker epoch (KIP-903, so Fetch from version 15 on). A partition's
-fetch offset is always its log end offset. An error delays only its own partition. Settings: replica.fetch.*.
+A pure core over the partitions' logs (a Protocol): it builds requests and takes responses, and replica_fetcher.py sends
+them. Times are milliseconds of one monotonic clock. Sockets and other leaders are unknown here. Follows Kafka's
+AbstractFetcherThread: truncation by diverging epoch in Fetch itself (KIP-595) at the end of the last common epoch
+(KIP-101, KIP-279), sessions (KIP-227), broker epoch (KIP-903, so Fetch from version 15 on). A partition's fetch offset is
+always its log end offset. An error delays only its own partition. Settings: replica.fetch.*.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
-    from kafkacompat.partition.fetchers import Channel, Fetcher
     from kafkacompat.partition.following import Fetched, PartitionFetchState
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.isr import PendingPartitionChange
     from kafkacompat.partition.partition import Partition
+    from kafkacompat.partition.replica_fetcher import Channel, ReplicaFetcher
     from kafkacompat.ports import Clock, Timers
 
 logger = logging.getLogger(__name__)
@@ -100,9 +100,9 @@ class ReplicaFetcherManager:
         self._hosted: HostedPartitions | None = None
         self._brokers: Mapping[int, BrokerRegistration] | None = None
         """Those of the last image."""
-        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         """By (leader, index)."""
-        self._fetcher_of: dict[Key, Fetcher] = {}
+        self._fetcher_of: dict[Key, ReplicaFetcher] = {}
         self._without_address: dict[Key, Partition] = {}
         """Partitions whose leader's address is not known yet."""
         self._to_rehome: dict[Partition, None] = {}
@@ -218,7 +218,7 @@ class ReplicaFetcherManager:
         endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
-    def _fetcher_for(self, core: Partition, address: tuple[str, int]) -> Fetcher:
+    def _fetcher_for(self, core: Partition, address: tuple[str, int]) -> ReplicaFetcher:
         name = core.topic_partition
         count = self._settings.get_int("num.replica.fetchers")
         index = (31 * java_string_hash(name.topic) + name.partition) % count
@@ -230,10 +230,10 @@ class ReplicaFetcherManager:
         fetcher = self._fetchers[core.leader, index] = self._make_fetcher(core.leader, index, address)
         return fetcher
 
-    def _make_fetcher(self, leader_id: int, index: int, address: tuple[str, int]) -> Fetcher:
+    def _make_fetcher(self, leader_id: int, index: int, address: tuple[str, int]) -> ReplicaFetcher:
         assert self._hosted is not None
-        from kafkacompat.partition.fetchers import Fetcher
         from kafkacompat.partition.following import FetchSettings, FollowerFetches
+        from kafkacompat.partition.replica_fetcher import ReplicaFetcher
 
         number = self._settings.get_int
         backoff_ms = number("replica.fetch.backoff.ms")
@@ -244,7 +244,7 @@ class ReplicaFetcherManager:
             response_max_bytes=number("replica.fetch.response.max.bytes"),
             backoff_ms=backoff_ms,
         )
-        return Fetcher(
+        return ReplicaFetcher(
             self._node_id,
             leader_id,
             address,
@@ -278,7 +278,7 @@ class ReplicaFetcherManager:
         assert self._hosted is not None
         return self._hosted.when_true(core)
 
-    def idle(self, fetcher: Fetcher) -> None:
+    def idle(self, fetcher: ReplicaFetcher) -> None:
         for key, each in list(self._fetchers.items()):
             if each is fetcher:
                 del self._fetchers[key]

@@ -50,7 +50,7 @@ TOKENS = ("jwt.api_jws", "jwt.algorithms", "jwt.exceptions", "http.client", "url
 
 AMONG_OTHERS = (
     *("net.channel", "raft.wire_client", "raft.wire_server", "raft.batches"),
-    *("partition.fetchers", "partition.following", "partition.alter_partition_manager"),
+    *("partition.replica_fetcher", "partition.following", "partition.alter_partition_manager"),
 )
 """What connects a node to others. The quorum and new images need it without warning and cannot wait."""
 

@@ -16,9 +16,9 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition import replica_fetcher_manager as replication
 from kafkacompat.partition import round as round_module
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
-from kafkacompat.partition.fetchers import Fetcher
 from kafkacompat.partition.following import BATCHES_AT_ONCE, FollowerFetches
 from kafkacompat.partition.partition import Partition
+from kafkacompat.partition.replica_fetcher import ReplicaFetcher
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
@@ -663,14 +663,14 @@ def test_a_follower_that_catches_up_on_very_many_small_batches_gives_way_between
         cluster.nodes[1].append(b"v")
     cluster.restart(2)
     appended: list[int] = []
-    take = Fetcher._take
+    take = ReplicaFetcher._take
 
     def counted(self: Any, steps: Any, outcome: Any) -> None:
         before = cluster.nodes[2].log().log_end_offset
         take(self, steps, outcome)
         appended.append(cluster.nodes[2].log().log_end_offset - before)
 
-    monkeypatch.setattr(Fetcher, "_take", counted)
+    monkeypatch.setattr(ReplicaFetcher, "_take", counted)
     cluster.settle()
     assert cluster.nodes[2].log().log_end_offset == sum(appended) == count
     assert max(appended) == BATCHES_AT_ONCE

@@ -59,12 +59,12 @@ class FetcherHost(Protocol):
         """Resolve when no checkpoint has an offset that is too high for the log."""
         ...
 
-    def idle(self, fetcher: Fetcher) -> None:
+    def idle(self, fetcher: ReplicaFetcher) -> None:
         """The fetcher follows nothing any more and may be closed."""
         ...
 
 
-class Fetcher:
+class ReplicaFetcher:
     def __init__(
         self,
         node_id: int,
