@@ -1,14 +1,18 @@
 """The partitions that this node hosts, by name and by id, with their roles in each image (ReplicaManager.applyDelta).
 
-It creates and drops logs, starts leaders and followers, and applies settings. Requests are unknown here.
+It creates and drops logs, starts leaders and followers, and applies settings. What concerns many partitions goes on in
+later steps: roles (RoleChanges), the logs of new partitions (UnopenedLogs), settings (ConfigChanges), a look at all of
+them (PartitionWalk). Requests are unknown here.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.controller.changed_keys import changed_configs
 from kafkacompat.controller.changed_topics import changed_topics
@@ -16,26 +20,60 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.anchoring import Anchoring
-from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
-from kafkacompat.partition.changes import Changes
 from kafkacompat.partition.isr import Standing
 from kafkacompat.partition.partition import Partition
-from kafkacompat.partition.reconfiguring import Reconfiguring
-from kafkacompat.partition.round import Round
 from kafkacompat.partition.traffic import BrokerTraffic
 from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.stepping.stepped import Stepper, Steps
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionRegistration
-    from kafkacompat.partition.listeners import Placing, Replicating
-    from kafkacompat.ports import Clock, LogManager, Timers, WorkerPools
+    from kafkacompat.partition.isr import PendingPartitionChange
+    from kafkacompat.ports import Clock, LogManager, Plan, PreparedLog, Timers, WorkerPools, Workers
 
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
+
+
+class Replicating(Protocol):
+    """The parts of ReplicaFetcherManager that are called here. A Protocol, because that module uses this one."""
+
+    def on_image(self, new: MetadataImage) -> None:
+        """Called before the roles of that image are applied."""
+        ...
+
+    def role_taken(self, core: Partition) -> None:
+        """The partition leads, follows or waits for a leader, possibly in a new epoch."""
+        ...
+
+    def gone(self, core: Partition) -> None: ...
+
+    def propose(self, core: Partition, proposal: PendingPartitionChange) -> None: ...
+
+
+class Placing(Protocol):
+    """The parts of Placement that are called here. A Protocol, because that module uses this one."""
+
+    def recover(self, image: MetadataImage) -> None:
+        """Called with the first image, before its roles are applied."""
+        ...
+
+    def may_begin_empty(self, image: PartitionRegistration) -> bool:
+        """Whether the log may be created empty even if an offline directory may have it."""
+        ...
+
+    def role_taken(self, core: Partition, image: PartitionRegistration) -> None: ...
+
+    def give_up(self, core: Partition, damaged_offset: int) -> bool:
+        """Have another replica lead. False if there is none that could."""
+        ...
+
+    def gone(self, core: Partition) -> None: ...
 
 
 class HostedPartitions:
@@ -67,17 +105,17 @@ class HostedPartitions:
         self.traffic = BrokerTraffic()
         self.wakeups = Wakeups(self.by_name, clock, timers)
         self.advanced = self.wakeups.advanced
-        self._arrivals = Arrivals(
+        self._unopened = UnopenedLogs(
             node_id, timers, workers.files, log_manager, log_config, partial(self._take_role, is_new=True)
         )
-        self.changes = Changes(timers, self._change, lambda problem: self.fail(problem))
+        self.changes = RoleChanges(timers, self._change, lambda problem: self.fail(problem))
         """Role changes of the last image that are not applied yet."""
-        self.reconfiguring = Reconfiguring(
+        self.reconfiguring = ConfigChanges(
             timers, log_config, self._advance, lambda problem: self.fail(problem)
         )
         self.fail: Callable[[BaseException], None] = _raise
         """Halts the node."""
-        self._waiting = Round(self.by_id, timers, lambda problem: self.fail(problem))
+        self._waiting = PartitionWalk(self.by_id, timers, lambda problem: self.fail(problem))
         """Over the leaders whose records wait for replicas, after brokers have changed."""
         self._offline: set[TopicPartition] = set()
         self._opened = 0
@@ -93,14 +131,14 @@ class HostedPartitions:
         if self.changes and partition in self.changes:
             self.changes.take_now(partition)
         core = self.by_name.get(partition)
-        if core is None and self._arrivals and self._arrivals.open_now(partition):
+        if core is None and self._unopened and self._unopened.open_now(partition):
             return self.by_name.get(partition)
         return core
 
     @property
     def opens_logs(self) -> bool:
         """Whether partitions wait for a first request to open their logs."""
-        return bool(self._arrivals)
+        return bool(self._unopened)
 
     def core_by_id(self, topic_id: Uuid, partition: int) -> Partition | None:
         """Like `core`, for clients that name topics by id."""
@@ -108,7 +146,7 @@ class HostedPartitions:
         if core is not None and self.changes and core.topic_partition in self.changes:
             self.changes.take_now(core.topic_partition)
             core = self.by_id.get((topic_id, partition))
-        if core is None and (self._arrivals or self.changes):
+        if core is None and (self._unopened or self.changes):
             topic = self.image.topics_by_id.get(topic_id)
             return None if topic is None else self.core((topic.name, partition))
         return core
@@ -212,10 +250,10 @@ class HostedPartitions:
     ) -> None:
         if image is None:
             self._drop(name, topic_id)
-        elif name in self._arrivals or (
+        elif name in self._unopened or (
             (is_new and self._opened >= OPENED_AT_ONCE_MAX) or self._has_to_wait(name, image, is_new)
         ):
-            self._arrivals.add(name, topic_id, image)
+            self._unopened.add(name, topic_id, image)
         else:
             self._take_role(name, topic_id, image, is_new)
             self._opened += is_new
@@ -267,7 +305,7 @@ class HostedPartitions:
             self._drop_core(name, topic_id)
             self._offline.add(name)
             if (is_new or self._may_begin_empty(image)) and self._log_manager.is_short(error.__cause__):
-                self._arrivals.add_short(name, topic_id, image)
+                self._unopened.add_short(name, topic_id, image)
             return
         self._offline.discard(name)
         if changed or (was_alone and not core.alone):
@@ -323,7 +361,7 @@ class HostedPartitions:
 
     def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._offline.discard(name)
-        self._arrivals.discard(name)
+        self._unopened.discard(name)
         core = self._drop_core(name, topic_id)
         if core is not None:
             self._log_manager.delete_later(name)
@@ -379,3 +417,410 @@ class HostedPartitions:
 
 def _raise(problem: BaseException) -> None:
     raise problem
+
+
+TAKEN_AT_ONCE_MAX = 100
+"""Changes of one image that are applied at once, so that small images stay simple: 30 to 100 us each."""
+TAKEN_A_STEP = 100
+
+
+class RoleChanges:
+    """Role changes of a new image, applied a few at a time, or when a request needs the partition.
+
+    Each partition's changes are kept in order. An image that changes many partitions at once (a broker with thousands
+    is fenced, a large topic is deleted) would delay requests. Until its turn a partition keeps its former role, as if
+    this broker had received the image later. A request for the partition applies its change first. Bounded by the
+    partitions of the images that brought the changes.
+    """
+
+    __slots__ = ("_at_once_left", "_fail", "_is_planned", "_take", "_timers", "_waiting")
+
+    def __init__(
+        self,
+        timers: Timers,
+        take: Callable[[TopicPartition, Uuid, PartitionRegistration | None, bool], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`take` is called with the partition, its topic id, its image (None if the partition left this node), and
+        whether it is new. `fail` halts the node, because later decisions must not build on a partly applied image."""
+        self._timers = timers
+        self._take = take
+        self._fail = fail
+        self._waiting: OrderedDict[
+            Key, list[tuple[TopicPartition, Uuid, PartitionRegistration | None, bool]]
+        ] = OrderedDict()
+        """A plain dictionary would pass over everything taken before, to find the first one that is left."""
+        self._is_planned = False
+        self._at_once_left = TAKEN_AT_ONCE_MAX
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __contains__(self, name: Key) -> bool:
+        return name in self._waiting
+
+    def begin(self) -> None:
+        """Start with another image."""
+        self._at_once_left = TAKEN_AT_ONCE_MAX
+
+    def add(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        image: PartitionRegistration | None,
+        *,
+        is_new: bool = False,
+        now: bool = False,
+    ) -> None:
+        """Add a change. `now` applies it at once, for components that use the same image next."""
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            if now or self._at_once_left > 0:
+                self._at_once_left -= 1
+                self._take(name, topic_id, image, is_new)
+                return
+            waiting = self._waiting[name] = []
+        if waiting and waiting[-1][1] == topic_id:
+            # The newer image includes everything of the older one.
+            is_new = waiting.pop()[3] and image is not None
+        waiting.append((name, topic_id, image, is_new))
+        if now:
+            self.take_now(name)
+        elif not self._is_planned:
+            self._is_planned = True
+            self._timers.call_after(0, self._step)
+
+    def take_now(self, name: Key) -> None:
+        changes = self._waiting.pop(name, ())
+        try:
+            for change in changes:
+                self._take(*change)
+        except Exception as problem:
+            self._fail(problem)
+            raise
+
+    def finish(self) -> None:
+        """Apply all remaining changes at once."""
+        while self._waiting:
+            self.take_now(next(iter(self._waiting)))
+
+    def _step(self) -> None:
+        self._is_planned = False
+        try:
+            for _ in range(TAKEN_A_STEP):
+                if not self._waiting:
+                    return
+                self.take_now(next(iter(self._waiting)))
+        except Exception:
+            return  # the node halts
+        self._is_planned = True
+        self._timers.call_after(0, self._step)
+
+
+OPENED_AT_ONCE_MAX = 32
+"""Logs that one image opens at once, while the request that changed the metadata waits."""
+OPENED_A_SLICE = 2
+"""Logs per slice. Once the files exist, opening a log takes a quarter of a millisecond, and requests wait meanwhile."""
+SLICE_INTERVAL_MS = 1
+"""Delay before the first slice, and after a slice whose files could not be created in advance."""
+RETRY_INTERVAL_MS = 100
+"""Delay if no worker is free. Until then a log is opened only by a request."""
+SHORTAGE_INTERVAL_MS = 5_000
+"""Delay between two attempts to create a log for which there was no space."""
+
+
+class UnopenedLogs:
+    """New partitions whose logs are not open yet. They are opened a few at a time, or at the first request.
+
+    The queue is in order. A worker creates the files, because creating one may take a millisecond and would delay
+    requests. As in Kafka, the reply to the creation of a large topic does not wait for every log. Unlike in Kafka, no
+    request meets a partition that is not open. Bounded by the partitions of the image. Uses one worker at a time.
+
+    - Only partitions that cannot have a log yet may wait here, because retention must not examine a log before its
+      topic's settings are known.
+    - A name with old entries in the checkpoints waits until they are rewritten. Requests for it get a retriable error.
+    - So does a log that could not be created for lack of space or descriptors, until they are available.
+    """
+
+    __slots__ = (
+        "_log_config",
+        "_log_manager",
+        "_looks_again",
+        "_node_id",
+        "_open",
+        "_running",
+        "_short",
+        "_timers",
+        "_tried",
+        "_waiting",
+        "_workers",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        timers: Timers,
+        workers: Workers,
+        log_manager: LogManager,
+        log_config: Callable[[str], LogConfig],
+        open_log: Callable[[TopicPartition, Uuid, PartitionRegistration], None],
+    ) -> None:
+        """`open_log` opens the log, and creates it if its files do not exist."""
+        self._node_id = node_id
+        self._timers = timers
+        self._workers = workers
+        self._log_manager = log_manager
+        self._log_config = log_config
+        self._open = open_log
+        self._waiting: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
+        self._running = False
+        """A slice is being prepared, or a timer will start one."""
+        self._short: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
+        """Partitions that lacked space."""
+        self._tried: Key | None = None
+        """The partition of `_short` whose attempt shows whether there is space."""
+        self._looks_again = False
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __contains__(self, name: Key) -> bool:
+        return name in self._waiting or name in self._short
+
+    def add(self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration) -> None:
+        """Add a partition, or replace its image if it already waits."""
+        self._short.pop(name, None)
+        self._waiting[name] = topic_id, image
+        if not self._running:
+            self._running = True
+            self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
+
+    def add_short(self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration) -> None:
+        """Add a partition whose log had no space. One of all such partitions is tried at a time."""
+        self._short[name] = topic_id, image
+        if not self._looks_again:
+            self._looks_again = True
+            self._timers.call_after(SHORTAGE_INTERVAL_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_again = bool(self._short)
+        if self._short:
+            self._timers.call_after(SHORTAGE_INTERVAL_MS, self._look_again)
+            self._tried, waiting = next(iter(self._short.items()))
+            self.add(TopicPartition(*self._tried), *waiting)
+
+    def discard(self, name: Key) -> None:
+        self._waiting.pop(name, None)
+        self._short.pop(name, None)
+
+    def open_now(self, name: Key) -> bool:
+        """Open a waiting partition. Returns False if it does not wait, or cannot be opened yet."""
+        waiting = self._waiting.get(name)
+        if waiting is None or not self._log_manager.may_make(TopicPartition(*name)):
+            return False
+        del self._waiting[name]
+        self._open(TopicPartition(*name), *waiting)
+        if name == self._tried and name not in self._short:
+            # There is space again.
+            for each, lacked in list(self._short.items()):
+                self.add(TopicPartition(*each), *lacked)
+        return True
+
+    def _prepare_slice(self) -> None:
+        names = list(islice(self._waiting, OPENED_A_SLICE))
+        if not names:
+            self._running = False
+            return
+        try:
+            prepared = [self._prepare(name) for name in names]
+        except LogRefused:
+            self._open_unprepared(names)
+            return
+        clearing = self._log_manager.clear_names([TopicPartition(*name) for name in names])
+        job = self._workers.submit(partial(run_all, clearing, prepared))
+        job.on_done(partial(self._open_slice, names, prepared, clearing))
+
+    def _prepare(self, name: Key) -> PreparedLog:
+        topic_id, image = self._waiting[name]
+        return self._log_manager.prepare(TopicPartition(*name), topic_id, image.directory(self._node_id))
+
+    def _open_slice(
+        self, names: list[Key], prepared: list[PreparedLog], clearing: Plan | None, done: Deferred[None]
+    ) -> None:
+        if self._log_manager.closed:
+            return
+        try:
+            done.result()
+        except Exception as error:  # too many jobs, or a bug in kafkacompat
+            logger.error("no worker made the files of new partitions: %s", error)
+            for files in prepared:
+                self._log_manager.discard(files)
+            self._timers.call_after(RETRY_INTERVAL_MS, self._prepare_slice)
+            return
+        if clearing is not None:
+            clearing.finish()
+        placed, delay_ms = True, SLICE_INTERVAL_MS
+        for name, files in zip(names, prepared, strict=True):
+            waiting = self._waiting.get(name)
+            if waiting is None or waiting[0] != files.topic_id:
+                self._log_manager.discard(files)
+                continue
+            if not self._log_manager.may_make(files.topic_partition):
+                # The disk refused the checkpoints.
+                self._log_manager.discard(files)
+                placed, delay_ms = False, RETRY_INTERVAL_MS
+                continue
+            placed = self._log_manager.place(files, self._log_config(name[0])) and placed
+            self.open_now(name)
+        if placed:
+            self._prepare_slice()
+        else:
+            self._timers.call_after(delay_ms, self._prepare_slice)
+
+    def _open_unprepared(self, names: list[Key]) -> None:
+        for name in names:
+            self.open_now(name)
+        self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
+
+
+def run_all(clearing: Plan | None, prepared: list[PreparedLog]) -> None:
+    """Run the checkpoint plan, then create the files. Blocks; for a worker."""
+    if clearing is not None:
+        clearing.run()
+    for one in prepared:
+        one.run()
+
+
+GIVEN_AT_ONCE_MAX = 200
+"""Partitions that get the settings of an image at once, at up to 30 us each."""
+GIVEN_A_STEP = 200
+
+
+class ConfigChanges:
+    """New settings for the logs of partitions: for some of them at once, for the others in later steps.
+
+    A cluster-wide setting concerns every partition of the node, and each topic with settings of its own needs a new
+    LogConfig. Until its turn a partition keeps its former settings, as if this broker had received the image later.
+    What the controller decides by the new settings must not be met by the old ones: a partition takes its settings
+    before a role or an ISR (`first`). Bounded by the partitions of this node.
+    """
+
+    __slots__ = ("_advance", "_fail", "_is_planned", "_log_config", "_timers", "_waiting")
+
+    def __init__(
+        self,
+        timers: Timers,
+        log_config: Callable[[str], LogConfig],
+        advance: Callable[[Partition], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`log_config` gives a topic's settings by the newest image. `advance` looks whether a partition's high watermark
+        advances by its new settings. `fail` halts the node."""
+        self._timers = timers
+        self._log_config = log_config
+        self._advance = advance
+        self._fail = fail
+        self._waiting: dict[Partition, None] = {}
+        self._is_planned = False
+
+    def begin(self, cores: Sequence[Partition]) -> Sequence[Partition]:
+        """Returns the partitions that have their settings now. The caller looks at their high watermarks when the roles of
+        the same image are taken."""
+        at_once, later = cores[:GIVEN_AT_ONCE_MAX], cores[GIVEN_AT_ONCE_MAX:]
+        for core in at_once:
+            self._waiting.pop(core, None)
+        self._give(at_once)
+        self._waiting.update(dict.fromkeys(later))
+        self._plan()
+        return at_once
+
+    def first(self, core: Partition) -> None:
+        """Give this partition its settings now, if it waits for them."""
+        if self._waiting and core in self._waiting:
+            del self._waiting[core]
+            self._give((core,))
+
+    def gone(self, core: Partition) -> None:
+        self._waiting.pop(core, None)
+
+    def _give(self, cores: Iterable[Partition]) -> None:
+        """Partitions of a topic share its settings."""
+        configs: dict[str, LogConfig] = {}
+        for core in cores:
+            topic = core.topic_partition.topic
+            config = configs.get(topic)
+            if config is None:
+                config = configs[topic] = self._log_config(topic)
+            core.log.config = config
+
+    def _plan(self) -> None:
+        if self._waiting and not self._is_planned:
+            self._is_planned = True
+            self._timers.call_after(0, self._step)
+
+    def _step(self) -> None:
+        self._is_planned = False
+        waiting = self._waiting
+        try:
+            # The last ones first: taking from the front of a large dictionary passes over everything taken before.
+            some = [waiting.popitem()[0] for _ in range(min(len(waiting), GIVEN_A_STEP))]
+            self._give(some)
+            for core in some:
+                self._advance(core)
+        except Exception as problem:
+            self._fail(problem)
+            return
+        self._plan()
+
+
+VISITED_A_STEP = 1000
+"""Partitions of one step, at up to 2 microseconds each."""
+ACTED_ON = 25
+"""A partition for which something is done, in partitions that are only visited."""
+
+
+class PartitionWalk:
+    """A look at all partitions of this node, some of them in each step of the loop.
+
+    Partitions come, go and change their roles during a walk. It visits those that were here when it began; one that
+    has gone meanwhile leads nothing any more. Whoever needs a visit of those that came later begins another walk.
+    """
+
+    __slots__ = ("_cores", "_fail", "_stepper")
+
+    def __init__(
+        self,
+        cores: Mapping[tuple[bytes, int], Partition],
+        timers: Timers,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`cores` is the manager's table. `fail` halts the node: a walk that ends early would leave partitions unwatched."""
+        self._cores = cores
+        self._fail = fail
+        self._stepper = Stepper(timers)
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._stepper.is_busy
+
+    def begin(self, visit: Callable[[Partition], bool], done: Callable[[], None] = lambda: None) -> None:
+        """Run the first step now. `visit` returns whether it has done something. A walk that is under way ends here, and its
+        `done` is not called."""
+        self._stepper.cancel()
+        self._stepper.run(self._walk(visit), lambda outcome: self._ended(outcome, done))
+
+    def cancel(self) -> None:
+        self._stepper.cancel()
+
+    def _walk(self, visit: Callable[[Partition], bool]) -> Steps[None]:
+        pace = Pace(VISITED_A_STEP)
+        for core in list(self._cores.values()):
+            if pace.is_over(ACTED_ON if visit(core) else 1):
+                yield
+
+    def _ended(self, outcome: Callable[[], None], done: Callable[[], None]) -> None:
+        try:
+            outcome()
+            done()
+        except Exception as problem:
+            self._fail(problem)

@@ -16,9 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.ids import NO_LEADER, java_string_hash
+from kafkacompat.partition.hosted_partitions import PartitionWalk
 from kafkacompat.partition.isr import Altered
 from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
-from kafkacompat.partition.round import Round
 from kafkacompat.partition.traffic import IsrChanges
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class ReplicaFetcherManager:
         self._is_rehoming = False
         self._alters: AlterPartitionManager | None = None
         self.isr_changes = IsrChanges()
-        self._isr_round: Round | None = None
+        self._isr_walk: PartitionWalk | None = None
         self._is_check_planned = False
         self._leads = False
         """Since the last check began, a partition with other replicas was seen to be led here."""
@@ -130,14 +130,14 @@ class ReplicaFetcherManager:
 
     def attach(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
-        self._isr_round = Round(hosted.by_id, self._timers, lambda problem: hosted.fail(problem))
+        self._isr_walk = PartitionWalk(hosted.by_id, self._timers, lambda problem: hosted.fail(problem))
         hosted.standing.lag_time_max_ms = self._lag_time_max_ms
 
     def close(self) -> None:
         """Stop all fetching and proposing."""
         self._closed = True
-        if self._isr_round is not None:
-            self._isr_round.cancel()
+        if self._isr_walk is not None:
+            self._isr_walk.cancel()
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
@@ -310,17 +310,17 @@ class ReplicaFetcherManager:
     def _check_later(self) -> None:
         self._leads = True
         if not self._is_check_planned and not self._closed:
-            assert self._isr_round is not None
-            if not self._isr_round.is_under_way:
+            assert self._isr_walk is not None
+            if not self._isr_walk.is_under_way:
                 self._is_check_planned = True
                 self._timers.call_after(self._lag_time_max_ms // 2, self._check_isr)
 
     def _check_isr(self) -> None:
         """Look for lagging ISR members. Runs every half of the allowed lag, so that a lag is noticed soon."""
-        assert self._isr_round is not None
+        assert self._isr_walk is not None
         self._is_check_planned = self._leads = False
         if not self._closed:
-            self._isr_round.begin(self._check, self._checked)
+            self._isr_walk.begin(self._check, self._checked)
 
     def _check(self, core: Partition) -> bool:
         """Returns whether something had to be done."""

@@ -29,7 +29,7 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.partition.listeners import Replicating
+    from kafkacompat.partition.hosted_partitions import Replicating
     from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, TransactionTerms, WorkerPools
 
 logger = logging.getLogger(__name__)

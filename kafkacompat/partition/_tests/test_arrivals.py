@@ -12,7 +12,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
-from kafkacompat.partition.arrivals import (
+from kafkacompat.partition.hosted_partitions import (
     OPENED_A_SLICE,
     OPENED_AT_ONCE_MAX,
     RETRY_INTERVAL_MS,

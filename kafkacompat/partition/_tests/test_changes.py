@@ -10,7 +10,7 @@ import pytest
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
-from kafkacompat.partition.changes import TAKEN_A_STEP, TAKEN_AT_ONCE_MAX
+from kafkacompat.partition.hosted_partitions import TAKEN_A_STEP, TAKEN_AT_ONCE_MAX
 from kafkacompat.partition.partition import Partition
 from kafkacompat.wire.errors import ErrorCode
 

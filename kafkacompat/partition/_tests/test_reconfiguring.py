@@ -12,7 +12,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.partition._tests.cluster import Cluster
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image, with_partitions
 from kafkacompat.partition._tests.test_changes import turn
-from kafkacompat.partition.reconfiguring import GIVEN_A_STEP, GIVEN_AT_ONCE_MAX
+from kafkacompat.partition.hosted_partitions import GIVEN_A_STEP, GIVEN_AT_ONCE_MAX
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = GIVEN_AT_ONCE_MAX + 2 * GIVEN_A_STEP
@@ -144,7 +144,7 @@ def test_an_isr_that_the_controller_has_accepted_comes_after_the_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its answer does not wait for the image."""
-    monkeypatch.setattr("kafkacompat.partition.reconfiguring.GIVEN_AT_ONCE_MAX", 0)
+    monkeypatch.setattr("kafkacompat.partition.hosted_partitions.GIVEN_AT_ONCE_MAX", 0)
     cluster = Cluster((1, 2), replica_lag_time_max_ms=1_000)
     cluster.settle()
     leader = cluster.nodes[1]

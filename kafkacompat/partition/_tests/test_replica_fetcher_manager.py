@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.partition import hosted_partitions
 from kafkacompat.partition import replica_fetcher_manager as replication
-from kafkacompat.partition import round as round_module
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition.following import BATCHES_AT_ONCE, FollowerFetches
 from kafkacompat.partition.partition import Partition
@@ -698,8 +698,8 @@ def test_a_leader_that_was_alone_watches_the_replicas_that_it_gets() -> None:
 def leading_many(monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, list[list[int]]]:
     """Node 1 leads 45 partitions that node 2 follows no longer, and looks at 10 of them in a step. Its check of lagging
     replicas is due. The list gets the partitions that are looked at, by step."""
-    monkeypatch.setattr(round_module, "VISITED_A_STEP", 10)
-    monkeypatch.setattr(round_module, "ACTED_ON", 1)
+    monkeypatch.setattr(hosted_partitions, "VISITED_A_STEP", 10)
+    monkeypatch.setattr(hosted_partitions, "ACTED_ON", 1)
     cluster = Cluster((1, 2), partitions=45)
     cluster.settle()
     cluster.cut = {frozenset((1, 2))}
@@ -723,7 +723,7 @@ def leading_many(monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, list[list[in
 
 def walk_on(cluster: Cluster, looked: list[list[int]]) -> None:
     """The next steps of the walk that is under way."""
-    under_way = cluster.nodes[1].replication._isr_round
+    under_way = cluster.nodes[1].replication._isr_walk
     assert under_way is not None
     while under_way.is_under_way:
         timer = under_way._stepper._timer
@@ -760,7 +760,7 @@ def test_a_look_at_lagging_replicas_lets_roles_change_between_its_steps(
 
 def test_a_leader_that_begins_during_a_look_is_looked_at_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is its only partition with other replicas, and so the only reason for another look."""
-    monkeypatch.setattr(round_module, "VISITED_A_STEP", 10)
+    monkeypatch.setattr(hosted_partitions, "VISITED_A_STEP", 10)
     cluster = Cluster((1, 2), partitions=45)
     for index in range(45):
         cluster.change(index, leader=2)
@@ -768,12 +768,12 @@ def test_a_leader_that_begins_during_a_look_is_looked_at_later(monkeypatch: pyte
     cluster.settle(120_000)
     replication = cluster.nodes[1].replication
     replication._check_isr()
-    assert replication._isr_round is not None
-    assert replication._isr_round.is_under_way
+    assert replication._isr_walk is not None
+    assert replication._isr_walk.is_under_way
     cluster.change(3, leader=1)
     cluster.publish()
     cluster.settle(1000)
-    assert not replication._isr_round.is_under_way
+    assert not replication._isr_walk.is_under_way
     cluster.cut = {frozenset((1, 2))}
     cluster.nodes[1].append(b"a", TopicPartition("t", 3))
     cluster.settle(60_000)
