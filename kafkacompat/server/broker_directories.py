@@ -27,7 +27,7 @@ from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
     from kafkacompat.log.directory import LogDirectory
-    from kafkacompat.partition.moves import Moves
+    from kafkacompat.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 
 logger = logging.getLogger(__name__)
 
@@ -86,10 +86,10 @@ class BrokerDirectories:
         )
         assign = self._assignments.assign
 
-        def make_moves() -> Moves:
-            from kafkacompat.partition.moves import Moves
+        def make_moves() -> ReplicaAlterLogDirsManager:
+            from kafkacompat.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 
-            return Moves(
+            return ReplicaAlterLogDirsManager(
                 self.logs,
                 doors.clock,
                 doors.timers,

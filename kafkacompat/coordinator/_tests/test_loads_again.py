@@ -22,8 +22,7 @@ from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.partition.damaged import LOOK_MS
-from kafkacompat.partition.placement import Placement
+from kafkacompat.partition.placement import LOOK_MS, Placement
 from kafkacompat.ports import WorkerPools, WorkersBusy
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.offset_fetch_request import (

@@ -26,9 +26,14 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.following import BATCHES_AT_ONCE
-from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.placement import Placement
+from kafkacompat.partition.replica_alter_log_dirs_manager import (
+    ASSIGNED_POLL_MS,
+    AT_ONCE_BYTES,
+    COPY_BYTES,
+    ReplicaAlterLogDirsManager,
+)
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import LogRefused, SyncFailed, WorkerPools
 from kafkacompat.records.batch import BatchCorrupt
@@ -89,8 +94,8 @@ class Disks:
         )
         self.image = MetadataImage()
 
-    def _make_moves(self) -> Moves:
-        return Moves(
+    def _make_moves(self) -> ReplicaAlterLogDirsManager:
+        return ReplicaAlterLogDirsManager(
             self.logs,
             self.time,
             self.time,
@@ -769,13 +774,13 @@ def test_very_many_small_batches_are_copied_with_the_loop_in_between(
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
     future = disks.logs.futures.logs[NAME]
     appended: list[int] = []
-    append = Moves._append
+    append = ReplicaAlterLogDirsManager._append
 
     def counted(self: Any, move: Any, data: bytes) -> None:
         before = future.log_end_offset
         append(self, move, data)
         appended.append(future.log_end_offset - before)
 
-    monkeypatch.setattr(Moves, "_append", counted)
+    monkeypatch.setattr(ReplicaAlterLogDirsManager, "_append", counted)
     disks.run()
     assert appended == [BATCHES_AT_ONCE, BATCHES_AT_ONCE, 10]

@@ -19,23 +19,23 @@ from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.cleaner.cleaner import LogCleaner
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition.hosted_partitions import HostedPartitions
-from kafkacompat.partition.moves import Move, Moves, MoveState
 from kafkacompat.partition.placement import Placement
+from kafkacompat.partition.replica_alter_log_dirs_manager import Move, MoveState, ReplicaAlterLogDirsManager
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_copy_takes_its_place_at_any_moment(patch: pytest.MonkeyPatch) -> None:
     """As soon as the controller knows the new directory, whatever was appended in the meantime."""
-    original = Moves._step
+    original = ReplicaAlterLogDirsManager._step
 
-    def step(self: Moves, move: Move) -> None:
+    def step(self: ReplicaAlterLogDirsManager, move: Move) -> None:
         if move.state is MoveState.ASSIGNED and not self._is_over(move):
             self._change_places(move)
         else:
             original(self, move)
 
-    patch.setattr(Moves, "_step", step)
+    patch.setattr(ReplicaAlterLogDirsManager, "_step", step)
 
 
 def a_log_is_cleaned_while_it_is_copied(patch: pytest.MonkeyPatch) -> None:

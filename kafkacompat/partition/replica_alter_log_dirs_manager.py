@@ -3,8 +3,9 @@ KIP-858).
 
 For each move, whole batches are copied until the future log has everything. It is then synced, and the controller is
 told the new directory. Only after that the logs are swapped, and the old log is deleted once the new one is durable.
-This is the shell around copying.py: it reads, waits and throttles. Only a failed directory, a cancellation and the end
-of the replica end a move: any other problem delays it. Imported when something moves. Settings:
+A future log follows the current one as a follower follows its leader (following.py). Both logs are at hand, so before
+each piece the epochs of both show where they diverge. Only a failed directory, a cancellation and the end of the
+replica end a move: any other problem delays it. Imported when something moves. Settings:
 num.replica.alter.log.dirs.threads (concurrent moves), replica.alter.log.dirs.io.max.bytes.per.second,
 alter.log.dirs.replication.quota.window.num and .size.seconds, replica.fetch.backoff.ms.
 """
@@ -19,11 +20,16 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from kafkacompat.partition.copying import copy_records, settle, take_over_watermarks
-from kafkacompat.partition.following import BATCHES_AT_ONCE
+from kafkacompat.partition.following import (
+    BATCHES_AT_ONCE,
+    append_fetched,
+    take_watermarks,
+    truncate_to_divergence,
+)
 from kafkacompat.partition.replication_quota_manager import ByteRate
 from kafkacompat.ports import FileSlice, LogRefused
 from kafkacompat.records.batch import BatchCorrupt, end_of_some
+from kafkacompat.wire.messages.fetch_response import EpochEndOffset
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -31,8 +37,9 @@ if TYPE_CHECKING:
     from kafkacompat.log.flush import LogFlush
     from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.unified_log import UnifiedLog
+    from kafkacompat.partition.following import Copy
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.ports import Clock, Plan, Timers, WorkerPools, Workers
+    from kafkacompat.ports import Buffer, Clock, Log, Plan, Timers, WorkerPools, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +90,7 @@ class Move:
         return self.state is not MoveState.COPYING
 
 
-class Moves:
+class ReplicaAlterLogDirsManager:
     """The moves of a node. Bounded by its partitions."""
 
     def __init__(
@@ -400,3 +407,51 @@ class Moves:
             logger.error("what a moved log has left is not removed before the next start: %s", error)
         else:
             plan.finish()
+
+
+# How the future log follows the current one: pure functions over the two.
+
+ANY_EPOCH = 2**31 - 1
+"""An epoch limit that accepts everything in the current log."""
+
+
+def settle(copy: Copy, current: Log) -> str | None:
+    """Truncate the copy to what the current log has. Returns a line for the node's log if something was dropped.
+    Raises OSError."""
+    log = copy.log
+    before = log.log_end_offset
+    if before < current.log_start_offset:
+        return _begin_at_start(copy, current)
+    note = None
+    while (epoch := log.latest_epoch()) >= 0:
+        ours = current.end_offset_for_epoch(epoch)
+        if ours.epoch == epoch and ours.offset >= log.log_end_offset:
+            break
+        if ours.epoch < 0:
+            # Everything in the copy is older than the start of the current log.
+            return _begin_at_start(copy, current)
+        known = log.log_end_offset, epoch
+        note = truncate_to_divergence(
+            copy, EpochEndOffset(epoch=ours.epoch, end_offset=min(ours.offset, current.log_end_offset))
+        )
+        if (log.log_end_offset, log.latest_epoch()) == known:
+            break
+    if log.log_end_offset > current.log_end_offset:
+        log.truncate_to(current.log_end_offset)
+        note = f"truncated from {before} to {log.log_end_offset}, where the current log ends"
+    return note
+
+
+def _begin_at_start(copy: Copy, current: Log) -> str:
+    copy.log.truncate_fully_and_start_at(current.log_start_offset)
+    return f"begins anew at {current.log_start_offset}, where the current log begins"
+
+
+def copy_records(copy: Copy, current: Log, records: Buffer) -> None:
+    """Append whole batches of the current log from the copy's end. Raises OSError or LogRefused."""
+    append_fetched(copy, records, ANY_EPOCH)
+    take_over_watermarks(copy, current)
+
+
+def take_over_watermarks(copy: Copy, current: Log) -> None:
+    take_watermarks(copy, current.high_watermark, current.log_start_offset)
