@@ -373,7 +373,6 @@ CORES = [
     "quota",
     "partition/partition",
     "partition/following",
-    "partition/isr",
     "partition/read_replicas",
     "partition/sessions",
     "partition/traffic",

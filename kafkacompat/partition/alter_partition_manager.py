@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.partition.isr import Altered
+from kafkacompat.partition.partition import Altered
 from kafkacompat.partition.traffic import IsrChanges
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import (
@@ -26,8 +26,7 @@ from kafkacompat.wire.messages.alter_partition_request import (
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import Uuid
-    from kafkacompat.partition.isr import PendingPartitionChange
-    from kafkacompat.partition.partition import Partition
+    from kafkacompat.partition.partition import Partition, PendingPartitionChange
     from kafkacompat.ports import Timers
     from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse
 

@@ -20,8 +20,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.anchoring import Anchoring
-from kafkacompat.partition.isr import Standing
-from kafkacompat.partition.partition import Partition
+from kafkacompat.partition.partition import Partition, Standing
 from kafkacompat.partition.traffic import BrokerTraffic
 from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
@@ -32,7 +31,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionRegistration
-    from kafkacompat.partition.isr import PendingPartitionChange
+    from kafkacompat.partition.partition import PendingPartitionChange
     from kafkacompat.ports import Clock, LogManager, Plan, PreparedLog, Timers, WorkerPools, Workers
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.ids import NO_LEADER, java_string_hash
 from kafkacompat.partition.hosted_partitions import PartitionWalk
-from kafkacompat.partition.isr import Altered
+from kafkacompat.partition.partition import Altered
 from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
 from kafkacompat.partition.traffic import IsrChanges
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
     from kafkacompat.partition.following import Fetched, PartitionFetchState
     from kafkacompat.partition.hosted_partitions import HostedPartitions
-    from kafkacompat.partition.isr import PendingPartitionChange
-    from kafkacompat.partition.partition import Partition
+    from kafkacompat.partition.partition import Partition, PendingPartitionChange
     from kafkacompat.partition.replica_fetcher import Channel, ReplicaFetcher
     from kafkacompat.ports import Clock, Timers
 

@@ -25,7 +25,7 @@ from kafkacompat.sim.image_oracles import Key, partitions_of
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration, PartitionRegistration
-    from kafkacompat.partition.isr import PendingPartitionChange
+    from kafkacompat.partition.partition import PendingPartitionChange
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
     from kafkacompat.sim.machine import SimulatedMachine

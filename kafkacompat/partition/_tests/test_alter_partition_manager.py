@@ -15,8 +15,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition import alter_partition_manager
 from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
 from kafkacompat.partition.alter_partition_manager import RETRY_MS, AlterPartitionManager
-from kafkacompat.partition.isr import Altered, Standing
-from kafkacompat.partition.partition import Partition
+from kafkacompat.partition.partition import Altered, Partition, Standing
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_response import (
     AlterPartitionResponse,

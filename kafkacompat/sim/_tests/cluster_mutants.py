@@ -19,8 +19,7 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.node.broker_lifecycle import BrokerIdentity
 from kafkacompat.partition import following, produce_purgatory
-from kafkacompat.partition.isr import PendingPartitionChange, Standing
-from kafkacompat.partition.partition import Partition
+from kafkacompat.partition.partition import Partition, PendingPartitionChange, Standing
 from kafkacompat.ports import SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
