@@ -83,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
         "wire",
         "partition.partition",
         "partition.delayed_operations",
-        "partition.lookup",
+        "partition.list_offsets",
         "partition.replica_manager",
         "partition.traffic",
         "controller.image",

@@ -1,7 +1,7 @@
 """ListOffsets (key 2, versions 1-11): offsets by timestamp or special value.
 
 The version decides which special timestamps and error codes exist. A partition that is named twice is refused.
-partition/lookup finds the offsets. KIP-79, KIP-207, KIP-734, KIP-1005.
+partition/list_offsets finds the offsets. KIP-79, KIP-207, KIP-734, KIP-1005.
 """
 
 from __future__ import annotations

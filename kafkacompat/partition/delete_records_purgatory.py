@@ -113,3 +113,19 @@ class DeleteRecordsPurgatory:
             return
         waiter.outcomes[partition] = outcome
         del waiter.required[partition]
+
+
+def delete_records_on_leader(core: Partition, offset: int) -> tuple[ErrorCode, int]:
+    """Move the log start up to an offset (-1: the high watermark). Returns (error, that offset), with offset -1 on
+    error."""
+    error = core.check_leader(-1)
+    if error is not ErrorCode.NONE:
+        return error, -1
+    log = core.log
+    if "compact" in log.config.cleanup_policy and "delete" not in log.config.cleanup_policy:
+        return ErrorCode.POLICY_VIOLATION, -1
+    target = log.high_watermark if offset == -1 else offset
+    if target < 0 or target > log.high_watermark:
+        return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+    log.increment_log_start_offset(target)
+    return ErrorCode.NONE, target

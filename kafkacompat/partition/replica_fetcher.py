@@ -20,7 +20,7 @@ from kafkacompat.partition.following import (
     take_earliest,
     take_latest,
 )
-from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
+from kafkacompat.partition.list_offsets import EARLIEST_LOCAL, LATEST
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import group_values
-from kafkacompat.partition.lookup import EARLIEST, LATEST
+from kafkacompat.partition.list_offsets import EARLIEST, LATEST
 from kafkacompat.share.dead_letter_settings import dead_letter_policy
 from kafkacompat.share.values import ShareSettings
 

@@ -26,7 +26,7 @@ from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
-from kafkacompat.partition import searches
+from kafkacompat.partition import list_offsets as searches
 from kafkacompat.partition._tests.fakes import image_of, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.stepping.jobs import all_steps

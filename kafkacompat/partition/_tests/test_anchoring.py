@@ -21,7 +21,7 @@ from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, part
 from kafkacompat.partition.anchoring import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.hosted_partitions import OPENED_AT_ONCE_MAX
-from kafkacompat.partition.lookup import LATEST
+from kafkacompat.partition.list_offsets import LATEST
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.sessions import FetchSessionCache

@@ -13,7 +13,7 @@ from kafkacompat.log._tests.logs import batch_of, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.lookup import TimestampLookup
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition import searches
+from kafkacompat.partition import list_offsets
 from kafkacompat.partition._tests.fakes import (
     World,
     failing,
@@ -21,7 +21,7 @@ from kafkacompat.partition._tests.fakes import (
     topic_image,
     with_partitions,
 )
-from kafkacompat.partition.searches import JOBS_MAX, SEARCHES_AT_ONCE, TRIES_MAX
+from kafkacompat.partition.list_offsets import JOBS_MAX, SEARCHES_AT_ONCE, TRIES_MAX
 from kafkacompat.ports import LogRefused
 from kafkacompat.records import compression
 from kafkacompat.records.batch import BatchCorrupt, build_batch
@@ -199,7 +199,7 @@ def test_connections_take_turns() -> None:
 def test_a_long_search_is_done_in_pieces_and_others_do_not_wait_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searches, "USUAL_WORK", 10_000)
+    monkeypatch.setattr(list_offsets, "USUAL_WORK", 10_000)
     world = world_with(partitions=2, records=1)
     count = 60_000
     now_ms = world.time.now_ms()
@@ -224,11 +224,11 @@ def test_a_long_search_is_done_in_pieces_and_others_do_not_wait_for_it(
         world.workers.run()
     for each in long:
         assert each.result() == OffsetLookup(ErrorCode.NONE, now_ms + 1, count, 3)
-    assert jobs > 8 * (count // searches.PIECE_WORK)
+    assert jobs > 8 * (count // list_offsets.PIECE_WORK)
 
 
 def test_more_than_may_wait_are_refused_and_there_is_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searches, "SEARCHES_MAX", 4)
+    monkeypatch.setattr(list_offsets, "SEARCHES_MAX", 4)
     world = world_with()
     asked = [ask(world) for _ in range(5)]
     assert asked[4].result().error is ErrorCode.OFFSET_NOT_AVAILABLE
@@ -263,7 +263,7 @@ def test_a_worker_that_cannot_be_had() -> None:
 
 def test_whoever_has_room_may_let_others_go_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """All within the callback that reports room: other requests leave, and new ones are answered at once."""
-    monkeypatch.setattr(searches, "SEARCHES_PACED", 1)
+    monkeypatch.setattr(list_offsets, "SEARCHES_PACED", 1)
     world = world_with()
     asked = ask(world)
     searching = world.manager._searches
