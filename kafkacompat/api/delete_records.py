@@ -1,6 +1,6 @@
 """DeleteRecords (key 21, versions 0-2): move the start offset of logs. KIP-107.
 
-partition/delete_records_purgatory decides what may be deleted. If a partition is named twice, only the last mention counts.
+partition/purgatories decides what may be deleted. If a partition is named twice, only the last mention counts.
 """
 
 from __future__ import annotations

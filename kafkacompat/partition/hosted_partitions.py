@@ -21,8 +21,8 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.anchoring import Anchoring
 from kafkacompat.partition.partition import Partition, Standing
+from kafkacompat.partition.purgatories import Wakeups
 from kafkacompat.partition.traffic import BrokerTraffic
-from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.stepped import Stepper, Steps

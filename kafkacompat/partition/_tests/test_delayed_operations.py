@@ -15,7 +15,7 @@ from kafkacompat.partition.delayed_operations import (
     DelayedOperationPurgatory,
     TurnBudget,
 )
-from kafkacompat.partition.wakeups import Wakeups
+from kafkacompat.partition.purgatories import Wakeups
 
 KEY = ("t", 0)
 

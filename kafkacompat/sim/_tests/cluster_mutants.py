@@ -18,7 +18,7 @@ from kafkacompat.log.flush import Syncs
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.node.broker_lifecycle import BrokerIdentity
-from kafkacompat.partition import following, produce_purgatory
+from kafkacompat.partition import following, purgatories
 from kafkacompat.partition.partition import Partition, PendingPartitionChange, Standing
 from kafkacompat.ports import SyncFailed
 from kafkacompat.wire.errors import ErrorCode
@@ -52,7 +52,7 @@ def high_watermark_without_those_who_lag(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledged_at_the_append(patch: pytest.MonkeyPatch) -> None:
     """acks=all does not wait for replication."""
-    patch.setattr(produce_purgatory.ProducePurgatory, "when_replicated", lambda self, ends, timeout_ms: None)
+    patch.setattr(purgatories.ProducePurgatory, "when_replicated", lambda self, ends, timeout_ms: None)
 
 
 def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
@@ -61,14 +61,14 @@ def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
     def check_leader(self: Partition, current_leader_epoch: int) -> ErrorCode:
         return ErrorCode.NONE
 
-    original = produce_purgatory.ProducePurgatory._settle
+    original = purgatories.ProducePurgatory._settle
 
     def settle(self: Any, waiter: Any, partition: Any) -> None:
         with patch.context() as inner:
             inner.setattr(Partition, "check_leader", check_leader)
             original(self, waiter, partition)
 
-    patch.setattr(produce_purgatory.ProducePurgatory, "_settle", settle)
+    patch.setattr(purgatories.ProducePurgatory, "_settle", settle)
 
 
 def no_truncation(patch: pytest.MonkeyPatch) -> None:
