@@ -19,7 +19,7 @@ from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
-from kafkacompat.partition.anchoring import Anchoring
+from kafkacompat.partition.log_syncs import Anchoring
 from kafkacompat.partition.partition import Partition, Standing
 from kafkacompat.partition.purgatories import Wakeups
 from kafkacompat.partition.traffic import BrokerTraffic

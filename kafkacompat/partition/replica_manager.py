@@ -14,10 +14,10 @@ from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
-from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.partition.list_offsets import THIS_NODE, Question, Searches, look_up
+from kafkacompat.partition.log_syncs import Flushes
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.purgatories import delete_records_on_leader
 from kafkacompat.ports import LogRefused, RefusedAtSight

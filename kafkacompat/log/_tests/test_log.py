@@ -320,7 +320,7 @@ def test_cold_reads_and_old_segments() -> None:
 
 
 def test_an_append_never_syncs_by_itself() -> None:
-    """The caller of the append applies flush.messages, in a worker thread (partition/flushes.py)."""
+    """The caller of the append applies flush.messages, in a worker thread (partition/log_syncs.py)."""
     disk = MemoryDisk()
     log = open_log(disk, config(flush_messages=1))
     log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
