@@ -45,10 +45,13 @@ def start_families(started_ms: int) -> Families:
 
 
 def process_families(
-    stalls: Stalls | None, loads: Sequence[tuple[str, int, int]], index_bytes: int | None
+    stalls: Stalls | None,
+    loads: Sequence[tuple[str, int, int]],
+    index_bytes: int | None,
+    connections_left: int | None,
 ) -> Families:
     """`stalls`: None until the node serves. `loads`: (duty, running, waiting) of each pool of workers. `index_bytes`: None without
-    the broker role."""
+    the broker role. `connections_left`: None without a limit of open files."""
     for metric in ProcessCollector(registry=None).collect():
         samples = [(each.labels, each.value) for each in metric.samples]
         yield Family(metric.name, metric.type, metric.documentation, samples)
@@ -77,4 +80,10 @@ def process_families(
     if index_bytes is not None:
         yield gauge(
             "kafkacompat_index_cache_bytes", "Index pages that are kept in memory, in bytes.", index_bytes
+        )
+    if connections_left is not None:
+        yield gauge(
+            "kafkacompat_connections_left",
+            "More connections of clients that the limit of open files allows now. The rest is kept for the node and its logs.",
+            connections_left,
         )

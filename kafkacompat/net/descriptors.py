@@ -59,11 +59,18 @@ class Descriptors:
 
     def may_accept(self, is_of_a_node: bool) -> bool:
         """Whether there is room for one more connection. Those of other nodes may use what is kept for new logs, and
-        half of what is kept for this node. Logs whose files are closed keep at most half of the rest: of thousands, few are
-        used at a time."""
+        half of what is kept for this node."""
         node, logs = self.reserves()
-        shared = self.limit - (node // 2 if is_of_a_node else node + logs)
-        return self.connected() + max(self._files(), min(self.logs(), shared // 2)) < shared
+        return self._left(self.limit - (node // 2 if is_of_a_node else node + logs)) > 0
+
+    def connections_left(self) -> int:
+        """For how many more connections of clients there is room."""
+        return max(0, self._left(self.limit - sum(self.reserves())))
+
+    def _left(self, shared: int) -> int:
+        """Of what logs and connections may have. Logs whose files are closed keep at most half of it: of thousands, few are
+        used at a time."""
+        return shared - self.connected() - max(self._files(), min(self.logs(), shared // 2))
 
     def files_max(self) -> int:
         """How many files logs may have open."""

@@ -26,6 +26,8 @@ class CountedDescriptors(Protocol):
 
     def files_max(self) -> int: ...
 
+    def connections_left(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True)
 class NodeDoors:
@@ -48,7 +50,7 @@ class NodeDoors:
     halt: Callable[[BaseException], None]
     """End the process at once and leave the files. Used when the state of the disk or of the quorum's decisions is unknown."""
     descriptors: CountedDescriptors | None = None
-    """Tells how many logs the limit of open files leaves room for; None where there is no such limit (the simulator)."""
+    """Tells for how many logs and connections there are descriptors; None where nothing limits them (the simulator)."""
     provisions: Provisions | None = None
     """Imports in the background what the node may ever need; None where nothing is (the simulator)."""
     meters: RequestMeters | None = None

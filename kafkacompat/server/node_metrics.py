@@ -115,7 +115,9 @@ class NodeMetrics:
         node = self._node
         shared, broker = node.shared, node.broker
         index_bytes = None if broker is None else broker.logs.index_bytes()
-        yield process_families(self.stalls, self._pool_loads(), index_bytes)
+        descriptors = self._doors.descriptors
+        connections_left = None if descriptors is None else descriptors.connections_left()
+        yield process_families(self.stalls, self._pool_loads(), index_bytes, connections_left)
         if self._doors.meters is not None:
             yield request_families(self._doors.meters)
         yield start_families(self._started_ms)

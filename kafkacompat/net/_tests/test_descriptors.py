@@ -25,8 +25,11 @@ class World:
 
     def clients_max(self) -> int:
         self.connections = 0
+        told = self.descriptors.connections_left()
         while self.descriptors.may_accept(is_of_a_node=False):
             self.connections += 1
+        assert told == self.connections, "a scrape is told how many connections there is room for"
+        assert self.descriptors.connections_left() == 0
         return self.connections
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -79,6 +79,28 @@ def test_partitions_are_counted(world: World) -> None:
     assert value("kafka_log_log_logendoffset", topic="orders", partition="2") == 0
     assert value("kafka_server_raft_metrics_current_state", state="leader") == 1
     assert value("kafka_server_kafkaserver_brokerstate") == 3
+
+
+class FewDescriptors:
+    logs: Callable[[], int] = staticmethod(lambda: 0)
+
+    def logs_left(self) -> int:
+        return 1_000
+
+    def files_max(self) -> int:
+        return 1_000
+
+    def connections_left(self) -> int:
+        return 7
+
+
+def test_the_connections_for_which_there_are_descriptors_are_shown(world: World) -> None:
+    name = "kafkacompat_connections_left"
+    assert (name, frozenset()) not in world.scrape(), "the simulator has no limit of open files"
+    doors = replace(world.node.server._doors, descriptors=FewDescriptors())
+    metrics = NodeMetrics(doors, type(world.node.server)(doors), list)
+    families = {family.name: family for family in metrics.families() if family is not None}
+    assert [value for _, value in families[name].samples] == [7]
 
 
 def test_a_failed_directory_is_shown(world: World) -> None:
