@@ -194,6 +194,10 @@ class Searches:
         self._has_long_job = False
         self._unanswered = 0
         self._jobs = 0
+        self._is_starting = self._is_starting_long = False
+        """A job that is refused ends at once. The next one is started after it, and not within."""
+        self._has_failed = False
+        """The last job was not carried out, which is logged."""
         self._rooms: deque[Deferred[None]] = deque()
         """Requests that wait to add searches, at most one per connection."""
 
@@ -231,26 +235,39 @@ class Searches:
         return search.answer
 
     def _start(self) -> None:
-        while self._waiting and self._jobs < JOBS_MAX:
-            begun: list[_Begun] = []
-            while self._waiting and len(begun) < SEARCHES_AT_ONCE:
-                search = self._waiting.pop()
-                running = self._begin(search)
-                if running is not None:
-                    begun.append(_Begun(search, running))
-            if begun:
-                self._jobs += 1
-                self._workers.submit(lambda begun=begun: _run(begun)).on_done(  # type: ignore[misc]
-                    lambda done, begun=begun: self._ran(begun, done)  # type: ignore[misc]
-                )
+        if self._is_starting:
+            return
+        self._is_starting = True
+        try:
+            while self._waiting and self._jobs < JOBS_MAX:
+                self._start_job()
+        finally:
+            self._is_starting = False
 
-    def _start_long(self) -> None:
-        while self._long and not self._has_long_job:
-            search = self._long.pop()
+    def _start_job(self) -> None:
+        begun: list[_Begun] = []
+        while self._waiting and len(begun) < SEARCHES_AT_ONCE:
+            search = self._waiting.pop()
             running = self._begin(search)
             if running is not None:
-                self._has_long_job = True
-                self._go_on(_Begun(search, running))
+                begun.append(_Begun(search, running))
+        if begun:
+            self._jobs += 1
+            self._workers.submit(partial(_run, begun)).on_done(partial(self._ran, begun))
+
+    def _start_long(self) -> None:
+        if self._is_starting_long:
+            return
+        self._is_starting_long = True
+        try:
+            while self._long and not self._has_long_job:
+                search = self._long.pop()
+                running = self._begin(search)
+                if running is not None:
+                    self._has_long_job = True
+                    self._go_on(_Begun(search, running))
+        finally:
+            self._is_starting_long = False
 
     def _go_on(self, begun: _Begun) -> None:
         self._workers.submit(partial(begun.running.run, PIECE_WORK)).on_done(partial(self._went_on, begun))
@@ -261,6 +278,7 @@ class Searches:
         except Exception as problem:
             self._failed([begun], problem)
         else:
+            self._has_failed = False
             if not is_over and not begun.search.abandoned:
                 self._go_on(begun)
                 return
@@ -269,7 +287,9 @@ class Searches:
         self._start_long()
 
     def _failed(self, begun: Sequence[_Begun], problem: Exception) -> None:
-        logger.warning("offsets could not be looked up by time: %s", problem)
+        if not self._has_failed:
+            self._has_failed = True
+            logger.warning("offsets could not be looked up by time: %s", problem)
         for search, _ in begun:
             self._answer(search, OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
 
@@ -297,6 +317,7 @@ class Searches:
         except Exception as problem:
             self._failed(begun, problem)
         else:
+            self._has_failed = False
             for (search, running), is_over in zip(begun, over, strict=True):
                 if is_over or search.abandoned:
                     self._finish(search, running)

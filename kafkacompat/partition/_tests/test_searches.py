@@ -22,7 +22,7 @@ from kafkacompat.partition._tests.fakes import (
     with_partitions,
 )
 from kafkacompat.partition.list_offsets import JOBS_MAX, SEARCHES_AT_ONCE, TRIES_MAX
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import LogRefused, WorkersBusy
 from kafkacompat.records import compression
 from kafkacompat.records.batch import BatchCorrupt, build_batch
 from kafkacompat.records.record import Record
@@ -283,3 +283,25 @@ def test_whoever_has_room_may_let_others_go_and_come_again(monkeypatch: pytest.M
     assert refused
     assert all(room.done for room in (first, second, third, fourth))
     assert not searching._rooms
+
+
+@pytest.mark.parametrize("work", [list_offsets.USUAL_WORK, -1])
+def test_workers_that_take_no_job_leave_nobody_without_an_answer(
+    work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs of others fill the queue, while very many searches wait. `work` -1: every search is a long one."""
+    monkeypatch.setattr(list_offsets, "USUAL_WORK", work)
+    world = world_with()
+    asked = [ask(world) for _ in range(SEARCHES_AT_ONCE * 2_000)]
+    busy: Deferred[Any] = Deferred()
+    busy.fail(WorkersBusy("10000 jobs wait"))
+    with monkeypatch.context() as patched:
+        patched.setattr(world.workers, "submit", lambda _: busy)
+        world.workers.run()
+    assert {each.result().error for each in asked if each.done} == {
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        *([ErrorCode.NONE] if work > 0 else []),
+    }
+    assert all(each.done for each in asked)
+    assert world.manager._searches._unanswered == 0
+    assert world.found(ask(world)).error is ErrorCode.NONE
