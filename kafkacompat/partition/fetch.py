@@ -1,32 +1,91 @@
-"""Fetches: sessions, reads, and the long poll that waits for bytes or the timeout.
+"""Serving a Fetch: session, reads, the answer, and the long poll that waits for bytes or the timeout.
 
-It connects sessions, reads and the purgatory. Versions matter only where they change the answer's content (current
-leader, reads from followers). Follows KIP-227 (sessions) and KIP-951 (current leader).
+What Kafka has in ReplicaManager.fetchMessages and DelayedFetch. FetchEngine takes a fetch, FetchReads reads its
+partitions and makes the answer, and FetchPurgatory keeps the fetches that wait (DelayedFetch) and wakes them.
+
+Records are returned as file slices, and their bytes are not examined. A follower reads to the log end, a consumer to
+the high watermark or the last stable offset. Versions matter only where they change the answer's content. Follows
+KIP-74 (limits), KIP-227 (sessions), KIP-320 and KIP-595 (epochs), KIP-392 (nearest replica), KIP-951 (current leader).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import Uuid
-from kafkacompat.partition.delayed_fetch import asked_of
-from kafkacompat.partition.fetch_purgatory import FetchPurgatory
-from kafkacompat.partition.fetch_reads import FetchReads
-from kafkacompat.partition.long_fetches import LONG_FROM, LongFetches
-from kafkacompat.partition.sessions import FetchContext, FetchSessionCache
+from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.partition.delayed_operations import ANSWER_US, DelayedOperation, DelayedOperationPurgatory
+from kafkacompat.partition.fetch_throttle import response_size, response_size_in_steps, throttled_answer
+from kafkacompat.partition.read_replicas import nearest_replica
+from kafkacompat.partition.sessions import CachedPartition, FetchContext, FetchSessionCache
+from kafkacompat.ports import EMPTY_RECORDS, LogRefused
+from kafkacompat.ports import AbortedTransaction as AbortedOfLog
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.stepping.freeing import Freeing
-from kafkacompat.wire.errors import NONE
-from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
+from kafkacompat.wire.errors import NONE, ErrorCode
+from kafkacompat.wire.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
+    from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.ports import Clock, Timers
     from kafkacompat.stepping.jobs import Steps
+
+    Forgotten = Sequence[tuple[Uuid, str | None, int]]
+
+logger = logging.getLogger(__name__)
+
+FIRST_VERSION_WITH_RACK = 11
+"""From this version on, consumers may read from followers."""
+FIRST_VERSION_WITH_CURRENT_LEADER = 16
+LONG_FROM = 500
+"""A fetch with more partitions in its request or session than this is read in steps."""
+NAMED_A_STEP = 1_000
+"""Partitions that a session adds or removes in one step, at about 1 us each."""
+READ_A_STEP = 200
+"""Partitions that one step of a fetch answers, at up to 30 us each."""
+LOOKED_AT_A_STEP = 2_000
+"""Partitions that one step checks for a follower that is up to date, at about 1 us each."""
+TOLD_A_STEP = 400
+ABORTED_MAX = 1_000
+"""Aborted transactions in one answer, at about 5 us each, beyond which no more records are read. A transaction may be in
+all partitions of a fetch, and a log may have a hundred thousand. The client gets the other records with its next fetch."""
+ANSWER_NOW = -1
+"""Used in place of a byte count: this partition ends the wait."""
+EXPECTED_WAIT_MS = 25
+"""The longest wait of followers that are about to fetch more partitions (see Standing.is_expected)."""
+EVERYTHING = ("", -1)
+"""The key for long fetches of consumers; no topic has an empty name. Parking them under each partition's key would
+take several steps."""
+PARTITION_US = 6
+"""Of an answer: it is read again, remembered in the session, and encoded."""
+RECORDS_US = 40
+"""Of a partition whose records were there before the fetch waited, or before they were committed: their place may be far
+from the log's end, and is found by a scan then."""
+ABORTED_US = 5
+"""Of an aborted transaction that an answer names."""
+HIDDEN = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+"""Errors for topics that are not in the metadata, or that the reader may not see."""
+STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class FetchEngine:
@@ -45,13 +104,12 @@ class FetchEngine:
     ) -> None:
         """`selects_by_rack`: see read_replicas. `throttle` limits followers that are not in sync."""
         self.sessions = sessions
-        freeing = Freeing(timers)
-        sessions.free = freeing.free
+        self._freeing = Freeing(timers)
+        sessions.free = self._freeing.free
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
         self._reads = FetchReads(manager, clock, selects_by_rack=selects_by_rack, throttle=throttle)
         self.purgatory = FetchPurgatory(manager, self._reads, clock, timers)
-        self._long_fetches = LongFetches(sessions, self._reads, self.purgatory, freeing)
 
     def fetch(
         self,
@@ -62,15 +120,15 @@ class FetchEngine:
         parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
         parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
         if len(partitions) + len(forgotten) > LONG_FROM:
-            return self._long_fetches.named(self._open, parameters, partitions, forgotten)
+            return self._fetch_naming_many(parameters, partitions, forgotten)
         context = self._open(parameters, partitions, forgotten)
         if len(context.partitions) > LONG_FROM:
-            return self._long_fetches.served(context, parameters)
+            return self._fetch_in_steps(context, parameters)
         if context.error is not NONE:
             return FetchResponse(error_code=context.error)
         answers, ready = self._read_arrived(context, parameters)
         if ready or parameters.max_wait_ms <= 0:
-            return self._reads.answers.respond(context, parameters, answers)
+            return self._reads.respond(context, parameters, answers)
         waiter = self.purgatory.new_waiter(context, parameters)
         is_follower = parameters.replica_id >= 0
         if (
@@ -79,7 +137,7 @@ class FetchEngine:
             or waiter.total >= parameters.min_bytes
             or waiter.parked_in.is_full()
         ):
-            return self._reads.answers.respond(context, parameters, answers)
+            return self._reads.respond(context, parameters, answers)
         self.purgatory.park(waiter, waiter.asked)
         return waiter.answer
 
@@ -123,3 +181,789 @@ class FetchEngine:
         }
         fresh, ready = read_all(context, parameters, again.values(), arrived=False)
         return [pair for pair in answers if id(pair[0]) not in again] + fresh, ready and bool(again)
+
+    # A fetch of so many partitions that it is read in steps of the loop, with appends and other fetches in between. The
+    # answer is the same. Changes between two steps are noted and checked before the fetch waits, so it never waits for
+    # data that is there.
+
+    def _fetch_naming_many(
+        self,
+        parameters: FetchParameters,
+        partitions: Sequence[FetchRequestPartition],
+        forgotten: Forgotten,
+    ) -> Steps[FetchResponse]:
+        """A fetch that names or removes many partitions: its session is updated in steps."""
+        context = self._open(parameters, (), ())
+        session = context.session
+        if session is None:
+            context.partitions = () if context.error is not ErrorCode.NONE else partitions
+            return (yield from self._fetch_in_steps(context, parameters))
+        for start in range(0, len(partitions), NAMED_A_STEP):
+            if not self.sessions.learn(session, partitions[start : start + NAMED_A_STEP], ()):
+                return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            yield None
+        for start in range(0, len(forgotten), NAMED_A_STEP):
+            self.sessions.learn(session, (), forgotten[start : start + NAMED_A_STEP])
+            yield None
+        context.partitions = list(session.partitions.values())
+        if self.sessions.drop_if_empty(session):
+            context.session = None
+        return (yield from self._fetch_in_steps(context, parameters))
+
+    def _fetch_in_steps(self, context: FetchContext, parameters: FetchParameters) -> Steps[FetchResponse]:
+        """A fetch whose session has many partitions."""
+        if context.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=context.error)
+        answers: list[tuple[Any, PartitionData]] = []
+        try:
+            answers = yield from self._answers_in_steps(context, parameters)
+            return (yield from self._reads.respond_in_steps(context, parameters, answers))
+        finally:
+            self._freeing.free(answers)
+            if isinstance(context.partitions, list):
+                self._freeing.free(context.partitions)
+
+    def _answers_in_steps(
+        self, context: FetchContext, parameters: FetchParameters
+    ) -> Steps[list[tuple[Any, PartitionData]]]:
+        answers: list[tuple[Any, PartitionData]]
+        purgatory = self.purgatory
+        waiter = purgatory.new_long_waiter(context, parameters)
+        purgatory.long_fetches[waiter] = None
+        try:
+            answers, ready = yield from self._read_arrived_in_steps(waiter)
+            if not ready and parameters.max_wait_ms > 0:
+                ready = yield from self._note_sizes_in_steps(waiter, answers)
+                if ready and waiter.noted:
+                    answers, _ = yield from self._read_noted(waiter, answers)
+            else:
+                ready = True
+        finally:
+            del purgatory.long_fetches[waiter]
+        if not ready and not waiter.parked_in.is_full():
+            purgatory.park(waiter, [EVERYTHING])
+            if len(waiter.noted) > READ_A_STEP:
+                waiter.parked_in.remove(waiter)
+                waiter.expire()
+            for core in waiter.noted.values():
+                if waiter.parked:
+                    purgatory.look_again_at_long(waiter, core)
+            waiter.noted = {}
+            self._freeing.free(answers)  # it will be read again
+            partitions: Iterable[Any] = yield waiter.answer
+            reading = Reading(list(partitions), parameters.max_bytes)
+            answers, _ = yield from self._read_in_steps(waiter, reading, arrived=False)
+        return answers
+
+    def _read_in_steps(
+        self, waiter: LongFetch, reading: Reading, *, arrived: bool
+    ) -> Generator[Any, Any, Any]:
+        while True:
+            before, waiter.noted = waiter.noted, {}
+            answers, ready = self._reads.read_all(
+                waiter.context, waiter.parameters, reading.stretch(), arrived=arrived, reading=reading
+            )
+            # A consumer's read changes nothing. Any partition noted here was opened by the read itself.
+            waiter.noted = before if waiter.parameters.replica_id < 0 else before | waiter.noted
+            if reading.is_over:
+                return answers, ready
+            try:
+                yield None
+            except GeneratorExit:
+                self._freeing.free(answers)
+                raise
+
+    def _read_arrived_in_steps(self, waiter: LongFetch) -> Generator[Any, Any, Any]:
+        """Like a small fetch of a follower: partitions that changed while being read are read once more."""
+        parameters = waiter.parameters
+        reading = Reading(waiter.context.partitions, parameters.max_bytes)
+        answers, ready = yield from self._read_in_steps(waiter, reading, arrived=True)
+        if parameters.replica_id < 0 or ready or not waiter.noted:
+            return answers, ready
+        if any(len(answer.records) for _, answer in answers):
+            return answers, True
+        return (yield from self._read_noted(waiter, answers))
+
+    def _read_noted(
+        self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]
+    ) -> Generator[Any, Any, Any]:
+        """The answers, with the changed partitions read again."""
+        noted, waiter.noted = waiter.noted, {}
+        again = {id(asked): asked for core in noted.values() if (asked := waiter.asks_of(core)) is not None}
+        kept = [pair for pair in answers if id(pair[0]) not in again]
+        reading = Reading(list(again.values()), waiter.parameters.max_bytes)
+        reading.total = sum(len(answer.records) for _, answer in kept)
+        reading.budget -= reading.total
+        reading.first = not reading.total
+        fresh, ready = yield from self._read_in_steps(waiter, reading, arrived=False)
+        return kept + fresh, ready and bool(again)
+
+    def _note_sizes_in_steps(
+        self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]
+    ) -> Generator[Any, Any, bool]:
+        """Record what each partition could give now. Returns True if the fetch need not wait."""
+        parameters = waiter.parameters
+        for start in range(0, len(answers), READ_A_STEP):
+            if start:
+                yield None
+            if not self.purgatory.note_sizes(waiter, answers[start : start + READ_A_STEP]):
+                return True
+        return not (waiter.asked or parameters.replica_id >= 0) or waiter.total >= parameters.min_bytes
+
+
+class Counted(NamedTuple):
+    """The bytes that a fetch could get from a partition, counted up to an offset."""
+
+    size: int
+    end: int
+
+
+NOTHING_COUNTED = Counted(0, -1)
+ENDS_WAIT = Counted(ANSWER_NOW, -1)
+
+
+class Reading:
+    """The progress of a fetch through its partitions, and the answers so far."""
+
+    __slots__ = (
+        "aborted_left",
+        "answers",
+        "budget",
+        "ended",
+        "first",
+        "is_known",
+        "partitions",
+        "position",
+        "total",
+    )
+
+    def __init__(self, partitions: Sequence[Any], max_bytes: int) -> None:
+        self.partitions = partitions
+        self.position = 0
+        self.answers: list[tuple[Any, PartitionData]] = []
+        self.budget = max_bytes
+        self.aborted_left = ABORTED_MAX
+        self.first = True
+        self.is_known = self.ended = False
+        self.total = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.position >= len(self.partitions)
+
+    def stretch(self) -> Iterator[Any]:
+        """The partitions of one step. The more of them need an answer, the fewer it has."""
+        answers_max = len(self.answers) + READ_A_STEP
+        for asked in islice(self.partitions, self.position, self.position + LOOKED_AT_A_STEP):
+            self.position += 1
+            yield asked
+            if len(self.answers) >= answers_max:
+                return
+
+
+class FetchReads:
+    """What a fetch reads of each partition: whether the reader may read, up to which offset, and the bytes within the
+    request's limits. And the answer: errors, the current leader, and the partitions that a session has yet to be told."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        clock: Clock,
+        *,
+        selects_by_rack: bool,
+        throttle: ReplicationQuotaManager | None,
+    ) -> None:
+        """`selects_by_rack`: see read_replicas. `throttle` limits followers that are not in sync."""
+        self._manager = manager
+        self._clock = clock
+        self._selects_by_rack = selects_by_rack
+        self._throttle = throttle
+
+    def read_all(
+        self,
+        context: FetchContext,
+        parameters: FetchParameters,
+        partitions: Iterable[Any],
+        *,
+        arrived: bool,
+        reading: Reading | None = None,
+    ) -> tuple[list[tuple[Any, PartitionData]], bool]:
+        """(asked, answer) of each partition in order, and whether the fetch can be answered without a wait. With
+        `reading`, continue where that one stopped.
+
+        `arrived`: the request is new, so a follower's offsets report its progress. Partitions of which a follower has
+        everything are left out.
+        """
+        manager, replica_id = self._manager, parameters.replica_id
+        may_be_quiet = (
+            arrived
+            and replica_id >= 0
+            and context.session is not None
+            and not manager.standing.is_outlived(replica_id, parameters.replica_epoch)
+        )
+        now_ms = self._clock.monotonic_ms() if may_be_quiet else 0
+        budget = parameters.max_bytes
+        aborted_left = ABORTED_MAX
+        first = True
+        known = ended = False
+        total = 0
+        answers: list[tuple[Any, PartitionData]] = []
+        if reading is not None:
+            budget, first, total = reading.budget, reading.first, reading.total
+            known, ended, answers = reading.is_known, reading.ended, reading.answers
+            aborted_left = reading.aborted_left
+        for asked in partitions:
+            core = self.find(asked, parameters)
+            if (
+                may_be_quiet
+                and core is not None
+                and core.update_idle_follower_fetch_state(replica_id, asked, parameters.replica_epoch, now_ms)
+            ):
+                known = True
+                continue
+            if core is None:
+                error = self.absent(asked, parameters)
+                answer = self.refuse(asked, error, parameters)
+                if error in HIDDEN:
+                    answers.append((asked, answer))
+                    continue  # as in Kafka, a missing or hidden partition does not end the wait for the others
+            else:
+                answer = self._read(
+                    core,
+                    asked,
+                    parameters,
+                    min(budget, asked.partition_max_bytes),
+                    first,
+                    arrived,
+                    aborted_left,
+                )
+            known = True
+            if (
+                answer.error_code != 0
+                or answer.diverging_epoch is not None
+                or answer.preferred_read_replica >= 0
+            ):
+                ended = True
+            size = len(answer.records)
+            if size:
+                first = False
+                total += size
+                budget = max(0, budget - size)
+                if answer.aborted_transactions:
+                    aborted_left -= len(answer.aborted_transactions)
+                    if aborted_left <= 0:
+                        budget = 0
+            answers.append((asked, answer))
+        if reading is not None:
+            reading.budget, reading.first, reading.total = budget, first, total
+            reading.is_known, reading.ended = known, ended
+            reading.aborted_left = aborted_left
+        return answers, ended or not known or total >= parameters.min_bytes
+
+    def _read(
+        self,
+        core: Partition,
+        asked: Any,
+        parameters: FetchParameters,
+        max_bytes: int,
+        minimum_one_batch: bool,
+        arrived: bool,
+        aborted_max: int,
+    ) -> PartitionData:
+        replica_id = parameters.replica_id
+        if arrived or replica_id >= 0:  # a consumer's fetch that waits counts once
+            core.traffic.fetches += 1
+        error = self._check(core, asked, parameters)
+        log = core.log
+        if error is not NONE:
+            return self.refuse(asked, error, parameters)
+        offset = asked.fetch_offset
+        answer = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if parameters.read_committed else None,
+            records=EMPTY_RECORDS,
+        )
+        if asked.last_fetched_epoch >= 0:
+            found = log.end_offset_for_epoch(asked.last_fetched_epoch)
+            if found.epoch < 0:
+                return self.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+            if found.epoch < asked.last_fetched_epoch or found.offset < offset:
+                answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)
+                answer.aborted_transactions = None
+                return answer
+        if replica_id >= 0 and isinstance(asked, CachedPartition):
+            asked.settled_epoch = core.leader_epoch
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return self.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+        if replica_id >= 0:
+            if arrived:
+                error = self._manager.follower_fetched(
+                    core, replica_id, offset, asked.log_start_offset, parameters.replica_epoch
+                )
+                if error is not NONE:
+                    return self.refuse(asked, error, parameters)
+                answer.high_watermark = log.high_watermark
+            if self._is_held_back(core, replica_id):
+                return answer
+        elif self._selects_by_rack and core.is_leader and parameters.rack_id:
+            nearest = nearest_replica(
+                core, parameters.rack_id, offset, parameters.listener_name, self._clock.monotonic_ms()
+            )
+            if nearest is not None:
+                answer.preferred_read_replica = nearest
+                answer.aborted_transactions = None
+                return answer
+        end = readable_end(core, parameters)
+        if offset >= end or (max_bytes <= 0 and not minimum_one_batch):
+            return answer
+        try:
+            read = log.read(offset, max_bytes, end, minimum_one_batch)
+            aborted: list[AbortedOfLog] = []
+            if parameters.read_committed:
+                aborted, end = log.aborted_transactions(offset, read.end_offset, aborted_max)
+                if end < read.end_offset:
+                    read = log.read(offset, max_bytes, end, minimum_one_batch)
+        except LogRefused as refused:
+            return self.refuse(asked, refused.code, parameters)
+        except BatchCorrupt as damage:
+            core.traffic.failed_fetches += 1
+            logger.error("%s is damaged on disk before offset %d: %s", core.topic_partition, end, damage)
+            return self.refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
+        except OSError as error_of_disk:
+            logger.error("read of %s failed: %s", core.topic_partition, error_of_disk)
+            return self.refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)
+        if not read.first_batch_truncated or minimum_one_batch:
+            answer.records = read.records
+            if replica_id >= 0 and self._throttle is not None:
+                self._throttle.record(core, len(read.records))
+        if parameters.read_committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in aborted
+            ]
+        return answer
+
+    def _check(self, core: Partition, asked: Any, parameters: FetchParameters) -> ErrorCode:
+        """Check that this reader may read here: followers from the leader only, newer consumers from any replica."""
+        if parameters.replica_id >= 0:
+            return core.check_replica(parameters.replica_id, asked.current_leader_epoch)
+        if not core.is_leader and parameters.version >= FIRST_VERSION_WITH_RACK:
+            return core.check_current_leader_epoch(asked.current_leader_epoch)
+        error = core.check_leader(asked.current_leader_epoch)
+        if error is NONE and core.cannot_be_read_yet():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error
+
+    def available(
+        self, core: Partition, asked: Any, parameters: FetchParameters, known: Counted = NOTHING_COUNTED
+    ) -> Counted:
+        """The bytes that a parked fetch could get from this partition, or ANSWER_NOW. `known` is what an earlier look has
+        found: only what has come since then is looked for. Finding a place far from the log's end takes ten times as long
+        as all else here."""
+        if self._check(core, asked, parameters) is not NONE:
+            return ENDS_WAIT
+        log = core.log
+        offset = asked.fetch_offset
+        if parameters.replica_id >= 0:
+            if self._is_held_back(core, parameters.replica_id):
+                return Counted(0, offset)
+            if getattr(asked, "told_log_start_offset", log.log_start_offset) != log.log_start_offset:
+                return ENDS_WAIT  # DeleteRecords waits until all followers know the new start
+        end = readable_end(core, parameters)
+        if offset == end:
+            return Counted(0, offset)
+        if offset > end or offset < log.log_start_offset:
+            return ENDS_WAIT  # not committed yet, or deleted meanwhile
+        if log.segment_base_offset(offset) != log.segment_base_offset(end):
+            return ENDS_WAIT
+        limit: int = asked.partition_max_bytes
+        if not offset <= known.end <= end:
+            known = Counted(0, offset)
+        try:
+            more = log.readable_bytes(known.end, end)
+        except (OSError, BatchCorrupt, LogRefused):
+            return ENDS_WAIT  # the read gets the same error and reports it
+        return Counted(min(known.size + more, limit), end)
+
+    def find(self, asked: Any, parameters: FetchParameters) -> Partition | None:
+        """The partition. None if it is not here, or the reader may not read it."""
+        manager = self._manager
+        if parameters.may_read is not None and not parameters.may_read(asked.topic):
+            return None
+        if parameters.uses_topic_ids:
+            return manager.core_by_id(asked.topic_id, asked.partition)
+        return manager.core((asked.topic, asked.partition))
+
+    def _is_held_back(self, core: Partition, replica_id: int) -> bool:
+        return self._throttle is not None and self._throttle.should_throttle(core, replica_id)
+
+    # Answers
+
+    def absent(self, asked: Any, parameters: FetchParameters) -> ErrorCode:
+        """The error code of a partition that is not found."""
+        image = self._manager.image
+        if parameters.may_read is not None and not parameters.may_read(asked.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if parameters.uses_topic_ids:
+            topic = image.topics_by_id.get(asked.topic_id)
+            if topic is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            return self._manager.leader_error(TopicPartition(topic.name, asked.partition))
+        return self._manager.leader_error(TopicPartition(asked.topic, asked.partition))
+
+    def refuse(self, asked: Any, error: ErrorCode, parameters: FetchParameters) -> PartitionData:
+        answer = PartitionData(
+            partition_index=asked.partition,
+            error_code=error,
+            high_watermark=-1,
+            aborted_transactions=[] if error in HIDDEN else None,
+            records=EMPTY_RECORDS,
+        )
+        if parameters.version >= FIRST_VERSION_WITH_CURRENT_LEADER and error in STALE_LEADER:
+            leader = self._leader_of(asked, parameters.uses_topic_ids)
+            if leader is not None:
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.leader, leader_epoch=leader.leader_epoch
+                )
+        return answer
+
+    def _leader_of(self, asked: Any, uses_topic_ids: bool) -> PartitionRegistration | None:
+        image = self._manager.image
+        topic = image.topics_by_id.get(asked.topic_id) if uses_topic_ids else image.topics.get(asked.topic)
+        return None if topic is None else topic.partitions.get(asked.partition)
+
+    def respond(
+        self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
+    ) -> FetchResponse:
+        """The response for these answers. Consecutive partitions of one topic are grouped."""
+        if parameters.throttle is not None:
+            throttle_ms = parameters.throttle(response_size(context, parameters, answers))
+            if throttle_ms:
+                return throttled_answer(context, throttle_ms)
+        session_id, selected = context.select(answers, self._clock.monotonic_ms())
+        topics: list[FetchableTopicResponse] = []
+        leaders: set[int] = set()
+        last_name: str | None = None
+        last_id: Uuid = ZERO_UUID
+        for asked, answer in selected:
+            if not topics or asked.topic != last_name or asked.topic_id != last_id:
+                last_name, last_id = asked.topic, asked.topic_id
+                topics.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id))
+            topics[-1].partitions.append(answer)
+            if answer.records:
+                self._count(asked, answer, parameters)
+            if answer.current_leader is not None:
+                leaders.add(answer.current_leader.leader_id)
+        response = FetchResponse(session_id=session_id, responses=topics)
+        if leaders:
+            response.node_endpoints = self._endpoints(leaders, parameters.listener_name)
+        return response
+
+    def respond_in_steps(
+        self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
+    ) -> Steps[FetchResponse]:
+        """Like `respond`, some of the answers at a time."""
+        if parameters.throttle is not None:
+            size_bytes = yield from response_size_in_steps(context, parameters, answers, TOLD_A_STEP)
+            throttle_ms = parameters.throttle(size_bytes)
+            if throttle_ms:
+                return throttled_answer(context, throttle_ms)
+            parameters.throttle = None
+        told = FetchContext(()) if context.session is None else context
+        to_remember: dict[Any, Any] = {}
+        endpoints: dict[int, NodeEndpoint] = {}
+        whole: FetchResponse | None = None
+        for start in range(0, len(answers), TOLD_A_STEP):
+            some = answers[start : start + TOLD_A_STEP]
+            part = self.respond(told, parameters, some)
+            if context.wants_a_session:
+                context.remember(some, to_remember)
+            endpoints |= {each.node_id: each for each in part.node_endpoints}
+            if whole is None:
+                whole = part
+            else:
+                _append(whole.responses, part.responses)
+            if start + TOLD_A_STEP < len(answers):
+                yield None
+        if whole is None:
+            return self.respond(context, parameters, answers)
+        if context.wants_a_session:
+            whole.session_id = context.create_of(to_remember, self._clock.monotonic_ms())
+        whole.node_endpoints = [endpoints[leader] for leader in sorted(endpoints)]
+        return whole
+
+    def _count(self, asked: Any, answer: PartitionData, parameters: FetchParameters) -> None:
+        manager = self._manager
+        if parameters.uses_topic_ids:
+            core = manager.by_id.get((asked.topic_id, asked.partition))
+        else:
+            core = manager.by_name.get((asked.topic, asked.partition))
+        if core is None:
+            return
+        if parameters.replica_id < 0:
+            core.traffic.bytes_out += len(answer.records)
+            return
+        core.traffic.replication_bytes_out += len(answer.records)
+        if manager.hosted.is_being_added(core, parameters.replica_id):
+            core.traffic.reassignment_bytes_out += len(answer.records)
+
+    def _endpoints(self, leaders: set[int], listener_name: str) -> list[NodeEndpoint]:
+        brokers = self._manager.image.brokers
+        endpoints = []
+        for leader in sorted(leaders):
+            broker = brokers.get(leader)
+            endpoint = None if broker is None else broker.endpoints.get(listener_name)
+            if broker is not None and endpoint is not None:
+                endpoints.append(
+                    NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                )
+        return endpoints
+
+
+def readable_end(core: Partition, parameters: FetchParameters) -> int:
+    """The offset at which reads end: log end for followers, last stable offset or high watermark for consumers."""
+    log = core.log
+    if parameters.replica_id >= 0:
+        return log.log_end_offset
+    return log.last_stable_offset if parameters.read_committed else log.high_watermark
+
+
+def _append(topics: list[FetchableTopicResponse], more: list[FetchableTopicResponse]) -> None:
+    """Append topics. The first new one is merged into the last one if both are the same topic."""
+    if topics and more and (topics[-1].topic, topics[-1].topic_id) == (more[0].topic, more[0].topic_id):
+        topics[-1].partitions += more[0].partitions
+        more = more[1:]
+    topics += more
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that waits for min_bytes. `counted` has the bytes that each partition can give, `total` their sum.
+
+    For a follower only partitions with something to send are listed. It is found by its replica id, because it may
+    follow thousands.
+    """
+
+    __slots__ = ("_reads", "asked", "context", "counted", "parameters", "parked_in", "total")
+
+    answer: Deferred[FetchResponse]
+
+    def __init__(
+        self,
+        reads: FetchReads,
+        context: FetchContext,
+        parameters: FetchParameters,
+        parked_in: DelayedOperationPurgatory[DelayedFetch],
+    ) -> None:
+        super().__init__()
+        self._reads = reads
+        self.context = context
+        self.parameters = parameters
+        self.parked_in = parked_in
+        self.asked: dict[tuple[str, int], Any] = {}
+        self.counted: dict[tuple[str, int], Counted] = {}
+        self.total = 0
+
+    def expire(self) -> None:
+        self.finish(self.context.partitions)
+
+    def moved(self) -> Iterable[Any]:
+        """The partitions with something to send. A full fetch (without a session) gets all its partitions, because its
+        new session starts from them."""
+        if self.context.session is None:
+            return self.context.partitions
+        return [self.asked[key] for key, counted in self.counted.items() if counted.size]
+
+    def finish(self, partitions: Iterable[Any]) -> None:
+        """Answer with what these partitions can give now."""
+        reads = self._reads
+        try:
+            answers = reads.read_all(self.context, self.parameters, partitions, arrived=False)[0]
+            self.cost_us = ANSWER_US + PARTITION_US * len(answers)
+            if self.parameters.read_committed or self.parameters.min_bytes > 1:
+                self.cost_us += RECORDS_US * sum([bool(each.records) for _, each in answers])
+            if self.parameters.read_committed:
+                self.cost_us += ABORTED_US * sum(
+                    [len(each.aborted_transactions or ()) for _, each in answers]
+                )
+            response = reads.respond(self.context, self.parameters, answers)
+        except Exception as error:
+            self.answer.fail(error)
+        else:
+            self.answer.resolve(response)
+
+
+class LongFetch(DelayedFetch):
+    """A fetch that is read in steps. Its answer gives the partitions to read then."""
+
+    __slots__ = ("noted",)
+
+    def __init__(
+        self,
+        reads: FetchReads,
+        context: FetchContext,
+        parameters: FetchParameters,
+        parked_in: DelayedOperationPurgatory[DelayedFetch],
+    ) -> None:
+        super().__init__(reads, context, parameters, parked_in)
+        self.noted: dict[tuple[str, int], Partition] = {}
+        """Partitions that changed while the fetch was read: the high watermark for consumers, log end and start for
+        followers, the role for both."""
+
+    def finish(self, partitions: Iterable[Any]) -> None:
+        self.cost_us = ANSWER_US
+        self.answer.resolve(partitions)  # type: ignore[arg-type]  # its answer is the partitions, not the response
+
+    def asks_of(self, core: Partition) -> Any:
+        """The request for one partition. None if the fetch does not include it."""
+        return asked_of(self.context, core) or self.asked.get(core.topic_partition)
+
+
+def asked_of(context: FetchContext, core: Partition) -> Any:
+    """The request for a partition in a fetch's session. None without a session, or if the session does not include it."""
+    session = context.session
+    if session is None:
+        return None
+    name = core.topic_partition
+    key = (core.topic_id if session.uses_topic_ids else name.topic, name.partition)
+    return session.partitions.get(key)
+
+
+def replica_key(replica_id: int) -> tuple[str, int]:
+    """The key of a follower's parked fetch. No topic has an empty name."""
+    return "", replica_id
+
+
+class FetchPurgatory:
+    """Fetches that wait for min_bytes or their timeout, and the events that wake them: moves of high watermarks, log ends
+    and roles.
+
+    A consumer's fetch waits for the high watermark, a follower's for the log end, because acks=all produce requests wait
+    for followers.
+    """
+
+    def __init__(self, manager: ReplicaManager, reads: FetchReads, clock: Clock, timers: Timers) -> None:
+        self._manager = manager
+        self._reads = reads
+        self._clock = clock
+        budget = manager.wakeups.budget
+        self.consumers: DelayedOperationPurgatory[DelayedFetch]
+        self.consumers = DelayedOperationPurgatory(clock, timers, budget)
+        self.followers: DelayedOperationPurgatory[DelayedFetch]
+        self.followers = DelayedOperationPurgatory(clock, timers, budget)
+        self.reading: list[dict[tuple[str, int], Partition]] = []
+        """For each fetch that is being read now: the partitions whose end, start or role has changed meanwhile."""
+        self.long_fetches: dict[LongFetch, None] = {}
+        """The fetches that are being read in steps now."""
+        manager.wakeups.watch(self._advanced)
+        manager.wakeups.watch_appends(self._appended)
+
+    def __len__(self) -> int:
+        return len(self.consumers) + len(self.followers)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        (consumers, watched), (followers, also_watched) = self.consumers.sizes, self.followers.sizes
+        return consumers + followers, watched + also_watched
+
+    def list_of(self, parameters: FetchParameters) -> DelayedOperationPurgatory[DelayedFetch]:
+        return self.followers if parameters.replica_id >= 0 else self.consumers
+
+    # Before a fetch waits.
+
+    def new_waiter(self, context: FetchContext, parameters: FetchParameters) -> DelayedFetch:
+        return DelayedFetch(self._reads, context, parameters, self.list_of(parameters))
+
+    def new_long_waiter(self, context: FetchContext, parameters: FetchParameters) -> LongFetch:
+        return LongFetch(self._reads, context, parameters, self.list_of(parameters))
+
+    def note_sizes(self, waiter: DelayedFetch, answers: Iterable[tuple[Any, PartitionData]]) -> bool:
+        """Record what each partition could give now. Returns False if one of them ends the wait."""
+        parameters = waiter.parameters
+        for asked, _ in answers:
+            core = self._reads.find(asked, parameters)
+            if core is None:
+                continue
+            counted = self._reads.available(core, asked, parameters)
+            if counted.size == ANSWER_NOW:
+                return False
+            waiter.asked[core.topic_partition] = asked
+            waiter.counted[core.topic_partition] = counted
+            waiter.total += counted.size
+        return True
+
+    def park(self, waiter: DelayedFetch, keys: Iterable[tuple[str, int]]) -> None:
+        """Park a fetch. `keys` is used for consumers; a follower's fetch is found by its replica id. The caller has
+        checked that there is room."""
+        parked_in, parameters = waiter.parked_in, waiter.parameters
+        waiter.answer.when_abandoned = partial(parked_in.remove, waiter)
+        wait_ms = parameters.max_wait_ms
+        if parameters.replica_id >= 0:
+            keys = [replica_key(parameters.replica_id)]
+            if self._manager.standing.is_expected(parameters.replica_id, self._clock.monotonic_ms()):
+                wait_ms = min(wait_ms, EXPECTED_WAIT_MS)
+        parked_in.park(waiter, keys, wait_ms)
+
+    # Wake-ups.
+
+    def _advanced(self, core: Partition) -> None:
+        """A partition's high watermark or role has changed: answer the consumers that now have enough."""
+        self.consumers.for_each_on(core.topic_partition, self._look_again, core)
+        if EVERYTHING in self.consumers.by_key:
+            self.consumers.for_each_on(EVERYTHING, self.look_again_at_long, core)
+        for each in self.long_fetches:
+            if each.parked_in is self.consumers:
+                each.noted[core.topic_partition] = core
+
+    def look_again_at_long(self, waiter: DelayedFetch, core: Partition) -> None:
+        if waiter.parameters.replica_id >= 0:
+            self._look_again_for_follower(waiter, core)
+        elif core.topic_partition in waiter.asked:
+            self._look_again(waiter, core)
+
+    def _look_again(self, waiter: DelayedFetch, core: Partition) -> None:
+        asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
+        # If any byte is enough, the number of bytes is not needed: the partition either has more now or has nothing.
+        takes_what_there_is = parameters.min_bytes <= 1 and asked.fetch_offset != readable_end(
+            core, parameters
+        )
+        if takes_what_there_is or self._is_due(waiter, core, asked):
+            self.consumers.remove(waiter)
+            waiter.expire()
+
+    def _appended(self, core: Partition) -> None:
+        """A partition's end, start or role has changed: answer the followers that now have enough."""
+        for moved in self.reading:
+            moved[core.topic_partition] = core
+        for each in self.long_fetches:
+            if each.parked_in is self.followers:
+                each.noted[core.topic_partition] = core
+        for replica in core.replicas:
+            self.followers.for_each_on(replica_key(replica), self._look_again_for_follower, core)
+
+    def _look_again_for_follower(self, waiter: DelayedFetch, core: Partition) -> None:
+        asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
+        if asked is None:
+            # The follower may have learned meanwhile that it follows this partition, and can only say so after it is
+            # answered.
+            is_due = core.has_yet_to_hear_from(waiter.parameters.replica_id)
+        else:
+            is_due = self._is_due(waiter, core, asked)
+        if is_due:
+            self.followers.remove(waiter)
+            waiter.finish(waiter.moved())
+
+    def _is_due(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
+        """Record what a changed partition could give. Returns whether that is enough to answer."""
+        key = core.topic_partition
+        known = waiter.counted.get(key, NOTHING_COUNTED)
+        counted = ENDS_WAIT
+        if self._manager.by_name.get(key) is core:
+            counted = self._reads.available(core, asked, waiter.parameters, known)
+        if counted.size != ANSWER_NOW:
+            waiter.total += counted.size - known.size
+        waiter.asked[key] = asked
+        waiter.counted[key] = counted
+        return counted.size == ANSWER_NOW or waiter.total >= waiter.parameters.min_bytes

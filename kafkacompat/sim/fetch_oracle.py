@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.sim.quorum_oracles import Breach
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.delayed_fetch import DelayedFetch
-    from kafkacompat.partition.fetch import FetchEngine
+    from kafkacompat.partition.fetch import DelayedFetch, FetchEngine
     from kafkacompat.partition.replica_manager import ReplicaManager
 
 

@@ -13,9 +13,7 @@ from kafkacompat.api._tests.test_long_requests import in_steps, stepping_api
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
-from kafkacompat.partition.fetch_purgatory import EVERYTHING
-from kafkacompat.partition.fetch_reads import LOOKED_AT_A_STEP, READ_A_STEP
-from kafkacompat.partition.long_fetches import LONG_FROM, NAMED_A_STEP
+from kafkacompat.partition.fetch import EVERYTHING, LONG_FROM, LOOKED_AT_A_STEP, NAMED_A_STEP, READ_A_STEP
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.sessions import EVICTION_MS, CachedPartition
 from kafkacompat.ports.dispatcher import Pending

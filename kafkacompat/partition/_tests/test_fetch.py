@@ -16,7 +16,6 @@ from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.lookup import TimestampLookup
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition import fetch_reads
 from kafkacompat.partition._tests.fakes import (
     LISTENER,
     World,
@@ -184,7 +183,7 @@ def test_an_answer_names_a_bounded_number_of_aborted_transactions(
     partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few transactions over hundreds of partitions make tens of thousands."""
-    monkeypatch.setattr(fetch_reads, "ABORTED_MAX", 10)
+    monkeypatch.setattr("kafkacompat.partition.fetch.ABORTED_MAX", 10)
     world = filled(partitions)
     world.settle()
     for partition in range(5):

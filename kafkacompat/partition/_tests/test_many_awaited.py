@@ -12,9 +12,8 @@ from kafkacompat.log import log_segment
 from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.partition._tests.fakes import World, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import BATCH, filled, parked, rows, want
-from kafkacompat.partition.delayed_fetch import PARTITION_US, RECORDS_US
 from kafkacompat.partition.delayed_operations import LOOK_US, TURN_US
-from kafkacompat.partition.fetch_reads import FetchReads
+from kafkacompat.partition.fetch import PARTITION_US, RECORDS_US, FetchReads
 from kafkacompat.partition.partition import Partition
 from kafkacompat.wire.errors import ErrorCode
 
