@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.partition.delayed_operations import ANSWER_US, DelayedOperation, DelayedOperationPurgatory
-from kafkacompat.partition.fetch_throttle import response_size, response_size_in_steps, throttled_answer
+from kafkacompat.partition.fetch_response_size import response_size, response_size_in_steps
 from kafkacompat.partition.read_replicas import nearest_replica
-from kafkacompat.partition.sessions import CachedPartition, FetchContext, FetchSessionCache
+from kafkacompat.partition.sessions import (
+    INVALID_SESSION_ID,
+    CachedPartition,
+    FetchContext,
+    FetchSessionCache,
+)
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.ports import AbortedTransaction as AbortedOfLog
 from kafkacompat.records.batch import BatchCorrupt
@@ -737,6 +742,13 @@ def _append(topics: list[FetchableTopicResponse], more: list[FetchableTopicRespo
         topics[-1].partitions += more[0].partitions
         more = more[1:]
     topics += more
+
+
+def throttled_answer(context: FetchContext, throttle_ms: int) -> FetchResponse:
+    """The empty response to a throttled fetch. A session stays as it is, and none is made: nothing is remembered of a
+    response that may not be sent."""
+    session_id = INVALID_SESSION_ID if context.session is None else context.session.id
+    return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
 
 
 class DelayedFetch(DelayedOperation):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.partition.fetch_throttle import PREFIX_BYTES, response_size, response_size_in_steps
+from kafkacompat.partition.fetch_response_size import PREFIX_BYTES, response_size, response_size_in_steps
 from kafkacompat.stepping.jobs import Steps
 from kafkacompat.wire.codec import encode_parts
 from kafkacompat.wire.messages.fetch_response import (

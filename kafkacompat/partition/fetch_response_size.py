@@ -1,7 +1,6 @@
-"""The size of a fetch response before it is sent, and the empty response to a throttled fetch.
+"""The size of a fetch response before it is sent, for the quotas of clients.
 
-Nothing is remembered of a response that may not be sent: the session stays as it is. The size is computed, because
-encoding a response twice would cost more than everything else that a quota costs.
+It is computed, because encoding a response twice would cost more than everything else that a quota costs.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.ids import ZERO_UUID, Uuid
-from kafkacompat.partition.sessions import INVALID_SESSION_ID
 from kafkacompat.wire.codec import encode_parts
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkacompat.wire.primitives import uvarint_size
@@ -142,9 +140,3 @@ def sizes_of(version: int) -> Sizes:
     has_names = size(FetchableTopicResponse(topic="t")) > topic
     one = PREFIX_BYTES + partition
     return Sizes(empty, topic - empty, partition - topic, one, is_compact, has_names)
-
-
-def throttled_answer(context: FetchContext, throttle_ms: int) -> FetchResponse:
-    """The empty response to a throttled fetch. A session is kept, and none is made."""
-    session_id = INVALID_SESSION_ID if context.session is None else context.session.id
-    return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
