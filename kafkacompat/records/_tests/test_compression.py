@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import zlib
 
@@ -134,3 +135,162 @@ def test_a_library_that_cannot_be_loaded_now_is_no_fault_of_the_body(
         with pytest.raises(OSError, match="cannot be imported") as told:
             work()
         assert told.value.errno in SHORTAGES
+
+
+BODIES = st.one_of(
+    st.binary(max_size=300),
+    st.builds(
+        lambda seed, size: random.Random(seed).randbytes(size), st.integers(0, 9), st.integers(0, 200_000)
+    ),
+    st.builds(lambda word, count: (word + b" ") * count, st.binary(max_size=9), st.integers(0, 20_000)),
+)
+LZ4_OPTIONS = st.fixed_dictionaries(
+    {
+        "block_size": st.sampled_from([4, 5, 6, 7]),
+        "block_linked": st.booleans(),
+        "content_checksum": st.booleans(),
+        "block_checksum": st.booleans(),
+        "store_size": st.booleans(),
+    }
+)
+BOUNDS = st.sampled_from([0, 1, 1000, 65_535, 65_536, 65_537, 131_072, 300_000, 1 << 21, 1 << 28])
+
+
+@st.composite
+def lz4_bodies(draw: st.DrawFn) -> bytes:
+    return lz4.frame.compress(draw(BODIES), **draw(LZ4_OPTIONS))
+
+
+@st.composite
+def zstd_bodies(draw: st.DrawFn) -> bytes:
+    parameters = zstandard.ZstdCompressionParameters(
+        compression_level=draw(st.sampled_from([1, 3, 19])),
+        window_log=draw(st.sampled_from([10, 17, 21, 24])),
+        write_content_size=draw(st.booleans()),
+        write_checksum=draw(st.booleans()),
+    )
+    compressor = zstandard.ZstdCompressor(compression_params=parameters)
+    if draw(st.booleans()):
+        return compressor.compress(draw(BODIES))
+    stream = compressor.compressobj()
+    return stream.compress(draw(BODIES)) + stream.flush()
+
+
+def in_pieces(codec: int, body: bytes, bound: int) -> bytes | type[Exception]:
+    unpacking = None
+    try:
+        unpacking = compression.Unpacking(codec, body, bound, compression.FRAMES_MAX)
+        assert unpacking.go_on(1 << 62)
+    except DecompressionFailed as error:
+        return type(error)
+    return bytes(unpacking.body)
+
+
+def at_once(codec: int, body: bytes, bound: int) -> bytes | type[Exception]:
+    try:
+        return decompress(codec, memoryview(body), bound)
+    except DecompressionFailed as error:
+        return type(error)
+
+
+@pytest.mark.parametrize(
+    ("codec", "bodies"),
+    [(compression.LZ4, lz4_bodies()), (compression.ZSTD, zstd_bodies())],
+    ids=["lz4", "zstd"],
+)
+@given(data=st.data(), bound=BOUNDS)
+@settings(max_examples=300, deadline=None)
+def test_one_call_and_pieces_agree(
+    codec: int, bodies: st.SearchStrategy[bytes], data: st.DataObject, bound: int
+) -> None:
+    """On sound bodies, several in sequence, cut ones, and ones with changed bytes, most of them in a header."""
+    body = bytearray(data.draw(bodies))
+    change = data.draw(st.sampled_from(["nothing", "cut", "more", "another", "header", "bytes", "hostile"]))
+    if change == "cut":
+        del body[data.draw(st.integers(0, len(body))) :]
+    elif change == "more":
+        body += data.draw(st.binary(min_size=1, max_size=9))
+    elif change == "another":
+        body += data.draw(bodies)
+    elif change == "header":
+        body[data.draw(st.integers(0, min(20, len(body) - 1)))] = data.draw(st.integers(0, 255))
+    elif change == "bytes":
+        for _ in range(data.draw(st.integers(1, 4))):
+            body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    elif change == "hostile":
+        body = body[: data.draw(st.integers(0, 30))] + data.draw(st.binary(max_size=60))
+    assert at_once(codec, bytes(body), bound) == in_pieces(codec, bytes(body), bound)
+
+
+@pytest.mark.parametrize("codec", [compression.LZ4, compression.ZSTD])
+def test_usual_bodies_are_opened_in_one_call(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = compress(codec, TEXT)
+    monkeypatch.setattr(compression, "Unpacking", None)
+    assert decompress(codec, packed) == TEXT
+
+
+def lz4_header(flags: int, sizes: int, rest: bytes = b"") -> bytes:
+    """A frame's header with a right checksum. The library of the checksum is not here, but 256 values are few."""
+    for checksum in range(256):
+        header = b"\x04\x22\x4d\x18" + bytes([flags, sizes]) + rest + bytes([checksum])
+        try:
+            lz4.frame.get_frame_info(header)
+        except RuntimeError:
+            continue
+        return header
+    raise AssertionError("no checksum fits")
+
+
+@given(
+    flags=st.sampled_from([0x40, 0x60, 0x50, 0x44, 0x74, 0x48, 0x7C]),
+    sizes=st.sampled_from([0x40, 0x50, 0x60, 0x70]),
+    size=st.sampled_from([0, 1, 10, 65_536, 1 << 40, 1 << 63]),
+    blocks=st.lists(
+        st.one_of(
+            st.binary(max_size=40).map(lambda block: struct.pack("<I", len(block) | 1 << 31) + block),
+            st.binary(min_size=1, max_size=40).map(lambda block: struct.pack("<I", len(block)) + block),
+            st.just(struct.pack("<I", 1 << 31)),
+            st.just(struct.pack("<I", 70_000) + b"\x1f\x00\x01\x00" + b"\xff" * 69_900 + bytes(96)),
+            st.binary(min_size=4, max_size=8),
+        ),
+        max_size=4,
+    ),
+    end=st.sampled_from([bytes(4), bytes(8), b"", bytes(9)]),
+    bound=BOUNDS,
+)
+@settings(max_examples=300, deadline=None)
+def test_hostile_lz4_frames(
+    flags: int, sizes: int, size: int, blocks: list[bytes], end: bytes, bound: int
+) -> None:
+    """With a sound header, so that the library reads on."""
+    header = lz4_header(flags, sizes, size.to_bytes(8, "little") if flags & 8 else b"")
+    body = header + b"".join(blocks) + end
+    assert at_once(compression.LZ4, body, bound) == in_pieces(compression.LZ4, body, bound)
+
+
+@given(
+    descriptor=st.integers(0, 255),
+    window=st.integers(0, 255),
+    fields=st.binary(max_size=12),
+    blocks=st.lists(
+        st.tuples(st.booleans(), st.integers(0, 3), st.binary(max_size=30), st.integers(-1, 1 << 21)),
+        max_size=4,
+    ),
+    end=st.binary(max_size=5),
+    bound=BOUNDS,
+)
+@settings(max_examples=500, deadline=None)
+def test_hostile_zstd_frames(
+    descriptor: int,
+    window: int,
+    fields: bytes,
+    blocks: list[tuple[bool, int, bytes, int]],
+    end: bytes,
+    bound: int,
+) -> None:
+    body = b"\x28\xb5\x2f\xfd" + bytes([descriptor, window]) + fields
+    for is_last, kind, content, promised in blocks:
+        size = len(content) if promised < 0 or kind != 1 else promised
+        body += (size << 3 | kind << 1 | is_last).to_bytes(3, "little") + content
+    body += end
+    assert at_once(compression.ZSTD, body, bound) == in_pieces(compression.ZSTD, body, bound)
