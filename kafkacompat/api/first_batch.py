@@ -7,9 +7,12 @@ invalid before that, the whole request is refused.
 from __future__ import annotations
 
 from enum import Enum, auto
+from struct import Struct
 from typing import Any
 
 LENGTH_AT, MAGIC_AT, ATTRIBUTES_LOW_AT = 8, 16, 22
+BEGINNING = Struct(">8xi4xb5xB")
+"""Length, magic, and the low byte of the attributes."""
 OVERHEAD = 12
 """Bytes of the offset and length fields, which the length does not count."""
 LEGACY_MINIMUM_LENGTH = 14

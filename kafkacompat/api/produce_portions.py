@@ -149,6 +149,9 @@ class Appending:
     def _walk(self) -> Deferred[Any] | None:
         allowance = Allowance()
         version = self._context.api_version
+        acks, internal_allowed = self._acks, self._internal_allowed
+        is_plain = acks in ACKS and self._verdicts is None
+        append, ends, appended = self._node.partitions.append, self._ends, self._appended
         # A name is resolved once per portion: it may belong to another topic than in the last portion.
         known: TopicProduceData | None = None
         name: str | None = None
@@ -169,7 +172,7 @@ class Appending:
                 return self._node.partitions.pause(records)
             allowance.units -= PARTITION_UNITS
             if name is None:
-                self._add(answers, one.index, ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID), None)
+                self._add_refusal(answers, one.index, ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             partition = TopicPartition(name, one.index)
             if self._opens_first:
@@ -177,11 +180,25 @@ class Appending:
                 self._checked = place, records
                 return self._node.partitions.validate(partition, records, version)
             try:
-                result = self._append_one(partition, one.records, records, allowance)
+                if is_plain and one.records is not None:
+                    result = append(partition, records, acks, version, internal_allowed, allowance=allowance)
+                else:
+                    result = self._append_one(partition, one.records, records, allowance)
             except TooMuchAtOnce:
                 self._checked = place, records
                 return self._node.partitions.validate(partition, records, version)
-            self._add(answers, one.index, result, partition)
+            if result.error is not NONE:
+                self._add_refusal(answers, one.index, result)
+                continue
+            answer = PartitionProduceResponse(
+                index=one.index,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=result.log_start_offset,
+            )
+            answers.append(answer)
+            ends[partition] = result.last_offset + 1
+            appended[partition] = answer
 
     def _go_on(self, validated: Deferred[Any]) -> None:
         answer = self._answer
@@ -244,22 +261,14 @@ class Appending:
             allowance=allowance,
         )
 
-    def _add(
-        self,
-        answers: list[PartitionProduceResponse],
-        index: int,
-        result: ProduceResult,
-        partition: TopicPartition | None,
+    def _add_refusal(
+        self, answers: list[PartitionProduceResponse], index: int, result: ProduceResult
     ) -> None:
         answer, leader = answer_of(index, result, self._context.api_version)
         answers.append(answer)
-        if result.error is not NONE:
-            self._failed = True
-            if leader >= 0:
-                self._leaders.add(leader)
-        elif partition is not None:
-            self._ends[partition] = result.last_offset + 1
-            self._appended[partition] = answer
+        self._failed = True
+        if leader >= 0:
+            self._leaders.add(leader)
 
     def _wait_for_ends(self) -> None:
         ends, self._ends = self._ends, {}

@@ -148,7 +148,7 @@ class LogSegment:
         """Append one batch. On OSError nothing has changed."""
         if self.bytes_since_index_entry > self.index_interval_bytes and not self.indexes.are_ready():
             self._make_ready_for_entry()
-        self.file.write_now(buffer)
+        (self._file or self.file).write_now(buffer)
         self._note(size, first_offset, last_offset, max_timestamp_ms)
 
     def append_many(self, buffer: Buffer, batches: Sequence[BatchHeader]) -> None:

@@ -17,7 +17,10 @@ class OffsetIndex(Index):
     layout, entry_size, page_size = entry_type(_ENTRY)
 
     def append(self, last_offset: int, position: int) -> None:
-        self.add(last_offset - self.base_offset, position)
+        if self._tail_at % self.page_size:
+            self._take_up()
+        self._tail += _ENTRY.pack(last_offset - self.base_offset, position)
+        self.size += OFFSET_ENTRY_SIZE
 
     def entry(self, index: int) -> tuple[int, int]:
         relative, position = self.fields(index)

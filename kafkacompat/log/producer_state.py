@@ -109,6 +109,19 @@ class ProducerStateManager:
         """The same for open transactions only. There may be a hundred thousand, so no lookup searches all of them."""
         self._verifications = Verifications()
 
+    def follows(self, producer_id: int, epoch: int, first_sequence: int, is_transactional: bool) -> bool:
+        """Whether a client's data batch is plainly the next one of a known producer, so that `check` would find nothing.
+        False if only `check` can tell."""
+        producer = self.producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.epoch == epoch
+            and bool(producer.batches)
+            and 0 <= first_sequence == producer.batches[-1].last_sequence + 1
+            and (is_transactional or producer.transaction_first_offset == NO_TRANSACTION)
+            and not self._verifications.by_producer
+        )
+
     def check(
         self,
         producer_id: int,

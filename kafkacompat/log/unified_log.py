@@ -297,10 +297,16 @@ class UnifiedLog:
     def append_as_leader(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, terms: TransactionTerms | None = None
     ) -> AppendInfo:
-        if batch.size > self._segment_bytes:
+        size, producer_id, state = batch.size, batch.producer_id, self._state
+        if size > self._segment_bytes:
             raise self._too_large(batch)
-        marker = marker_of(batch.buffer) if batch.is_control and batch.producer_id >= 0 else None
-        if batch.producer_id >= 0:
+        marker = marker_of(batch.buffer) if batch.is_control and producer_id >= 0 else None
+        if producer_id >= 0 and not (
+            # The next batch of a producer that is known needs no closer look.
+            terms is None
+            and not batch.is_control
+            and state.follows(producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional)
+        ):
             original = self._check_producer(batch, marker, terms)
             if original is not None:
                 return _appended_before(original, batch)
@@ -310,14 +316,35 @@ class UnifiedLog:
         if leader_epoch != self._latest_epoch or self._epochs.changed:
             self._begin_epoch(leader_epoch, first_offset)
         timestamp_ms = batch.max_timestamp_ms
-        segment = self._segment_for(batch.size, timestamp_ms, first_offset, last_offset, now_ms)
+        segment = self._segments.items[-1]
+        began = segment.rolling_timestamp_ms
+        if (
+            began is None
+            or began < 0
+            or timestamp_ms - began > self._roll_after_ms
+            or segment.size > self._segment_bytes - size
+            or segment.size > self._indexes_full_from
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        ):
+            segment = self._segment_for(size, timestamp_ms, first_offset, last_offset, now_ms)
         if marker is not None:
             segment.make_ready_for_markers()
-        segment.append(batch.buffer, batch.size, first_offset, last_offset, timestamp_ms)
+        segment.append(batch.buffer, size, first_offset, last_offset, timestamp_ms)
         self.log_end_offset = last_offset + 1
-        if batch.producer_id >= 0:
-            self._update_producer(batch, marker, first_offset, last_offset, segment)
-        self._state.end_offset = last_offset + 1
+        if producer_id >= 0:
+            if batch.is_control:
+                self._update_producer(batch, marker, first_offset, segment)
+            else:
+                state.apply_data(
+                    producer_id,
+                    batch.producer_epoch,
+                    batch.base_sequence,
+                    first_offset,
+                    last_offset,
+                    timestamp_ms,
+                    batch.is_transactional,
+                )
+        state.end_offset = last_offset + 1
         return AppendInfo(first_offset, last_offset, timestamp_ms if batch.log_append_time else -1)
 
     def _too_large(self, batch: ValidatedBatch) -> LogRefused:
@@ -355,10 +382,9 @@ class UnifiedLog:
         batch: ValidatedBatch,
         marker: EndTransactionMarker | None,
         first_offset: int,
-        last_offset: int,
         segment: LogSegment,
     ) -> None:
-        """Update producer and transaction state from a batch that is already written."""
+        """Update producer and transaction state from a control batch that is already written."""
         state, timestamp_ms = self._state, batch.max_timestamp_ms
         if marker is not None:
             completed = state.apply_marker(
@@ -371,16 +397,6 @@ class UnifiedLog:
             )
             if completed is not None and not completed.committed:
                 segment.aborted.append(AbortedTxn(*completed[:3], state.stable_offset_after(completed)))
-        elif not batch.is_control:
-            state.apply_data(
-                batch.producer_id,
-                batch.producer_epoch,
-                batch.base_sequence,
-                first_offset,
-                last_offset,
-                timestamp_ms,
-                batch.is_transactional,
-            )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:
         """Append batches unchanged. Batches of an epoch later than `leader_epoch` and an incomplete last batch are
@@ -489,7 +505,8 @@ class UnifiedLog:
         # could still separate the log from its topic.
         if offset > self.high_watermark and self.is_anchored:
             self.high_watermark = offset
-            self._state.on_high_watermark(offset)
+            if self._state.first_unstable_offset >= 0:
+                self._state.on_high_watermark(offset)
 
     def increment_log_start_offset(self, offset: int) -> bool:
         """Return False if the offset is not above the log start. Raises LogRefused OFFSET_OUT_OF_RANGE above the high

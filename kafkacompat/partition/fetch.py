@@ -922,9 +922,10 @@ class FetchPurgatory:
 
     def _advanced(self, core: Partition) -> None:
         """A partition's high watermark or role has changed: answer the consumers that now have enough."""
-        self.consumers.for_each_on(core.topic_partition, self._look_again, core)
-        if EVERYTHING in self.consumers.by_key:
-            self.consumers.for_each_on(EVERYTHING, self.look_again_at_long, core)
+        if self.consumers.by_key:
+            self.consumers.for_each_on(core.topic_partition, self._look_again, core)
+            if EVERYTHING in self.consumers.by_key:
+                self.consumers.for_each_on(EVERYTHING, self.look_again_at_long, core)
         for each in self.long_fetches:
             if each.parked_in is self.consumers:
                 each.noted[core.topic_partition] = core

@@ -191,12 +191,12 @@ class Partition:
     def has_min_isr(self) -> bool:
         """Whether the ISR has min.insync.replicas members, or all replicas."""
         have = len(self.isr)
-        return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
+        return have >= len(self.replicas) or have >= self.log.config.min_insync_replicas
 
     def may_have_min_isr(self) -> bool:
         """Like `has_min_isr`, with a pending change counted in."""
         have = len(self.isr if self.pending is None else self.pending.maximal)
-        return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
+        return have >= len(self.replicas) or have >= self.log.config.min_insync_replicas
 
     def update_follower_fetch_state(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int

@@ -192,7 +192,8 @@ class ProducePurgatory:
 
     def advanced(self, core: Partition) -> None:
         """Called when a high watermark moved, or a role changed or ended."""
-        self._parked.for_each_on(core.topic_partition, self._look_again, core)
+        if self._parked.by_key:
+            self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
     def _look_again(self, waiter: DelayedProduce, moved: Partition) -> None:
         # Check only the partition that moved: a request may wait for thousands, which move one after another.

@@ -167,6 +167,7 @@ class ReplicaManager:
                 core, records, 0
             )  # not raised: its trace would lead to this frame, and so to itself
         log = core.log
+        config = log.config
         now_ms = self._clock.now_ms()
         try:
             if isinstance(records, ValidatedBatch):
@@ -174,7 +175,7 @@ class ReplicaManager:
             else:
                 batch = validate_produce(
                     records,
-                    log.config,
+                    config,
                     now_ms,
                     zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD,
                     origin=origin,
@@ -195,7 +196,7 @@ class ReplicaManager:
             logger.error("%s takes no records, it is damaged on disk: %s", partition, damage)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
-            if log.config.flush_messages != NEVER_FLUSH:
+            if config.flush_messages != NEVER_FLUSH:
                 self._flushes.appended(core, info.last_offset - info.first_offset + 1)
             if core.alone:
                 if core.advance_alone():

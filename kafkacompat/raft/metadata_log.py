@@ -105,7 +105,7 @@ class PartitionMetadataLog:
             self.log.truncate_fully_and_start_at(offset, self._clock.now_ms())
 
     def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
-        self.log.append_as_leader(ValidatedBatch(batch, parse_header(batch)), epoch, now_ms)
+        self.log.append_as_leader(ValidatedBatch.of(batch, parse_header(batch)), epoch, now_ms)
         self._bytes_since_full_flush += len(batch)
 
     def append_fetched(self, batches: Buffer, epoch: int) -> None:

@@ -28,7 +28,6 @@ LEGACY_MINIMUM_LENGTH = 14
 MINIMUM_PREFIX = 17
 """Bytes up to and including the magic byte, which has the same position in every format."""
 MAGIC_POSITION = 16
-LEADER_EPOCH_POSITION = 12
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 MAX_TIMESTAMP_POSITION = 35
@@ -40,6 +39,7 @@ DELETE_HORIZON_BIT = 0x40
 NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 
+_STAMP = struct.Struct(">qii")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
@@ -225,9 +225,8 @@ def has_valid_crc(batch: Buffer, header: BatchHeader) -> bool:
 
 
 def stamp_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write the leader's fields. Both are before the bytes covered by the CRC."""
-    _INT64.pack_into(batch, 0, base_offset)
-    _INT32.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
+    """Write the leader's fields. Both are before the bytes covered by the CRC. `batch` is exactly one batch."""
+    _STAMP.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
 
 
 def stamp_timestamp(batch: bytearray | memoryview, *, log_append_time: bool, max_timestamp_ms: int) -> None:

@@ -425,7 +425,7 @@ def _unpack_lz4_at_once(body: memoryview, most: int) -> bytes | None:
                 return None
             return whole
         left -= block_most
-        if left < 0 or size == 0x80000000:
+        if left < 0:
             return None
         position += (size & 0x7FFFFFFF) + block_trailer
     return None

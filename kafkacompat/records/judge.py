@@ -84,7 +84,7 @@ def stamped(
         header.attributes = header.attributes & ~LOG_APPEND_TIME_BIT | (
             LOG_APPEND_TIME_BIT if stamps_append_time else 0
         )
-    return ValidatedBatch(buffer, header)
+    return ValidatedBatch.of(buffer, header)
 
 
 def _max_timestamp_ms(header: BatchHeader, facts: BodyFacts, now_ms: int, stamps_append_time: bool) -> int:

@@ -25,6 +25,7 @@ try:
     _ = _scan.find
 except (ImportError, AttributeError):  # it was not compiled, or from older source text
     _scan = None  # type: ignore[assignment]
+IS_COMPILED = _scan is not None
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
@@ -46,7 +47,7 @@ delta in ms, NULL_KEYS and NULL_VALUES flags, the rows)."""
 
 
 def scan(
-    data: bytes | bytearray,
+    data: Buffer,
     position: int,
     end: int,
     first_offset: int,

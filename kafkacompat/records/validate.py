@@ -25,9 +25,13 @@ from typing import TYPE_CHECKING
 from kafkacompat.ports import Fault, LogRefused, RefusedAtSight
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
+    HEADER,
     HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
     BatchCorrupt,
     BatchHeader,
     crc_of,
@@ -35,9 +39,11 @@ from kafkacompat.records.batch import (
     parse_header,
 )
 from kafkacompat.records.check import BodyFacts, check_records
+from kafkacompat.records.crc import crc32c
 from kafkacompat.records.judge import is_suspicious, judge, level_of, stamped, too_large
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import RecordMalformed
+from kafkacompat.records.scan import IS_COMPILED, NULL_KEYS, scan
 from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.stepping.jobs import Steps, all_steps
 from kafkacompat.wire.errors import ErrorCode
@@ -50,6 +56,8 @@ STEP_UNITS = 4096
 """Records and headers checked in one step of the loop, at half a microsecond each, or two on a busy machine."""
 BATCH_UNITS = 32
 """The cost of a batch besides its records."""
+PLAIN_BITS = CODEC_MASK | TRANSACTIONAL_BIT
+"""Of the attributes. A batch with others needs a closer look."""
 DEFAULT_LIMITS = BatchLimits()
 
 
@@ -111,9 +119,91 @@ def validate_produce(
         allowance = _EVERYTHING
     if allowance.units <= 0:
         raise TooMuchAtOnce
-    header, view, target = _begin(
-        records, config, zstd_allowed, origin is _CLIENT, limits, allowance.copied_bytes
+    size = len(records)
+    if size < HEADER_SIZE:
+        return _validated(records, config, now_ms, zstd_allowed, origin is _CLIENT, limits, allowance)
+    fields = HEADER.unpack_from(records)
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_ms,
+        max_ms,
+        producer_id,
+        producer_epoch,
+        sequence,
+        count,
+    ) = fields
+    codec = attributes & CODEC_MASK
+    view = memoryview(records)
+    # The usual batch: nothing to refuse in the header, and nothing that the topic changes.
+    if (
+        base_offset
+        or length + LOG_OVERHEAD != size
+        or magic != 2
+        or attributes & ~PLAIN_BITS
+        or (codec >= codecs.ZSTD and (codec > codecs.ZSTD or not zstd_allowed))
+        or last_offset_delta + 1 != count
+        or not 0 < count <= limits.records
+        or (producer_id >= 0 and sequence < 0)
+        or size > config.max_message_bytes
+        or size > allowance.copied_bytes
+        or config.message_timestamp_type == "LogAppendTime"
+        or codecs.CODEC_OF_SETTING.get(config.compression_type, codec) != codec
+        or not IS_COMPILED  # without it a copy is read faster
+        or crc32c(view[ATTRIBUTES_POSITION:]) != crc
+    ):
+        return _validated(records, config, now_ms, zstd_allowed, origin is _CLIENT, limits, allowance)
+    if codec:
+        body = _unpacked_at_once(codec, view[HEADER_SIZE:], limits, allowance)
+        data: Buffer = body
+        start = 0
+    else:
+        body = b""
+        data, start = view, HEADER_SIZE
+        allowance.copied_bytes -= size - HEADER_SIZE
+    end = len(data)
+    try:
+        position, found, units, headers, least, greatest, nulls, _ = scan(
+            data, start, end, 0, count, allowance.units, limits.headers_a_record, False
+        )
+    except (RecordMalformed, RecordLimitExceeded):
+        found = 0
+    since_ms = now_ms - base_ms
+    if (
+        found != count
+        or position != end
+        or headers > limits.headers
+        or base_ms + greatest != max_ms
+        or greatest - since_ms > config.message_timestamp_after_max_ms
+        or since_ms - least > config.message_timestamp_before_max_ms
+        or (nulls & NULL_KEYS and "compact" in config.cleanup_policy)
+    ):
+        if not codec:
+            body = bytes(view[HEADER_SIZE:])
+        return _checked_at_once(BatchHeader(0, *fields), view, codec, body, config, now_ms, limits, allowance)
+    allowance.units -= BATCH_UNITS + units
+    buffer = bytearray(view) if view.readonly else view
+    return ValidatedBatch(
+        buffer, attributes, last_offset_delta, max_ms, producer_id, producer_epoch, sequence, count
     )
+
+
+def _validated(
+    records: Buffer,
+    config: LogConfig,
+    now_ms: int,
+    zstd_allowed: bool,
+    client: bool,
+    limits: BatchLimits,
+    allowance: Allowance,
+) -> ValidatedBatch:
+    """`validate_produce` for any batch."""
+    header, view, target = _begin(records, config, zstd_allowed, client, limits, allowance.copied_bytes)
     codec = header.attributes & CODEC_MASK
     packed = view[HEADER_SIZE:]
     if codec != codecs.NONE:
@@ -123,6 +213,19 @@ def validate_produce(
         body = bytes(packed)
     else:
         raise TooMuchAtOnce
+    return _checked_at_once(header, view, target, body, config, now_ms, limits, allowance)
+
+
+def _checked_at_once(
+    header: BatchHeader,
+    view: memoryview,
+    target: int,
+    body: bytes | bytearray,
+    config: LogConfig,
+    now_ms: int,
+    limits: BatchLimits,
+    allowance: Allowance,
+) -> ValidatedBatch:
     try:
         facts = check_records(body, header.record_count, limits, allowance.units)
     except (RecordMalformed, RecordLimitExceeded) as error:
@@ -132,9 +235,11 @@ def validate_produce(
         raise TooMuchAtOnce
     allowance.units -= BATCH_UNITS + facts.units
     stamps_append_time = config.message_timestamp_type == "LogAppendTime"
-    if target != codec or is_suspicious(header, facts, config, now_ms, stamps_append_time):
+    if target != header.attributes & CODEC_MASK or is_suspicious(
+        header, facts, config, now_ms, stamps_append_time
+    ):
         cost = len(body)
-        if target != codec:
+        if target != header.attributes & CODEC_MASK:
             cost *= codecs.packing_cost(target, level_of(target, config))
         if cost > allowance.re_encoded_bytes:
             raise TooMuchAtOnce

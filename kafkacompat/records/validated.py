@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kafkacompat.records.batch import CODEC_MASK, BatchHeader, parse_header
+from kafkacompat.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    parse_header,
+)
 
 
 class ValidatedBatch:
@@ -13,7 +20,6 @@ class ValidatedBatch:
 
     __slots__ = (
         "base_sequence",
-        "base_timestamp_ms",
         "buffer",
         "compression",
         "is_control",
@@ -27,23 +33,44 @@ class ValidatedBatch:
         "size",
     )
 
-    def __init__(self, buffer: bytearray | memoryview, header: BatchHeader) -> None:
+    def __init__(
+        self,
+        buffer: bytearray | memoryview,
+        attributes: int,
+        last_offset_delta: int,
+        max_timestamp_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        record_count: int,
+    ) -> None:
         self.buffer = buffer
-        self.record_count = header.record_count
-        self.last_offset_delta = header.last_offset_delta
-        self.base_timestamp_ms = header.base_timestamp_ms
-        self.max_timestamp_ms = header.max_timestamp_ms
-        self.producer_id = header.producer_id
-        self.producer_epoch = header.producer_epoch
-        self.base_sequence = header.base_sequence
-        attributes = header.attributes
-        self.is_transactional = attributes & 0x10 != 0
-        self.is_control = attributes & 0x20 != 0
-        self.log_append_time = attributes & 0x08 != 0
+        self.is_transactional = attributes & TRANSACTIONAL_BIT != 0
+        self.is_control = attributes & CONTROL_BIT != 0
+        self.log_append_time = attributes & LOG_APPEND_TIME_BIT != 0
         self.compression = attributes & CODEC_MASK
+        self.last_offset_delta = last_offset_delta
+        self.max_timestamp_ms = max_timestamp_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
         self.size = len(buffer)
+
+    @classmethod
+    def of(cls, buffer: bytearray | memoryview, header: BatchHeader) -> ValidatedBatch:
+        return cls(
+            buffer,
+            header.attributes,
+            header.last_offset_delta,
+            header.max_timestamp_ms,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.record_count,
+        )
 
 
 def trusted_batch(buffer: bytearray) -> ValidatedBatch:
     """A batch built here (build_batch, control markers). Nothing is checked."""
-    return ValidatedBatch(buffer, parse_header(buffer))
+    return ValidatedBatch.of(buffer, parse_header(buffer))
