@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkacompat._tests.doubles import HandWorkers
+from kafkacompat.api import produce
 from kafkacompat.api._tests.world import Api
+from kafkacompat.api.first_batch import FirstBatch
 from kafkacompat.api.transactional_produce import producer_of
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
@@ -24,6 +28,7 @@ from kafkacompat.ports import FileSlice, TransactionTerms
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -450,3 +455,61 @@ def test_one_produce_to_several_partitions_wakes_a_fetch_once_with_all_of_it() -
     response = api.decoded(pending.reply.result(), 1, 17)
     assert [len(row.records) > 0 for row in response.responses[0].partitions] == [True, True]
     assert api.world.manager.log(TopicPartition("t", 1)) is not None
+
+
+BLOBS = st.sampled_from(
+    [
+        batch_of(b"a"),
+        batch_of(b"a"),
+        batch_of(b"a"),
+        batch_of(b"a", is_transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
+        batch_of(b"a")[:40],
+        batch_of(b"a")[:16],
+        batch_of(b"a")[:5],
+        b"",
+        None,
+        bytes(61),
+        b"\xff" * 61,
+        bytes(8) + b"\x00\x00\x00\x31" + bytes(49),
+    ]
+)
+
+
+@given(
+    asked=st.lists(
+        st.tuples(st.sampled_from("tu"), st.lists(st.tuples(st.integers(0, 3), BLOBS), max_size=3)),
+        max_size=4,
+    ),
+    many=st.booleans(),
+)
+def test_a_plain_request_has_nothing_that_the_passes_would_find(
+    asked: list[tuple[str, list[tuple[int, Any]]]], many: bool
+) -> None:
+    topics = [
+        TopicProduceData(
+            name=name,
+            partition_data=[PartitionProduceData(index=index, records=records) for index, records in parts],
+        )
+        for name, parts in asked
+    ]
+    if many and topics:
+        topics[0].partition_data = [
+            PartitionProduceData(index=index, records=batch_of(b"a"))
+            for index in range(produce.PLAIN_PARTITIONS_MAX + len(asked) - 1)
+        ]
+    if not produce._is_plain(topics):
+        return
+    before = [(topic.name, [*topic.partition_data]) for topic in topics]
+    assert sum(len(each) for _, each in before) <= produce.PLAIN_PARTITIONS_MAX
+    pace = Pace(produce.NAMED_A_STEP)
+    assert all_steps(produce._first_that_tells(topics, pace)) is FirstBatch.PLAIN
+    after = all_steps(produce.without_repeats(topics, pace))
+    assert [(topic.name, topic.partition_data) for topic in after] == before
+
+
+def test_a_usual_request_for_several_partitions_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(topic_image("t", 2), topic_image("u"))
+    monkeypatch.setattr(produce, "_in_steps", None)
+    asked = request(("t", 0, batch_of(b"a")), ("u", 0, batch_of(b"a")), api=api)
+    asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch_of(b"b")))
+    assert results(api.call(asked, 13)) == [(0, 0, 0), (1, 0, 0), (0, 0, 0)]

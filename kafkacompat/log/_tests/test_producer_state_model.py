@@ -143,6 +143,8 @@ class Producers(RuleBasedStateMachine):
         )
         sequence = max(0, following + step)
         expected = self.expected(producer_id, epoch, sequence, count, transactional)
+        if self.state.follows(producer_id, epoch, sequence, transactional):
+            assert expected is None
         found = self.judged(producer_id, epoch, sequence, count - 1, is_transactional=transactional)
         if isinstance(found, BatchMetadata):
             assert isinstance(expected, Entry)
@@ -186,6 +188,9 @@ class Producers(RuleBasedStateMachine):
 
     @rule(share=st.integers(0, 4))
     def replicate(self, share: int) -> None:
+        if self.state.first_unstable_offset < 0:
+            # The log then leaves out `on_high_watermark`.
+            assert not self.state._unreplicated
         self.high_watermark += (self.end - self.high_watermark) * share // 4
         self.state.on_high_watermark(self.high_watermark)
 

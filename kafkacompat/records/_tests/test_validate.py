@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import struct
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafkacompat.config import LogConfig
 from kafkacompat.ports import LogRefused
 from kafkacompat.records import compression
-from kafkacompat.records.batch import HEADER_SIZE, assemble, build_batch, has_valid_crc, parse_header
+from kafkacompat.records import validate as validation
+from kafkacompat.records.batch import (
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    assemble,
+    build_batch,
+    crc_of,
+    has_valid_crc,
+    parse_header,
+)
 from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record, encode_record, encode_records
-from kafkacompat.records.validate import Origin, validate_produce
+from kafkacompat.records.scan import IS_COMPILED
+from kafkacompat.records.validate import Allowance, Origin, TooMuchAtOnce, validate_produce
 from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.wire.errors import ErrorCode
 
@@ -293,3 +308,137 @@ def test_re_encoding_begins_with_the_first_records_timestamp() -> None:
 
 def test_header_size_is_what_the_format_says() -> None:
     assert HEADER_SIZE == 61
+
+
+FIELDS_OF_A_HEADER = st.tuples(
+    st.integers(0, 12),
+    st.sampled_from([-2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 16, 24, 32, 64, 1 << 14, NOW_MS, NOW_MS + 2]),
+)
+CONFIGS = st.builds(
+    LogConfig,
+    cleanup_policy=st.sampled_from([("delete",), ("compact",)]),
+    compression_type=st.sampled_from(["producer", "producer", "producer", "lz4", "uncompressed"]),
+    max_message_bytes=st.sampled_from([1_000_000, 1_000_000, 150]),
+    message_timestamp_type=st.sampled_from(["CreateTime", "CreateTime", "LogAppendTime"]),
+    message_timestamp_after_max_ms=st.sampled_from([HOUR_MS, 1, 0]),
+    message_timestamp_before_max_ms=st.sampled_from([2**63 - 1, 0]),
+)
+LIMITS = st.builds(
+    BatchLimits,
+    unpacked_bytes=st.sampled_from([1 << 28, 100]),
+    records=st.sampled_from([1000, 2]),
+    headers=st.sampled_from([1000, 1]),
+    headers_a_record=st.sampled_from([1000, 1]),
+)
+
+
+def outcome(function: object, batch: bytearray, left: dict[str, int], *given: object) -> tuple[object, ...]:
+    """What becomes of a batch, and of the allowance."""
+    allowance = Allowance()
+    for name, value in left.items():
+        setattr(allowance, name, value)
+    data = memoryview(bytearray(batch))
+    found: tuple[object, ...]
+    try:
+        valid = function(data, *given, allowance)  # type: ignore[operator]
+    except TooMuchAtOnce:
+        found = ("too much",)
+    except LogRefused as refused:
+        found = (type(refused), refused.code, refused.message, refused.record_errors, refused.fault)
+    else:
+        found = tuple(
+            bytes(valid.buffer) if name == "buffer" else getattr(valid, name)
+            for name in ValidatedBatch.__slots__
+        )
+    return (*found, bytes(data), [getattr(allowance, name) for name in ALLOWED])
+
+
+ALLOWED = ("copied_bytes", "packed_bytes", "unpacked_bytes", "re_encoded_bytes", "units")
+
+
+@given(
+    made=st.lists(
+        st.builds(
+            Record,
+            st.just(0),
+            st.sampled_from([NOW_MS, NOW_MS, NOW_MS - 1, NOW_MS + 5, -1]),
+            st.sampled_from([None, b"k"]),
+            st.sampled_from([None, b"", b"value", b"v" * 300]),
+            st.sampled_from([(), (), (("h", b"x"),), (("h", None), ("i", b"y"))]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    codec=st.integers(0, 4),
+    producer=st.sampled_from([(-1, -1, -1), (7, 0, 0), (7, 1, 5), (7, 0, -1)]),
+    transactional=st.booleans(),
+    changed=st.lists(FIELDS_OF_A_HEADER, max_size=2),
+    damage=st.one_of(st.none(), st.none(), st.integers(0, 1 << 20)),
+    seals=st.booleans(),
+    more=st.sampled_from([b"", b"", b"x", bytes(70)]),
+    config=CONFIGS,
+    zstd_allowed=st.booleans(),
+    client=st.sampled_from([True, True, False]),
+    limits=LIMITS,
+    left=st.fixed_dictionaries({}, optional={name: st.sampled_from([1, 40, 150, 5000]) for name in ALLOWED}),
+)
+@settings(max_examples=600, deadline=None)
+def test_the_short_way_agrees_with_the_long_one(
+    made: list[Record],
+    codec: int,
+    producer: tuple[int, int, int],
+    transactional: bool,
+    changed: list[tuple[int, int]],
+    damage: int | None,
+    seals: bool,
+    more: bytes,
+    config: LogConfig,
+    zstd_allowed: bool,
+    client: bool,
+    limits: BatchLimits,
+    left: dict[str, int],
+) -> None:
+    """On the bytes, the fields, each refusal with its words, and what is left of the loop's time."""
+    batch = build_batch(
+        [record._replace(offset_delta=at) for at, record in enumerate(made)],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        is_transactional=transactional,
+        compression=codec,
+    )
+    if damage is not None:
+        batch[HEADER_SIZE + damage % (len(batch) - HEADER_SIZE)] ^= 1 << damage % 7
+    fields = list(HEADER.unpack_from(batch))
+    for at, value in changed:
+        fields[at] = value & 0xFFFFFFFF if at == 4 else value
+    with contextlib.suppress(struct.error):  # the value is too large for the field
+        HEADER.pack_into(batch, 0, *fields)
+    if seals:
+        struct.pack_into(">I", batch, CRC_POSITION, crc_of(batch))
+    batch += more
+    origin = Origin.CLIENT if client else Origin.COORDINATOR
+
+    def short(data: memoryview, allowance: Allowance) -> ValidatedBatch:
+        return validate_produce(
+            data,
+            config,
+            NOW_MS,
+            zstd_allowed=zstd_allowed,
+            origin=origin,
+            limits=limits,
+            allowance=allowance,
+        )
+
+    def long(data: memoryview, allowance: Allowance) -> ValidatedBatch:
+        return validation._validated(data, config, NOW_MS, zstd_allowed, client, limits, allowance)
+
+    assert outcome(short, batch, left) == outcome(long, batch, left)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="the short way needs the compiled extension")
+def test_the_usual_batch_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "_validated", None)
+    monkeypatch.setattr(validation, "_checked_at_once", None)
+    for codec in range(5):
+        validate(build_batch(records(), compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
