@@ -273,7 +273,7 @@ def test_hostile_lz4_frames(
     window=st.integers(0, 255),
     fields=st.binary(max_size=12),
     blocks=st.lists(
-        st.tuples(st.booleans(), st.integers(0, 3), st.binary(max_size=30), st.integers(-1, 1 << 21)),
+        st.tuples(st.booleans(), st.integers(0, 3), st.binary(max_size=30), st.integers(-1, (1 << 21) - 1)),
         max_size=4,
     ),
     end=st.binary(max_size=5),
