@@ -133,6 +133,13 @@ class _Names:
             if (named := self._named.get((pattern_type, permission, said, who, host))) is not None
         ]
 
+    def denied_for(self, asker: Asker, operation: int) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
+        """The names and the prefixes that are denied to the asker."""
+        return (
+            self.named_for(asker, operation, LITERAL, DENY),
+            self.named_for(asker, operation, PREFIXED, DENY),
+        )
+
     def _count(self, length: int, more: int) -> None:
         counts = self._counts
         known = length in counts
@@ -268,31 +275,44 @@ class StandardAuthorizer:
         names = self._names.get(resource_type)
         if names is None:
             return False
-        denied = names.named_for(asker, operation, LITERAL, DENY)
+        acls = self._acls
+        denied, denied_prefixes = names.denied_for(asker, operation)
         allowed = names.named_for(asker, operation, LITERAL, ALLOW)
         if any(WILDCARD in named for named in denied):
             return False
         if any(WILDCARD in named for named in allowed):
             return True
-        denied_prefixes = names.named_for(asker, operation, PREFIXED, DENY)
         lengths = names.lengths if denied_prefixes else []
         looked_up = 0
-        for each, banned in (
-            *((each, denied) for each in allowed),
-            *((each, []) for each in names.named_for(asker, operation, PREFIXED, ALLOW)),
+        for each, is_literal in (
+            *((each, True) for each in allowed),
+            *((each, False) for each in names.named_for(asker, operation, PREFIXED, ALLOW)),
         ):
+            banned = denied if is_literal else []
             for name in list(each):  # the entries may change between two steps
-                if not any(name in named for named in banned) and not any(
-                    name[:length] in named
-                    for length in lengths
-                    if length <= len(name)
-                    for named in denied_prefixes
+                if (
+                    name in each
+                    and not any(name in named for named in banned)
+                    and not any(
+                        name[:length] in named
+                        for length in lengths
+                        if length <= len(name)
+                        for named in denied_prefixes
+                    )
                 ):
                     return True
                 looked_up += 1 + len(lengths)
                 if looked_up >= LOOKED_UP_A_STEP:
                     looked_up = 0
                     yield
+                    if self._acls is not acls:
+                        # What was allowed and denied counts as it is now: a deny that follows an allow must not be missed.
+                        acls = self._acls
+                        denied, denied_prefixes = names.denied_for(asker, operation)
+                        lengths = names.lengths if denied_prefixes else []
+                        banned = denied if is_literal else []
+                        if any(WILDCARD in named for named in denied):
+                            return False
         return False
 
 

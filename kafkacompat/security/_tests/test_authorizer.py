@@ -385,6 +385,23 @@ def test_entries_may_change_while_they_are_walked_over() -> None:
     assert not all_steps(decided)
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        [*many(), acl("t", pattern=PREFIXED, permission=DENY)],
+        [*many(), acl("*", permission=DENY)],
+        [],
+    ],
+    ids=["a prefix instead", "everything instead", "nothing is allowed any more"],
+)
+def test_what_was_denied_is_not_allowed_by_a_change_that_denies_it_in_another_way(later: list[Acl]) -> None:
+    of = authorizer(*many(), *many(permission=DENY))
+    decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
+    next(decided)
+    of.update(by_id(*later, first=100_000))
+    assert not all_steps(decided)
+
+
 @pytest.mark.parametrize("who", ["User:alice", "User:*"])
 def test_a_decision_does_not_look_at_the_entries_of_other_hosts(who: str) -> None:
     hosts = [f"10.{number >> 8}.{number & 255}.1" for number in range(1, 5_000)]
