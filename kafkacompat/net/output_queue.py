@@ -35,6 +35,8 @@ COPIED_BYTES_MAX = 32 * 1024
 """A slice up to this size is read and sent together with its neighbours: 9 us instead of 15, or 7 for a few bytes."""
 GATHERED_PARTS_MAX = 64
 GATHERED_BYTES_MAX = 256 * 1024
+PART_BYTES = 4 * 1024
+"""A part takes as long as so many more bytes. An answer to a fetch may have small slices of thousands of partitions."""
 
 _MORE_FOLLOWS = getattr(socket, "MSG_MORE", 0)
 
@@ -133,8 +135,7 @@ class OutputQueue:
                         sent = self._send_slice(head)  # type: ignore[arg-type]
                         if sent is None:
                             return _COLD
-                budget_bytes -= sent
-                self._advance(sent)
+                budget_bytes -= sent + PART_BYTES * self._advance(sent)
         except BlockingIOError:
             return _FULL
         return _EMPTY
@@ -220,9 +221,11 @@ class OutputQueue:
         data = part.file.try_read(part.position, part.length)
         return data if data is not None and len(data) == part.length else None
 
-    def _advance(self, sent: int) -> None:
+    def _advance(self, sent: int) -> int:
+        """Returns how many parts are done."""
         self.queued_bytes -= sent
         parts = self._parts
+        before = len(parts)
         done = self._head_sent + sent
         while parts:
             length = len(parts[0])
@@ -232,3 +235,4 @@ class OutputQueue:
             parts.popleft()
             self._known_warm_to = 0
         self._head_sent = done
+        return before - len(parts)

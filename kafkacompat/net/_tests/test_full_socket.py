@@ -29,7 +29,14 @@ from kafkacompat.net._tests.helpers import (
 )
 from kafkacompat.net._tests.test_connection import IN_THE_CLEAR, CountingFile
 from kafkacompat.net.connection import Connection
-from kafkacompat.net.output_queue import COPIED_BYTES_MAX, PROBED_BYTES, Flushed, OutputQueue
+from kafkacompat.net.output_queue import (
+    COPIED_BYTES_MAX,
+    GATHERED_PARTS_MAX,
+    PART_BYTES,
+    PROBED_BYTES,
+    Flushed,
+    OutputQueue,
+)
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
@@ -208,6 +215,32 @@ def test_one_turn_sends_no_more_than_its_bound() -> None:
     assert sock.sent == reply[:30]
     assert output.flush(1000) is Flushed.EMPTY
     assert sock.sent == reply
+
+
+def test_one_turn_sends_a_bounded_number_of_small_parts(tmp_path: Path) -> None:
+    """An answer to a fetch has a slice of each of thousands of partitions."""
+
+    class Whole:
+        sent = b""
+
+        def sendmsg(self, buffers: list[bytes], ancillary: list[object], flags: int) -> int:
+            data = b"".join(buffers)
+            self.sent += data
+            return len(data)
+
+    path = tmp_path / "log"
+    path.write_bytes(b"0123456789")
+    sock, file = Whole(), CountingFile(path)
+    output = OutputQueue(sock)  # type: ignore[arg-type]
+    for _ in range(1_000):
+        output.add([b"head", FileSlice(file, 3, 2)])
+    budget_bytes, flushes = 20 * PART_BYTES, 0
+    while output.flush(budget_bytes) is Flushed.TURN_OVER:
+        flushes += 1
+        assert file.read_bytes <= 2 * GATHERED_PARTS_MAX
+        file.read_bytes = 0
+    assert flushes > 10
+    assert sock.sent == b"head34" * 1_000
 
 
 @IN_THE_CLEAR
