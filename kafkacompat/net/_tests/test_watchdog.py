@@ -276,8 +276,8 @@ def test_the_log_names_how_long_and_where(caplog) -> None:
     ("stack", "place"),
     [
         (UNSEEN, UNSEEN),
-        (f"{AFTERWARDS}\n{STACK}", "append (segment.py:7)"),
-        (STACK, "append (segment.py:7)"),
+        (f"{AFTERWARDS}\n{STACK}", "append (log_segment.py:7)"),
+        (STACK, "append (log_segment.py:7)"),
         (STACK.partition("  File")[0] + '  File "/lib/json.py", line 3, in loads', "loads (json.py:3)"),
     ],
 )
