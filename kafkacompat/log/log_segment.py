@@ -57,6 +57,7 @@ class LogSegment:
         "__weakref__",
         "_disk",
         "_file",
+        "_may_have_left_bytes",
         "_open_files",
         "_tail_offsets",
         "_tail_positions",
@@ -115,6 +116,10 @@ class LogSegment:
         self._tail_starts_after = -1
         """Last offset before the batches in memory. Lookups at or below it use the index."""
         self._file: File | None = None
+        self._may_have_left_bytes = False
+        """A write has failed half way, and the disk may have refused to take it back. Once the file was closed and opened
+        again, the next write would come after those bytes. Once the segment is closed, a start would take them for damage in
+        the middle of the log."""
         self._open_files = cache.open_files
         if create:
             self._file = disk.open(self.stem + LOG_SUFFIX, create=True)
@@ -132,7 +137,10 @@ class LogSegment:
     def file(self) -> File:
         file = self._file
         if file is None:
-            file = self._file = self._disk.open(self.stem + LOG_SUFFIX)
+            file = self._disk.open(self.stem + LOG_SUFFIX)
+            if self._may_have_left_bytes and file.size() > self.size:
+                file.truncate(self.size)
+            self._file = file
             self._open_files.opened(self)
         return file
 
@@ -148,14 +156,22 @@ class LogSegment:
         """Append one batch. On OSError nothing has changed."""
         if self.bytes_since_index_entry > self.index_interval_bytes and not self.indexes.are_ready():
             self._make_ready_for_entry()
-        (self._file or self.file).write_now(buffer)
+        try:
+            (self._file or self.file).write_now(buffer)
+        except OSError:
+            self._may_have_left_bytes = True
+            raise
         self._note(size, first_offset, last_offset, max_timestamp_ms)
 
     def append_many(self, buffer: Buffer, batches: Sequence[BatchHeader]) -> None:
         """Append a run of batches, given with their headers, in one write."""
         if not self.indexes.are_ready():
             self._make_ready_for_entry()
-        self.file.write_now(buffer)
+        try:
+            (self._file or self.file).write_now(buffer)
+        except OSError:
+            self._may_have_left_bytes = True
+            raise
         for header in batches:
             self._note(header.size, header.base_offset, header.last_offset, header.max_timestamp_ms)
 
@@ -500,6 +516,8 @@ class LogSegment:
     def become_inactive(self) -> None:
         """Add the last entry of the time index, which retention uses. Write all index bytes to the files and free
         their memory."""
+        if self._may_have_left_bytes:
+            self.file.truncate(self.size)
         self._note_largest()
         self.write_indexes()
         self.let_go()

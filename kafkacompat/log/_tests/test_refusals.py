@@ -12,7 +12,7 @@ import pytest
 
 from kafkacompat.ids import ZERO_UUID, TopicPartition
 from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, Broker, append, carry_out, refusing
-from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, config
+from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.cleaner._tests.cleaning import LIMITS
 from kafkacompat.log.cleaner.cleaner import LogCleaner
@@ -404,3 +404,46 @@ def test_what_a_roll_has_closed_is_synced_also_where_its_snapshot_has_no_room() 
     assert log.recovery_point == log.segments[-1].base_offset
     again = broker.restarted(power_lost=True).log(0)
     assert again.log_end_offset >= log.recovery_point
+
+
+@pytest.mark.parametrize("then", ["close the file", "read", "roll", "stop"])
+@pytest.mark.parametrize("leads", [True, False])
+def test_what_a_failed_write_has_left_behind_is_not_written_after(leads: bool, then: str) -> None:
+    """The disk takes half of a batch and does not let go of it. Then the file is closed, for other logs to be opened."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    path = log.segments[-1].stem + ".log"
+
+    def write(value: bytes) -> None:
+        batch = batch_of([value], base_offset=log.log_end_offset)
+        if leads:
+            log.append_as_leader(batch, 0, NOW_MS)
+        else:
+            log.append_as_follower(batch.buffer, 0)
+
+    def half(operation: str, on: str) -> OSError | None:
+        if operation != "write" or on != path:
+            return None
+        disk.files[path] += b"half of a batch"
+        return OSError(errno.ENOSPC, "refused", on)
+
+    write(b"before")
+    disk.refuse = half
+    with pytest.raises(OSError, match="refused"):
+        write(b"refused")
+    disk.refuse = None
+    if then == "roll":
+        log.roll(log.log_end_offset, NOW_MS)
+    elif then == "stop":
+        log.close()
+        log = open_log(disk, clean=True)
+    else:
+        log.segments[-1].release()
+    if then == "read":
+        assert all_values(log) == [(0, b"before")]
+    write(b"after")
+    expected = [(0, b"before"), (1, b"after")]
+    assert all_values(log) == expected
+    assert all_values(open_log(disk.copy())) == expected
+    log.close()
+    assert all_values(open_log(disk, clean=True)) == expected
