@@ -73,7 +73,7 @@ class Flushes:
         try:
             flush = log.begin_flush()
             job = flush.run
-        except OSError as error:
+        except Exception as error:
             # Not answered here, because the produce request does not wait for it yet.
             job = partial(_raise, error)
         workers = self._workers.at(posixpath.dirname(log.directory))
@@ -137,7 +137,7 @@ class Flushes:
         return answer
 
 
-def _raise(error: OSError) -> None:
+def _raise(error: Exception) -> None:
     raise error
 
 

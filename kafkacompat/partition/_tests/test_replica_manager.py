@@ -321,12 +321,14 @@ def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it
     assert world.manager.when_flushed({T0: 2}) is None
 
 
-def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), MemoryError(), BatchCorrupt("an index")])
+def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(topic_image("t"))
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     with monkeypatch.context() as patch:
-        error = OSError(errno.ENOSPC, "full")
         patch.setattr(UnifiedLog, "begin_flush", failing(log, "begin_flush", error))
         assert world.produce().error is ErrorCode.NONE
     waiting = world.manager.when_flushed({T0: 1})
