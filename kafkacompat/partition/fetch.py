@@ -20,13 +20,13 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.partition.delayed_operations import ANSWER_US, DelayedOperation, DelayedOperationPurgatory
 from kafkacompat.partition.fetch_response_size import response_size, response_size_in_steps
-from kafkacompat.partition.read_replicas import nearest_replica
-from kafkacompat.partition.sessions import (
+from kafkacompat.partition.fetch_session import (
     INVALID_SESSION_ID,
     CachedPartition,
     FetchContext,
     FetchSessionCache,
 )
+from kafkacompat.partition.replica_selector import nearest_replica
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.ports import AbortedTransaction as AbortedOfLog
 from kafkacompat.records.batch import BatchCorrupt
@@ -107,7 +107,7 @@ class FetchEngine:
         selects_by_rack: bool = False,
         throttle: ReplicationQuotaManager | None = None,
     ) -> None:
-        """`selects_by_rack`: see read_replicas. `throttle` limits followers that are not in sync."""
+        """`selects_by_rack`: see replica_selector. `throttle` limits followers that are not in sync."""
         self.sessions = sessions
         self._freeing = Freeing(timers)
         sessions.free = self._freeing.free
@@ -378,7 +378,7 @@ class FetchReads:
         selects_by_rack: bool,
         throttle: ReplicationQuotaManager | None,
     ) -> None:
-        """`selects_by_rack`: see read_replicas. `throttle` limits followers that are not in sync."""
+        """`selects_by_rack`: see replica_selector. `throttle` limits followers that are not in sync."""
         self._manager = manager
         self._clock = clock
         self._selects_by_rack = selects_by_rack

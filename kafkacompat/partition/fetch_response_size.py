@@ -15,7 +15,7 @@ from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
-    from kafkacompat.partition.sessions import FetchContext
+    from kafkacompat.partition.fetch_session import FetchContext
     from kafkacompat.stepping.jobs import Steps
 
 PREFIX_BYTES = 4

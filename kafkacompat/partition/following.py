@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.ids import Uuid
-from kafkacompat.partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
+from kafkacompat.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, end_of_some, iterate_batches, parse_header
 from kafkacompat.stepping.jobs import Steps, all_steps

@@ -23,7 +23,7 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration, PartitionRegistration
-    from kafkacompat.partition.sessions import CachedPartition
+    from kafkacompat.partition.fetch_session import CachedPartition
     from kafkacompat.ports import Log
 
 LONG_AGO_MS = -(2**60)

@@ -31,10 +31,10 @@ from kafkacompat.node.opening import Opening
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
-from kafkacompat.partition.read_replicas import selects_by_rack
+from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.sessions import FetchSessionCache
+from kafkacompat.partition.replica_selector import selects_by_rack
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.admission import admitting
 from kafkacompat.server.advertised import broker_addresses

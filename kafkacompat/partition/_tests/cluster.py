@@ -26,9 +26,9 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.fetch import FetchEngine
+from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import Log, WorkerPools
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of

@@ -24,8 +24,8 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.preparation import Preparation
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition.fetch import FetchEngine
+from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import FileSlice, WorkerPools
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.record import Record

@@ -19,12 +19,12 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.fetch import FetchEngine
+from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.hosted_partitions import OPENED_AT_ONCE_MAX
 from kafkacompat.partition.list_offsets import LATEST
 from kafkacompat.partition.log_syncs import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import PartitionData

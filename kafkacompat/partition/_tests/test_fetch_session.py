@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkacompat.api.partition_services import FetchRequestPartition
-from kafkacompat.partition.sessions import (
+from kafkacompat.partition.fetch_session import (
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
