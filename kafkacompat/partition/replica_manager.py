@@ -1,7 +1,7 @@
 """Operations on partitions: appends, waits for replication, offsets, deletions of records (ReplicaManager).
 
 It calls logs, and parks and wakes requests. Requests, responses and versions are unknown here. fetch.py has the
-fetches, which learn of every advance through `watch`.
+fetches, which learn of every advance through `Wakeups.watch`.
 """
 
 from __future__ import annotations
@@ -110,8 +110,6 @@ class ReplicaManager:
         self.wakeups = hosted.wakeups
         self.hold_wakeups = self.wakeups.hold
         self.release_wakeups = self.wakeups.release
-        self.watch = self.wakeups.watch
-        self.watch_appends = self.wakeups.watch_appends
         self.advanced = self.wakeups.advanced
         self.when_replicated = self.wakeups.produces.when_replicated
         self._flushes = Flushes(workers.log_sync, log_manager.log_failed, hosted.anchoring.answers)
