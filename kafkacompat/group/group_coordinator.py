@@ -21,7 +21,7 @@ from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group import classic_groups as classic_calls
 from kafkacompat.group import consumer_groups
 from kafkacompat.group.classic.rebalance import join_refusal
-from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
+from kafkacompat.group.commit import SeenOffsets, commit_offsets, see_offsets, tell_offsets
 from kafkacompat.group.consumer.describe import describe_consumer_group
 from kafkacompat.group.consumer_groups import ImageTopics, names_of_changed_topics
 from kafkacompat.group.describe import describe_group
@@ -50,12 +50,13 @@ from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteRespons
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
-    from kafkacompat.ports import Clock, Random, TimerHandle, Timers, Workers
+    from kafkacompat.ports import Clock, Random, Timers, Workers
+    from kafkacompat.tasks import Started, Tasks
     from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -97,6 +98,7 @@ class GroupCoordinator:
         partitions: PartitionService,
         clock: Clock,
         timers: Timers,
+        tasks: Tasks,
         random: Random,
         workers: Workers | None,
         settings: CoordinatorSettings,
@@ -110,6 +112,7 @@ class GroupCoordinator:
         self._share_assignment_interval_ms = share_assignment_interval_ms
         self._clock = clock
         self._timers = timers
+        self._tasks = tasks
         self._random = random
         self._workers = workers
         self._settings = settings
@@ -121,13 +124,15 @@ class GroupCoordinator:
         """Of partitions of the offsets topic."""
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
         self.transactional_offsets = TransactionalOffsets(
-            partitions, clock, self._shard, self._shard_at, self.meters
+            partitions, clock, self._shard, self._shard_at, self.meters, tasks
         )
-        self.share = ShareGroups(self._shard, self.is_active, timers, self._steps)
-        self.share_offsets = ShareGroupOffsets(self.share, self._shard, lambda: self._topics, self._steps)
+        self.share = ShareGroups(self._shard, self.is_active, tasks, self._steps)
+        self.share_offsets = ShareGroupOffsets(
+            self.share, self._shard, lambda: self._topics, tasks, self._steps
+        )
         self._memory = group_memory(settings.groups_max_bytes)
         self._active = False
-        self._sweep: TimerHandle | None = None
+        self._expiry: Started | None = None
         self._image = MetadataImage()
         self._topics = ImageTopics(self._image)
 
@@ -135,13 +140,13 @@ class GroupCoordinator:
 
     def start(self) -> None:
         self._active = True
-        self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
+        self._expiry = self._tasks.start("the expiry of offsets", self._expire_offsets())
 
     def stop(self) -> None:
         """Answer all parked requests and stop serving."""
         self._active = False
-        if self._sweep is not None:
-            self._sweep.cancel()
+        if self._expiry is not None:
+            self._expiry.cancel()
         self._shards.close()
         self._steps.finish()
 
@@ -231,9 +236,10 @@ class GroupCoordinator:
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
         return self._image.config(ConfigResourceType.GROUP, group_id)
 
-    def _expire(self) -> None:
-        self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
-        self._sweeps.expire(list(self._shards.started()))
+    async def _expire_offsets(self) -> None:
+        while True:
+            await self._tasks.sleep(self._settings.retention_check_interval_ms)
+            self._sweeps.expire(list(self._shards.started()))
 
     # --- membership
 
@@ -301,20 +307,34 @@ class GroupCoordinator:
     def _fetch_group(
         self, group: OffsetFetchRequestGroup, require_stable: bool
     ) -> Deferred[OffsetFetchResponseGroup]:
-        def refused(refusal: Refused) -> OffsetFetchResponseGroup:
-            # To a reader, a write that could not be committed means that this node may no longer be the leader.
-            unavailable = refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and self._active
-            code = ErrorCode.NOT_COORDINATOR if unavailable else refusal.code
-            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
-
         try:
             shard = self._shard(group.group_id, may_be_empty=True)
-            answer = shard.read(lambda: see_offsets(_machine(shard), group, require_stable)).and_then(
-                lambda seen: self._steps.value("telling the offsets of a group", tell_offsets(seen, group))
-            )
+            seen = shard.read(lambda: see_offsets(_machine(shard), group, require_stable))
+            if seen.done:
+                return self._tell_offsets(seen.result(), group)
         except Refused as refusal:
-            return Deferred.of(refused(refusal))
-        return or_refused(answer, refused)
+            return Deferred.of(self._refused_fetch(group, refusal))
+        return self._tasks.run("waiting for offsets to be committed", self._tell_later(seen, group))
+
+    async def _tell_later(
+        self, seen: Deferred[SeenOffsets], group: OffsetFetchRequestGroup
+    ) -> OffsetFetchResponseGroup:
+        try:
+            offsets = await seen
+        except Refused as refusal:
+            return self._refused_fetch(group, refusal)
+        return await self._tell_offsets(offsets, group)
+
+    def _tell_offsets(
+        self, seen: SeenOffsets, group: OffsetFetchRequestGroup
+    ) -> Deferred[OffsetFetchResponseGroup]:
+        return self._steps.value("telling the offsets of a group", tell_offsets(seen, group))
+
+    def _refused_fetch(self, group: OffsetFetchRequestGroup, refusal: Refused) -> OffsetFetchResponseGroup:
+        # To a reader, a write that could not be committed means that this node may no longer be the leader.
+        unavailable = refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and self._active
+        code = ErrorCode.NOT_COORDINATOR if unavailable else refusal.code
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
 
     def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Deferred[Any]:
         def refused(refusal: Refused) -> OffsetDeleteResponse:
@@ -331,56 +351,62 @@ class GroupCoordinator:
 
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Deferred[Any]:
         absent_is_error = context.api_version >= ABSENT_GROUP_ON_DESCRIBE_SINCE
-        shard_of = partial(self._shard, may_be_empty=True)
+        return self._tasks.run("describing groups", self._describe_groups(request.groups, absent_is_error))
 
+    async def _describe_groups(self, names: Sequence[str], absent_is_error: bool) -> DescribeGroupsResponse:
         def refused(group_id: str, refusal: Refused) -> DescribedGroup:
             return DescribedGroup(group_id=group_id, error_code=refusal.code)
 
+        shard_of = partial(self._shard, may_be_empty=True)
         describe = partial(describe_group, absent_is_error=absent_is_error)
-        described = self._steps.value(
-            "describing groups", describe_all(request.groups, shard_of, describe, refused)
+        described = await self._steps.value(
+            "describing groups", describe_all(names, shard_of, describe, refused)
         )
-        return described.and_then(gather).then(lambda groups: DescribeGroupsResponse(groups=groups))
+        return DescribeGroupsResponse(groups=await gather(described))
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> Deferred[Any]:
+        return self._tasks.run(
+            "describing consumer groups", self._describe_consumer_groups(request.group_ids)
+        )
+
+    async def _describe_consumer_groups(self, names: Sequence[str]) -> ConsumerGroupDescribeResponse:
         def refused(group_id: str, refusal: Refused) -> DescribedConsumerGroup:
             return DescribedConsumerGroup(group_id=group_id, error_code=refusal.code)
 
-        described = self._steps.value(
-            "describing consumer groups",
-            describe_all(request.group_ids, self._shard, describe_consumer_group, refused),
+        described = await self._steps.value(
+            "describing consumer groups", describe_all(names, self._shard, describe_consumer_group, refused)
         )
-        return described.and_then(gather).then(lambda groups: ConsumerGroupDescribeResponse(groups=groups))
+        return ConsumerGroupDescribeResponse(groups=await gather(described))
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
         if not self._active:
             return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return or_refused(
-            self._steps.value("listing groups", list_all(request, self._shards.started))
-            .and_then(gather)
-            .then(lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])),
-            lambda refusal: ListGroupsResponse(error_code=refusal.code),
-        )
+        return self._tasks.run("listing groups", self._list_groups(request))
+
+    async def _list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        try:
+            listed = await self._steps.value("listing groups", list_all(request, self._shards.started))
+            lists = await gather(listed)
+        except Refused as refusal:
+            return ListGroupsResponse(error_code=refusal.code)
+        return ListGroupsResponse(groups=[group for groups in lists for group in groups])
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Deferred[Any]:
-        def one(group_id: str) -> Deferred[DeletableGroupResult]:
-            def refused(refusal: Refused) -> DeletableGroupResult:
-                return DeletableGroupResult(group_id=group_id, error_code=refusal.code)
+        names = request.groups_names
+        results = [self._tasks.run("deleting a group", self._delete_group(name)) for name in names]
+        return gather(results).then(lambda each: DeleteGroupsResponse(results=each))
 
-            try:
-                shard = self._shard(group_id, may_be_empty=True)
-                # Kafka also asks first whether it is a share group: its states are deleted before it is.
-                released = self.share.release(shard, group_id)
-                answer = released.and_then(lambda _: self._sweeps.delete_group(shard, group_id))
-            except Refused as refusal:
-                return Deferred.of(refused(refusal))
-            return or_refused(answer.then(lambda _: DeletableGroupResult(group_id=group_id)), refused)
-
-        return gather([one(group_id) for group_id in request.groups_names]).then(
-            lambda results: DeleteGroupsResponse(results=results)
-        )
+    async def _delete_group(self, group_id: str) -> DeletableGroupResult:
+        try:
+            shard = self._shard(group_id, may_be_empty=True)
+            # Kafka also asks first whether it is a share group: its states are deleted before it is.
+            await self.share.release(shard, group_id)
+            await self._sweeps.delete_group(shard, group_id)
+        except Refused as refusal:
+            return DeletableGroupResult(group_id=group_id, error_code=refusal.code)
+        return DeletableGroupResult(group_id=group_id)
 
     def _shard(self, group_id: str | None, may_be_empty: bool = False) -> Shard:
         """The shard of a group, not necessarily active. Raises Refused."""

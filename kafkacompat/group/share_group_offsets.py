@@ -7,7 +7,6 @@ Follows Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.share_services import (
@@ -17,10 +16,8 @@ from kafkacompat.api.share_services import (
     TopicIdPartition,
 )
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.share.offsets import (
-    Deletion,
     StartOffsets,
     alter_offsets,
     begin_deletion_of_offsets,
@@ -31,6 +28,7 @@ from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_response import (
@@ -48,8 +46,6 @@ from kafkacompat.wire.messages.describe_share_group_offsets_response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.coordinator.shard import Shard
     from kafkacompat.group.end_offsets import EndOffset, EndOffsetReader, EndOffsets
@@ -74,10 +70,14 @@ TOLD_COST = 8
 NO_STATE = StateSummary(leader_epoch=0)
 """Of a share-partition that is not initialized, as the share coordinator tells it."""
 DELETED = ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_text(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+DESCRIBING = "describing the offsets of share groups"
 ALTERING = "altering the start offsets of a share group"
+DELETING = "deleting the offsets of a share group"
 Described = DescribeShareGroupOffsetsResponseGroup
 Asked = Sequence[tuple[Uuid, str, Sequence[int]]]
 """(topic id, name, partitions)."""
+Piece = tuple[Uuid, list[DescribeShareGroupOffsetsResponsePartition]]
+"""Partitions of a topic."""
 
 
 class ShareGroupOffsets:
@@ -88,12 +88,14 @@ class ShareGroupOffsets:
         groups: ShareGroups,
         shard_of: Callable[[str], Shard],
         topics: Callable[[], Topics],
+        tasks: Tasks,
         steps: Steps,
     ) -> None:
         """`shard_of` raises Refused."""
         self._groups = groups
         self._shard_of = shard_of
         self._topics = topics
+        self._tasks = tasks
         self._steps = steps
         self.ends: EndOffsetReader | None = None
 
@@ -102,27 +104,34 @@ class ShareGroupOffsets:
     def describe(
         self, request: DescribeShareGroupOffsetsRequest, context: RequestContext
     ) -> Deferred[DescribeShareGroupOffsetsResponse]:
-        return gather([self._describe(group) for group in request.groups]).then(
-            lambda groups: DescribeShareGroupOffsetsResponse(groups=groups)
-        )
+        return self._tasks.run(DESCRIBING, self._describe_all(request))
 
-    def _describe(self, group: DescribeShareGroupOffsetsRequestGroup) -> Deferred[Described]:
-        """Topics None: all that have a state. That is known to the group's coordinator only."""
+    async def _describe_all(
+        self, request: DescribeShareGroupOffsetsRequest
+    ) -> DescribeShareGroupOffsetsResponse:
+        described = [self._tasks.run(DESCRIBING, self._describe(group)) for group in request.groups]
+        return DescribeShareGroupOffsetsResponse(groups=await gather(described))
+
+    async def _describe(self, group: DescribeShareGroupOffsetsRequestGroup) -> Described:
+        try:
+            return await self._describe_group(group)
+        except Refused as refusal:
+            message = error_text(refusal.code)
+            return Described(group_id=group.group_id, error_code=refusal.code, error_message=message)
+
+    async def _describe_group(self, group: DescribeShareGroupOffsetsRequestGroup) -> Described:
+        """Raises Refused. Topics None: all that have a state. That is known to the group's coordinator only."""
         group_id = group.group_id
-        refused = partial(_refused_description, group_id)
         if not self._groups.is_active():
-            return Deferred.of(refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         topics = self._topics()
         if group.topics is None:
             if not group_id:
                 # Kafka looks for it among the groups, and finds no partitions.
-                return Deferred.of(Described(group_id=group_id))
-            try:
-                shard = self._shard_of(group_id)
-                asked = shard.read(lambda: _with_states(shard, group_id, topics))
-            except Refused as refusal:
-                return Deferred.of(refused(refusal))
-            return or_refused(asked.and_then(lambda found: self._read(group_id, found, ())), refused)
+                return Described(group_id=group_id)
+            shard = self._shard_of(group_id)
+            asked = await shard.read(lambda: _with_states(shard, group_id, topics))
+            return await self._read(group_id, asked, ())
         absent: list[DescribeShareGroupOffsetsResponseTopic] = []
         present: dict[Uuid, tuple[str, dict[int, None]]] = {}
         is_sound = bool(group_id)
@@ -136,47 +145,32 @@ class ShareGroupOffsets:
             present.setdefault(known.id, (known.name, {}))[1].update(dict.fromkeys(topic.partitions))
         if present and not is_sound:
             # Kafka's persister refuses to read share-partitions that cannot be.
-            return Deferred.of(refused(Refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
         asked_for = [(topic_id, name, list(indexes)) for topic_id, (name, indexes) in present.items()]
-        return self._read(group_id, asked_for, absent)
+        return await self._read(group_id, asked_for, absent)
 
-    def _read(
+    async def _read(
         self, group_id: str, asked: Asked, absent: Sequence[DescribeShareGroupOffsetsResponseTopic]
-    ) -> Deferred[Described]:
-        told = self._steps.value("describing the offsets of a share group", self._in_pieces(group_id, asked))
+    ) -> Described:
+        topics = {
+            topic_id: DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name)
+            for topic_id, name, _ in asked
+        }
+        pieces = await self._steps.value(DESCRIBING, self._in_pieces(group_id, asked))
+        for topic_id, partitions in await gather(pieces):
+            topics[topic_id].partitions += partitions
+        return Described(group_id=group_id, topics=[*topics.values(), *absent])
 
-        def together(
-            pieces: list[tuple[Uuid, str, list[DescribeShareGroupOffsetsResponsePartition]]],
-        ) -> Described:
-            topics: dict[Uuid, DescribeShareGroupOffsetsResponseTopic] = {}
-            for topic_id, name, partitions in pieces:
-                topic = topics.setdefault(
-                    topic_id,
-                    DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name),
-                )
-                topic.partitions += partitions
-            return Described(group_id=group_id, topics=[*topics.values(), *absent])
-
-        return told.and_then(gather).then(together)
-
-    def _in_pieces(
-        self, group_id: str, asked: Asked
-    ) -> Generator[
-        int, None, list[Deferred[tuple[Uuid, str, list[DescribeShareGroupOffsetsResponsePartition]]]]
-    ]:
-        pieces = []
+    def _in_pieces(self, group_id: str, asked: Asked) -> Generator[int, None, list[Deferred[Piece]]]:
+        pieces: list[Deferred[Piece]] = []
         for topic_id, name, partitions in asked:
             for start in range(0, max(len(partitions), 1), TOLD_AT_ONCE):
                 some = partitions[start : start + TOLD_AT_ONCE]
-                pieces.append(
-                    self._tell(group_id, topic_id, name, some).then(partial(_piece, topic_id, name))
-                )
+                pieces.append(self._tasks.run(DESCRIBING, self._tell(group_id, topic_id, name, some)))
                 yield 20 + len(some) * TOLD_COST
         return pieces
 
-    def _tell(
-        self, group_id: str, topic_id: Uuid, name: str, partitions: Sequence[int]
-    ) -> Deferred[list[DescribeShareGroupOffsetsResponsePartition]]:
+    async def _tell(self, group_id: str, topic_id: Uuid, name: str, partitions: Sequence[int]) -> Piece:
         """A partition that the topic does not have is told like one without a state. Kafka tells so as well, but asks the
         share coordinator for it during half a minute."""
         persister, ends = self._groups.persister, self.ends
@@ -184,102 +178,100 @@ class ShareGroupOffsets:
         assert ends is not None
         topic = self._topics().by_id.get(topic_id)
         count = 0 if topic is None else len(topic.partitions)
-
-        def read(
-            summaries: Mapping[TopicIdPartition, StateSummary],
-        ) -> Deferred[list[DescribeShareGroupOffsetsResponsePartition]]:
-            by_index = {key.partition: summary for key, summary in summaries.items()}
-            wanted = [TopicPartition(name, index) for index, each in by_index.items() if _has_lag(each)]
-            found: Deferred[EndOffsets] = ends.latest(wanted) if wanted else Deferred.of({})
-            return found.then(
-                lambda ended: [
-                    _told(index, by_index.get(index, NO_STATE), ended.get(TopicPartition(name, index)))
-                    for index in partitions
-                ]
-            )
-
         keys = [TopicIdPartition(topic_id, index) for index in partitions if index < count]
-        return persister.read_summary(group_id, keys).and_then(read)
+        summaries = await persister.read_summary(group_id, keys)
+        by_index = {key.partition: summary for key, summary in summaries.items()}
+        wanted = [TopicPartition(name, index) for index, each in by_index.items() if _has_lag(each)]
+        ended: EndOffsets = await ends.latest(wanted) if wanted else {}
+        return topic_id, [
+            _told(index, by_index.get(index, NO_STATE), ended.get(TopicPartition(name, index)))
+            for index in partitions
+        ]
 
     # --- new start offsets
 
     def alter(
         self, request: AlterShareGroupOffsetsRequest, context: RequestContext
     ) -> Deferred[AlterShareGroupOffsetsResponse]:
-        sorted_out = self._steps.value(ALTERING, sort_out(self._topics(), request))
-        return or_refused(sorted_out.and_then(partial(self._alter, request.group_id)), _refused_alteration)
+        return self._tasks.run(ALTERING, self._alter(request))
 
-    def _alter(self, group_id: str, asked: StartOffsets) -> Deferred[AlterShareGroupOffsetsResponse]:
-        """Raises Refused."""
-        shard = self._shard_of(group_id)
-        begun = shard.write(lambda _: alter_offsets(machine_of(shard).env, group_id, asked))
-        return begun.and_then(partial(self._initialize, shard, asked))
+    async def _alter(self, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
+        group_id = request.group_id
+        try:
+            asked = await self._steps.value(ALTERING, sort_out(self._topics(), request))
+            shard = self._shard_of(group_id)
+            begun = await shard.write(lambda _: alter_offsets(machine_of(shard).env, group_id, asked))
+            return await self._initialize(shard, asked, begun)
+        except Refused as refusal:
+            message = refusal.message or error_text(refusal.code)
+            return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
 
-    def _initialize(
+    async def _initialize(
         self, shard: Shard, asked: StartOffsets, begun: Initialization
-    ) -> Deferred[AlterShareGroupOffsetsResponse]:
+    ) -> AlterShareGroupOffsetsResponse:
         """A start offset that is told as altered stays. So the group notes it first, also if others are refused: states
         that the group only began to make are made anew by its next member, without a start offset."""
-        response = AlterShareGroupOffsetsResponse(responses=asked.answers)
-
-        def initialized(outcomes: Outcomes) -> Deferred[AlterShareGroupOffsetsResponse]:
-            made = _made(outcomes)
-            noted = (
-                self._groups.end_initialization(begun.group_id, made, succeeded=True)
-                if made
-                else Deferred.of(None)
-            )
-            return noted.and_then(lambda _: self._steps.value(ALTERING, _note_errors(response, outcomes)))
-
-        outcomes = self._groups.ask_to_initialize(begun)
         group = machine_of(shard).groups.get(begun.group_id)
-        if isinstance(group, ShareGroup):
-            group.alterations += 1
-            outcomes.on_done(partial(_altered, group))
-        return outcomes.and_then(initialized)
+        share_group = group if isinstance(group, ShareGroup) else None
+        if share_group is not None:
+            share_group.alterations += 1
+        try:
+            outcomes = await self._groups.ask_to_initialize(begun)
+        finally:
+            if share_group is not None:
+                share_group.alterations -= 1
+        made = _made(outcomes)
+        if made:
+            await self._groups.end_initialization(begun.group_id, made, succeeded=True)
+        response = AlterShareGroupOffsetsResponse(responses=asked.answers)
+        return await self._steps.value(ALTERING, _note_errors(response, outcomes))
 
     # --- deletion
 
     def delete(
         self, request: DeleteShareGroupOffsetsRequest, context: RequestContext
     ) -> Deferred[DeleteShareGroupOffsetsResponse]:
-        group_id = request.group_id
+        return self._tasks.run(DELETING, self._delete(request))
+
+    async def _delete(self, request: DeleteShareGroupOffsetsRequest) -> DeleteShareGroupOffsetsResponse:
         names = [topic.topic_name for topic in request.topics]
         try:
-            shard = self._shard_of(group_id)
-            begun = shard.write(lambda _: begin_deletion_of_offsets(machine_of(shard).env, group_id, names))
+            return DeleteShareGroupOffsetsResponse(
+                responses=await self._delete_topics(request.group_id, names)
+            )
         except Refused as refusal:
-            return Deferred.of(_refused_deletion(refusal))
-        return or_refused(begun.and_then(lambda found: self._delete(group_id, found)), _refused_deletion)
+            message = refusal.message or error_text(refusal.code)
+            return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
 
-    def _delete(self, group_id: str, deletion: Deletion) -> Deferred[DeleteShareGroupOffsetsResponse]:
-        if not deletion.partitions:
-            return Deferred.of(DeleteShareGroupOffsetsResponse(responses=list(deletion.refused)))
-
-        def asked(outcomes: Outcomes) -> Deferred[DeleteShareGroupOffsetsResponse]:
-            by_id = self._topics().by_id
-            failures = {
-                key.topic_id: each.code for key, each in outcomes.items() if each.code is not ErrorCode.NONE
-            }
-            answers = list(deletion.refused)
-            answers += [
-                DeleteShareGroupOffsetsResponseTopic(
-                    topic_id=topic_id,
-                    topic_name="" if (topic := by_id.get(topic_id)) is None else topic.name,
-                    error_code=code,
-                    error_message=error_text(code),
-                )
-                for topic_id, code in failures.items()
-            ]
-            deleted = [topic_id for topic_id in deletion.partitions if topic_id not in failures]
-            if not deleted:
-                return Deferred.of(DeleteShareGroupOffsetsResponse(responses=answers))
-            shard = self._shard_of(group_id)
-            return shard.write(
-                lambda _: end_deletion_of_offsets(machine_of(shard).env, group_id, deleted)
-            ).then(lambda done: DeleteShareGroupOffsetsResponse(responses=[*done, *answers]))
-
-        return self._groups.delete_states(group_id, deletion.partitions).and_then(asked)
+    async def _delete_topics(
+        self, group_id: str, names: Sequence[str]
+    ) -> list[DeleteShareGroupOffsetsResponseTopic]:
+        """Raises Refused."""
+        shard = self._shard_of(group_id)
+        begun = await shard.write(lambda _: begin_deletion_of_offsets(machine_of(shard).env, group_id, names))
+        answers = list(begun.refused)
+        if not begun.partitions:
+            return answers
+        outcomes = await self._groups.delete_states(group_id, begun.partitions)
+        by_id = self._topics().by_id
+        failures = {
+            key.topic_id: each.code for key, each in outcomes.items() if each.code is not ErrorCode.NONE
+        }
+        answers += [
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_id=topic_id,
+                topic_name="" if (topic := by_id.get(topic_id)) is None else topic.name,
+                error_code=code,
+                error_message=error_text(code),
+            )
+            for topic_id, code in failures.items()
+        ]
+        deleted = [topic_id for topic_id in begun.partitions if topic_id not in failures]
+        if not deleted:
+            return answers
+        shard = self._shard_of(group_id)
+        done = await shard.write(lambda _: end_deletion_of_offsets(machine_of(shard).env, group_id, deleted))
+        return [*done, *answers]
 
 
 # --- description
@@ -333,34 +325,6 @@ def _told(
 def _as_long(number: int) -> int:
     """As Java's arithmetic has it. A start offset may be any number, and one group must not spoil the answer for others."""
     return (number + 2**63) % 2**64 - 2**63
-
-
-def _piece(
-    topic_id: Uuid, name: str, partitions: list[DescribeShareGroupOffsetsResponsePartition]
-) -> tuple[Uuid, str, list[DescribeShareGroupOffsetsResponsePartition]]:
-    return topic_id, name, partitions
-
-
-# --- errors
-
-
-def _refused_description(group_id: str, refusal: Refused) -> Described:
-    message = error_text(refusal.code)
-    return Described(group_id=group_id, error_code=refusal.code, error_message=message)
-
-
-def _refused_alteration(refusal: Refused) -> AlterShareGroupOffsetsResponse:
-    message = refusal.message or error_text(refusal.code)
-    return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
-
-
-def _refused_deletion(refusal: Refused) -> DeleteShareGroupOffsetsResponse:
-    message = refusal.message or error_text(refusal.code)
-    return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
-
-
-def _altered(group: ShareGroup, done: Deferred[Outcomes]) -> None:
-    group.alterations -= 1
 
 
 def _made(outcomes: Outcomes) -> Partitions:

@@ -25,6 +25,7 @@ from kafkacompat.group.share.offsets import begin_deletion_of_states
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.validation import validate_heartbeat
 from kafkacompat.group.sweeps import machine_of
+from kafkacompat.tasks import Tasks, pause
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_describe_response import (
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from kafkacompat.coordinator.shard import Shard
     from kafkacompat.group.share.member import Partitions
     from kafkacompat.ids import Uuid
-    from kafkacompat.ports import Timers
     from kafkacompat.stepping.works import Steps
     from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -68,13 +68,13 @@ class ShareGroups:
         self,
         shard_of: Callable[[str], Shard],
         is_active: Callable[[], bool],
-        timers: Timers,
+        tasks: Tasks,
         steps: Steps,
     ) -> None:
         """`shard_of` raises Refused."""
         self._shard_of = shard_of
         self.is_active = is_active
-        self._timers = timers
+        self._tasks = tasks
         self._steps = steps
         self.persister: SharePersister | None = None
 
@@ -87,70 +87,91 @@ class ShareGroups:
             not self.is_active()
         ):  # a member must not be told that its request is bad while nobody can serve it
             return Deferred.of(_refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
-        client_id, client_host = context.client_id or "", f"/{context.client_host}"
-
-        def write() -> Deferred[Beat]:
-            return shard.write(
-                lambda now_ms: share_group_heartbeat(
-                    machine_of(shard).env, request, client_id, client_host, now_ms
-                )
-            )
-
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
             names = request.subscribed_topic_names
             if names is None or len(names) <= HASHED_AT_ONCE:
-                answer = write()
+                answer = self._beat(shard, request, context)
             else:
                 shard.require_active()
-                hashed = self._steps.value("hashing topics", hash_topics(machine_of(shard).env, names))
-                answer = hashed.and_then(lambda _: write())
+                what = "a heartbeat with many topics"
+                answer = self._tasks.run(what, self._beat_with(names, shard, request, context))
         except Refused as refusal:
             return Deferred.of(_refused(refusal))
-        return or_refused(answer.then(self._beaten), _refused)
+        return or_refused(answer.then(self._respond), _refused)
 
-    def _beaten(self, beat: Beat) -> ShareGroupHeartbeatResponse:
+    async def _beat_with(
+        self,
+        names: Sequence[str],
+        shard: Shard,
+        request: ShareGroupHeartbeatRequest,
+        context: RequestContext,
+    ) -> Beat:
+        await self._steps.value("hashing topics", hash_topics(machine_of(shard).env, names))
+        return await self._beat(shard, request, context)
+
+    def _beat(
+        self, shard: Shard, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[Beat]:
+        client_id, client_host = context.client_id or "", f"/{context.client_host}"
+        return shard.write(
+            lambda now_ms: share_group_heartbeat(
+                machine_of(shard).env, request, client_id, client_host, now_ms
+            )
+        )
+
+    def _respond(self, beat: Beat) -> ShareGroupHeartbeatResponse:
         begun = beat.initialization
         if begun is not None:
-            self._timers.call_after(0, lambda: self._initialize(begun))
+            self._tasks.start(INITIALIZING, self._initialize(begun))
         return beat.response
 
     def describe(
         self, request: ShareGroupDescribeRequest, context: RequestContext
     ) -> Deferred[ShareGroupDescribeResponse]:
-        def refused(group_id: str, refusal: Refused) -> DescribedGroup:
-            message = error_text(refusal.code) if group_id else None
-            return DescribedGroup(group_id=group_id, error_code=refusal.code, error_message=message)
+        return self._tasks.run("describing share groups", self._describe(request.group_ids))
 
-        described = self._steps.value(
+    async def _describe(self, group_ids: Sequence[str]) -> ShareGroupDescribeResponse:
+        described = await self._steps.value(
             "describing share groups",
-            describe_all(request.group_ids, self._shard_of, describe_share_group, refused),
+            describe_all(group_ids, self._shard_of, describe_share_group, _refused_description),
         )
-        return described.and_then(gather).then(lambda groups: ShareGroupDescribeResponse(groups=groups))
+        return ShareGroupDescribeResponse(groups=await gather(described))
 
     # --- states
 
-    def _initialize(self, begun: Initialization) -> None:
+    async def _initialize(self, begun: Initialization) -> None:
+        """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
+        await pause()  # the member is answered first
         if not self.is_active():
             return
-
-        def asked(done: Deferred[list[bool]]) -> None:
-            try:
-                succeeded = all(done.result())
-            except Exception as error:
-                report(f"initializing the state of share group {begun.group_id[:64]}", error)
-                succeeded = False
-            # In a turn of its own: the group may have tens of thousands of partitions.
-            self._timers.call_after(0, lambda: self._end_initialization(begun, succeeded))
 
         def ask(partitions: Sequence[TopicIdPartition]) -> Deferred[bool]:
             return self._ask_to_initialize(begun, partitions).then(_have_succeeded)
 
-        self._steps.value(INITIALIZING, _asked(begun.start_offsets, ask)).and_then(gather).on_done(asked)
+        group_id = begun.group_id
+        try:
+            asked = await self._steps.value(INITIALIZING, _asked(begun.start_offsets, ask))
+            outcomes = await gather(asked)
+            succeeded = all(outcomes)
+        except Exception as error:
+            report(f"initializing the state of share group {group_id[:64]}", error)
+            succeeded = False
+        await pause()  # the group may have tens of thousands of partitions
+        if not self.is_active():
+            return
+        if not succeeded:
+            logger.warning("the states of share group %s could not be initialized", group_id[:64])
+        try:
+            await self.end_initialization(group_id, begun.partitions, succeeded)
+        except Refused as refusal:
+            # The group says still that they are being initialized, so whoever coordinates it asks again after a while.
+            logger.warning("the states of share group %s could not be noted: %s", group_id[:64], refusal)
 
-    def ask_to_initialize(self, begun: Initialization) -> Deferred[Outcomes]:
-        return self._ask_in_steps(INITIALIZING, begun.start_offsets, partial(self._ask_to_initialize, begun))
+    async def ask_to_initialize(self, begun: Initialization) -> Outcomes:
+        ask = partial(self._ask_to_initialize, begun)
+        return await self._ask_in_steps(INITIALIZING, begun.start_offsets, ask)
 
     def _ask_to_initialize(
         self, begun: Initialization, partitions: Sequence[TopicIdPartition]
@@ -160,27 +181,6 @@ class ShareGroups:
         some = {each: offsets[each.topic_id][each.partition] for each in partitions}
         return persister.initialize(begun.group_id, begun.state_epoch, some)
 
-    def _end_initialization(self, begun: Initialization, succeeded: bool) -> None:
-        """If one failed, all are initialized again by a later heartbeat: an initialization may be repeated."""
-        group_id = begun.group_id
-        if not self.is_active():
-            return
-        if not succeeded:
-            logger.warning("the states of share group %s could not be initialized", group_id[:64])
-        try:
-            written = self.end_initialization(group_id, begun.partitions, succeeded)
-        except Refused as refusal:
-            _not_written(group_id, refusal)
-            return
-
-        def done(finished: Deferred[None]) -> None:
-            try:
-                finished.result()
-            except Refused as refusal:
-                _not_written(group_id, refusal)
-
-        written.on_done(done)
-
     def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> Deferred[None]:
         """Note what became of these in the group. Raises Refused, or the Deferred fails with it."""
         shard = self._shard_of(group_id)
@@ -188,35 +188,29 @@ class ShareGroups:
             lambda _: end_initialization(machine_of(shard).env, group_id, partitions, succeeded)
         )
 
-    def delete_states(self, group_id: str, partitions: Partitions) -> Deferred[Outcomes]:
+    async def delete_states(self, group_id: str, partitions: Partitions) -> Outcomes:
         persister = self.persister
         assert persister is not None
-        return self._ask_in_steps(
-            "deleting states of a share group", partitions, partial(persister.delete, group_id)
-        )
+        ask = partial(persister.delete, group_id)
+        return await self._ask_in_steps("deleting states of a share group", partitions, ask)
 
-    def _ask_in_steps(
+    async def _ask_in_steps(
         self, what: str, partitions: Mapping[Uuid, Collection[int]], ask: Ask
-    ) -> Deferred[Outcomes]:
-        found = self._steps.value(what, _asked(partitions, ask)).and_then(gather)
-        return found.and_then(lambda pieces: self._steps.value(what, _together(pieces)))
+    ) -> Outcomes:
+        asked = await self._steps.value(what, _asked(partitions, ask))
+        return await self._steps.value(what, _together(await gather(asked)))
 
-    def release(self, shard: Shard, group_id: str) -> Deferred[None]:
-        """Delete the states of a group that is about to be deleted. Raises Refused, or the Deferred fails with it: then
-        the group stays. For a group of another kind nothing is done and nothing awaited."""
+    async def release(self, shard: Shard, group_id: str) -> None:
+        """Delete the states of a group that is about to be deleted. Raises Refused: then the group stays. For a group of
+        another kind nothing is done and nothing awaited."""
         shard.require_active()
         if not isinstance(machine_of(shard).groups.get(group_id), ShareGroup):
-            return Deferred.of(None)
-        begun = shard.write(lambda _: begin_deletion_of_states(machine_of(shard).env, group_id))
-
-        def written(partitions: Partitions) -> Deferred[None]:
-            return (
-                self.delete_states(group_id, partitions).then(_throw_first)
-                if partitions
-                else Deferred.of(None)
-            )
-
-        return begun.and_then(written)
+            return
+        partitions = await shard.write(lambda _: begin_deletion_of_states(machine_of(shard).env, group_id))
+        if partitions:
+            for outcome in (await self.delete_states(group_id, partitions)).values():
+                if outcome.code is not ErrorCode.NONE:
+                    raise Refused(outcome.code, outcome.message)
 
 
 def _asked(
@@ -249,15 +243,9 @@ def _together(pieces: list[Outcomes]) -> Generator[int, None, Outcomes]:
     return found
 
 
-def _throw_first(outcomes: Outcomes) -> None:
-    for each in outcomes.values():
-        if each.code is not ErrorCode.NONE:
-            raise Refused(each.code, each.message)
-
-
-def _not_written(group_id: str, refusal: Refused) -> None:
-    """The group says still that they are being initialized, so whoever coordinates it asks again after a while."""
-    logger.warning("the states of share group %s could not be noted: %s", group_id[:64], refusal)
+def _refused_description(group_id: str, refusal: Refused) -> DescribedGroup:
+    message = error_text(refusal.code) if group_id else None
+    return DescribedGroup(group_id=group_id, error_code=refusal.code, error_message=message)
 
 
 def _refused(refusal: Refused) -> ShareGroupHeartbeatResponse:

@@ -5,7 +5,7 @@ The transaction is verified or begun for the offsets' partition, then the offset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import InTransaction, Refused, client_error
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import TransactionVerifier
     from kafkacompat.group.meters import GroupMeters
     from kafkacompat.ports import Clock
+    from kafkacompat.tasks import Tasks
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
     from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
@@ -44,6 +45,7 @@ class TransactionalOffsets:
         find: Callable[[str], Shard],
         at: Callable[[int], Shard],
         meters: GroupMeters,
+        tasks: Tasks,
     ) -> None:
         """`find` and `at` return the shard of a group and of a partition, or raise Refused."""
         self._partitions = partitions
@@ -51,6 +53,7 @@ class TransactionalOffsets:
         self._find = find
         self._at = at
         self._meters = meters
+        self._tasks = tasks
         self.verifier: TransactionVerifier | None = None
 
     def commit(self, request: TxnOffsetCommitRequest, version: int) -> Deferred[TxnOffsetCommitResponse]:
@@ -61,33 +64,35 @@ class TransactionalOffsets:
             shard = self._find(request.group_id)
             shard.require_active()
             verification_guard = self._begin(shard, request, version)
+            if verification_guard is None or self.verifier is None:
+                written = self._write(shard, request, version, None)
+            else:
+                verified = self._write_verified(self.verifier, shard, request, version, verification_guard)
+                written = self._tasks.run("committing offsets in a transaction", verified)
         except Refused as refusal:
             return Deferred.of(refused(refusal))
-        if verification_guard is None or self.verifier is None:
-            return or_refused(self._write(shard, request, version, None), refused)
+        return or_refused(written, refused)
+
+    async def _write_verified(
+        self,
+        verifier: TransactionVerifier,
+        shard: Shard,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        verification_guard: VerificationGuard,
+    ) -> TxnOffsetCommitResponse:
+        """Raises Refused."""
         partition = TopicPartition(OFFSETS_TOPIC, shard.partition)
-        answer: Deferred[TxnOffsetCommitResponse] = Deferred()
-
-        def verified(done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-            try:
-                code = done.result()[partition]
-            except Exception as error:
-                # The producer is answered nevertheless, and its connection goes on.
-                answer.fail(error)
-                return
-            if code is not ErrorCode.NONE:
-                answer.resolve(refused(Refused(client_error(code))))
-                return
-            or_refused(self._write(shard, request, version, verification_guard), refused).pass_to(answer)
-
-        self.verifier.ask(
+        codes = await verifier.ask(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
             [partition],
             version >= ADDS_SINCE,
-        ).on_done(verified)
-        return answer
+        )
+        if codes[partition] is not ErrorCode.NONE:
+            raise Refused(client_error(codes[partition]))
+        return await self._write(shard, request, version, verification_guard)
 
     def end(
         self,
@@ -128,20 +133,15 @@ class TransactionalOffsets:
         version: int,
         verification_guard: VerificationGuard | None,
     ) -> Deferred[TxnOffsetCommitResponse]:
+        """Raises Refused, or the Deferred fails with it."""
         machine = shard.machine
         assert isinstance(machine, GroupMetadataManager)
-        owner = InTransaction(request.producer_id, request.producer_epoch, verification_guard)
-        try:
-            return shard.transactional_write(
-                lambda now_ms: self._meters.committed(
-                    commit_transactional_offsets(machine, request, version, now_ms)
-                ),
-                owner,
-            )
-        except Refused as refusal:
-            failed: Deferred[TxnOffsetCommitResponse] = Deferred()
-            failed.fail(refusal)
-            return failed
+        return shard.transactional_write(
+            lambda now_ms: self._meters.committed(
+                commit_transactional_offsets(machine, request, version, now_ms)
+            ),
+            InTransaction(request.producer_id, request.producer_epoch, verification_guard),
+        )
 
 
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:

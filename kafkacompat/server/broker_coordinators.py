@@ -44,6 +44,7 @@ class BrokerCoordinators:
             partitions,
             doors.clock,
             doors.timers,
+            doors.tasks,
             doors.random,
             doors.workers.loading,
             coordinator_settings(settings.effective),

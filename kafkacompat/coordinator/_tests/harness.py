@@ -29,6 +29,7 @@ from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.validate import Origin, validate_produce
 from kafkacompat.stepping.jobs import driven
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 
 NODE_ID = 1
@@ -213,6 +214,7 @@ class World:
             self.partitions,  # type: ignore[arg-type]  # it has as much of the service as is used
             self.time,
             self.time,
+            Tasks(self.time),
             self.random,
             None,
             self.settings,
