@@ -71,7 +71,7 @@ class BrokerShares:
             channels_to(channels, image, listener_name, DEAD_LETTERS_PURPOSE),
             create_topics,
             clock,
-            timers,
+            doors.tasks,
             doors.workers.reads,
         )
         self.partitions = SharePartitionManager(

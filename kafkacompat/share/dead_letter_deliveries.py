@@ -13,7 +13,7 @@ from kafkacompat.deferred import Deferred
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import SharePartitionKey
-    from kafkacompat.ids import TopicPartition, Uuid
+    from kafkacompat.ids import TopicPartition
     from kafkacompat.share.dead_letters import DeadLetters
 
 ATTEMPTS = 5
@@ -40,7 +40,6 @@ class Delivery:
         "next_offset",
         "since_ms",
         "source",
-        "topic_id",
     )
 
     def __init__(
@@ -60,8 +59,6 @@ class Delivery:
         self.failures_before = failures_before
         """Of the queue, when this range came."""
         self.since_ms = since_ms
-        self.topic_id: Uuid | None = None
-        """The topic that was found to take the letters. Another one may get its name meanwhile."""
         self.answer: Deferred[bool] = Deferred()
 
 
@@ -71,7 +68,6 @@ class Deliveries:
     __slots__ = (
         "failures",
         "failures_before_success",
-        "is_busy",
         "last_reason",
         "succeeded_at_ms",
         "waiting",
@@ -80,8 +76,6 @@ class Deliveries:
     def __init__(self) -> None:
         self.waiting: deque[Delivery] = deque()
         """Bounded by the records in flight of the share-partition."""
-        self.is_busy = False
-        """Whether something will go on: a timer, a worker, or an answer."""
         self.failures = 0
         self.failures_before_success = 0
         """At the last success, after which all have their attempts and their time again."""

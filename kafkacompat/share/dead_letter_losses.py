@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.ports import TimerHandle, Timers
+    from kafkacompat.tasks import Started, Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -31,20 +31,20 @@ class _More(NamedTuple):
 class _Told:
     """What was said of a group, and what is still to be said."""
 
-    __slots__ = ("last_reason", "more", "reasons", "timer")
+    __slots__ = ("last_reason", "more", "reasons", "summaries")
 
     def __init__(self) -> None:
         self.reasons: set[str] = set()
         self.more: dict[TopicPartition, _More] = {}
         self.last_reason = ""
-        self.timer: TimerHandle | None = None
+        self.summaries: Started | None = None
 
 
 class Losses:
     """A reason is forgotten after SAID_EVERY_MS without a loss. Then the next loss is said at once again."""
 
-    def __init__(self, timers: Timers) -> None:
-        self._timers = timers
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
         self._groups: dict[str, _Told] = {}
 
     def lost(
@@ -53,7 +53,7 @@ class Losses:
         told = self._groups.get(group_id)
         if told is None:
             told = self._groups[group_id] = _Told()
-            self._wait(group_id, told)
+            told.summaries = self._tasks.start("telling of lost dead letters", self._tell(group_id, told))
         if reason not in told.reasons and len(told.reasons) < REASONS_MAX:
             told.reasons.add(reason)
             logger.error(
@@ -70,20 +70,18 @@ class Losses:
     def close(self) -> None:
         """Say what was not said yet."""
         for group_id, told in self._groups.items():
-            if told.timer is not None:
-                told.timer.cancel()
+            if told.summaries is not None:
+                told.summaries.cancel()
             self._summarize(group_id, told)
         self._groups.clear()
 
-    def _wait(self, group_id: str, told: _Told) -> None:
-        def due() -> None:
+    async def _tell(self, group_id: str, told: _Told) -> None:
+        while True:
+            await self._tasks.sleep(SAID_EVERY_MS)
             if not told.more:
                 del self._groups[group_id]
                 return
             self._summarize(group_id, told)
-            self._wait(group_id, told)
-
-        told.timer = self._timers.call_after(SAID_EVERY_MS, due)
 
     @staticmethod
     def _summarize(group_id: str, told: _Told) -> None:

@@ -29,6 +29,7 @@ from kafkacompat.share.dead_letters import (
     flaw_of_topic,
     sources_in,
 )
+from kafkacompat.tasks import Started, Tasks, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.config import LogConfig
-    from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.ports import Buffer, Clock, Timers, Workers
+    from kafkacompat.controller.image import MetadataImage, TopicImage
+    from kafkacompat.ids import Uuid
+    from kafkacompat.ports import Buffer, Clock, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +70,14 @@ class Requests(Protocol):
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
 
 
+class AttemptFailed(Exception):
+    """Another attempt may succeed. The message is the reason."""
+
+
+class Undeliverable(Exception):
+    """No attempt would succeed. The message is the reason."""
+
+
 class DeadLetterQueue:
     def __init__(
         self,
@@ -79,7 +89,7 @@ class DeadLetterQueue:
         channel: Callable[[int], Requests | None],
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         workers: Workers | None,
     ) -> None:
         """`policy` returns the settings of a group, `channel` the channel to another broker. With `workers` None, reads
@@ -92,11 +102,13 @@ class DeadLetterQueue:
         self._channel = channel
         self._create_topics = create_topics
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._workers = workers
         self._queues: dict[SharePartitionKey, Deliveries] = {}
+        self._writers: dict[SharePartitionKey, Started] = {}
+        """Of each queue."""
         self._closed = False
-        self._losses = Losses(timers)
+        self._losses = Losses(tasks)
         self.written = 0
         """Dead letters since the start."""
         self.given_up = 0
@@ -121,138 +133,91 @@ class DeadLetterQueue:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = Deliveries()
+            self._writers[key] = self._tasks.start("writing dead letters", self._empty(key, queue))
         delivery = Delivery(key, source, letters, is_wanted, queue.failures, self._clock.monotonic_ms())
         queue.waiting.append(delivery)
-        if not queue.is_busy:
-            queue.is_busy = True
-            # Not at once: one request may reject a thousand ranges.
-            self._timers.call_after(0, partial(self._begin, delivery))
         return delivery.answer
 
     def close(self) -> None:
         """Write nothing more. Those on their way stay unanswered: their share-partitions are closed too."""
         self._closed = True
+        for writer in list(self._writers.values()):
+            writer.cancel()
+        self._writers.clear()
         self._queues.clear()
         self._losses.close()
 
-    # --- one step after the other
+    async def _empty(self, key: SharePartitionKey, queue: Deliveries) -> None:
+        """Write one range after the other, until none waits."""
+        await pause()  # one request may reject a thousand ranges
+        while queue.waiting:
+            delivery = queue.waiting[0]
+            if delivery.is_wanted():
+                await self._attempt(queue, delivery)
+            await self._drop(queue)
+            if queue.waiting:
+                # The loop turns in any case: a range may have thousands of records.
+                await self._tasks.sleep(queue.delay_ms())
+        self._queues.pop(key, None)
+        self._writers.pop(key, None)
 
-    def _begin(self, delivery: Delivery) -> None:
-        if not self._closed and not delivery.is_wanted():
-            self._go_on(delivery.key)
-            return
-        self._step(delivery, lambda: self._find_topic(delivery))
-
-    def _step(self, delivery: Delivery, act: Callable[[], None]) -> None:
-        """A bug of ours gives up the range, and the next one goes on."""
-        if self._closed:
-            return
+    async def _attempt(self, queue: Deliveries, delivery: Delivery) -> None:
+        """Write the range, or the next part of it. A bug of ours gives it up, and the next one goes on."""
         try:
-            act()
+            next_offset = await self._write(queue, delivery)
+        except AttemptFailed as failure:
+            queue.failed(str(failure))
+        except Undeliverable as undeliverable:
+            queue.waiting.popleft()
+            self._lose(delivery, str(undeliverable))
         except Exception as error:
             report(f"a dead letter of group {delivery.key.group_id!r}", error)
-            self._give_up(delivery, f"a bug of kafkacompat: {error!r}")
-
-    def _find_topic(self, delivery: Delivery) -> None:
-        policy = self._policy(delivery.key.group_id)
-        if not policy.topic:
-            self._give_up(delivery, "errors.deadletterqueue.topic.name of the group is empty")
-            return
-        image = self._image()
-        topic = image.topics.get(policy.topic)
-        exists = topic is not None
-        text = image.config(ConfigResourceType.TOPIC, policy.topic).get(GROUP_ENABLE, "false")
-        flaw = flaw_of_topic(policy, exists, text.strip().lower() == "true")
-        if flaw is not None:
-            self._give_up(delivery, flaw)
-        elif topic is None:
-            self._create(delivery, policy.topic)
+            queue.waiting.popleft()
+            self._lose(delivery, f"a bug of kafkacompat: {error!r}")
         else:
-            delivery.topic_id = topic.id
-            self._read(delivery, policy)
+            self.written += next_offset - delivery.next_offset
+            delivery.next_offset = next_offset
+            queue.succeeded(self._clock.monotonic_ms())
+            if next_offset > delivery.letters.last_offset:
+                queue.waiting.popleft()
+                delivery.answer.resolve(True)
 
-    def _create(self, delivery: Delivery, name: str) -> None:
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=-1,
-            replication_factor=-1,
-            configs=[CreatableTopicConfig(name=GROUP_ENABLE, value="true")],
-        )
-
-        def created(done: Deferred[Any]) -> None:
-            try:
-                (told,) = done.result().topics
-            except Exception as error:
-                self._again(delivery, f"topic {name} cannot be created: {error}")
+    async def _drop(self, queue: Deliveries) -> None:
+        """Give up what has had its attempts or is not wanted, a few in each turn of the loop."""
+        now_ms = self._clock.monotonic_ms()
+        left = GIVEN_UP_AT_ONCE
+        while queue.waiting:
+            first = queue.waiting[0]
+            is_wanted = first.is_wanted()
+            if is_wanted and not queue.is_over(first, now_ms):
                 return
-            if told.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._again(delivery, f"topic {name} is not known yet")
+            if not left:
+                await pause()
+                now_ms, left = self._clock.monotonic_ms(), GIVEN_UP_AT_ONCE
+                continue
+            left -= 1
+            queue.waiting.popleft()
+            if is_wanted:
+                self._lose(first, queue.last_reason)
             else:
-                self._again(delivery, f"topic {name} cannot be created: {told.error_message}")
+                first.answer.resolve(False)
 
-        self._create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)).on_done(created)
+    def _lose(self, delivery: Delivery, reason: str) -> None:
+        last_offset = delivery.letters.last_offset
+        self.given_up += last_offset - delivery.next_offset + 1
+        self._losses.lost(delivery.key.group_id, delivery.source, delivery.next_offset, last_offset, reason)
+        delivery.answer.resolve(False)
 
-    def _read(self, delivery: Delivery, policy: DeadLetterPolicy) -> None:
-        """Read the records to be copied, as far as this node still has them."""
-        first, last = delivery.next_offset, delivery.letters.last_offset
-        log = self._partitions.log(delivery.source) if policy.copies_records else None
-        if log is None:
-            self._write(delivery, policy, Sources({}, last))
-            return
-        if first < log.log_start_offset:
-            # Of these there is nothing to copy. The others follow with the next read.
-            self._write(delivery, policy, Sources({}, min(log.log_start_offset - 1, last)))
-            return
-        try:
-            records = log.read(first, READ_BYTES, log.log_end_offset, True).records
-        except (BatchCorrupt, LogRefused, OSError) as error:
-            self._not_read(delivery, policy, error)
-            return
+    # --- one attempt
 
-        def opened() -> Sources:
-            data: Buffer = records.read() if isinstance(records, FileSlice) else records
-            return sources_in(data, first, last)
-
-        if self._workers is not None:
-            self._workers.submit(opened).on_done(partial(self._was_read, delivery, policy))
-            return
-        try:
-            sources = opened()
-        except OSError as error:
-            self._not_read(delivery, policy, error)
-        else:
-            self._write(delivery, policy, sources)
-
-    def _was_read(self, delivery: Delivery, policy: DeadLetterPolicy, done: Deferred[Sources]) -> None:
-        try:
-            sources = done.result()
-        except (BatchCorrupt, OSError) as error:
-            problem = error
-            self._step(delivery, lambda: self._not_read(delivery, policy, problem))
-        except Exception as error:
-            if not passes(error):
-                report("reading records for dead letters", error)
-            self._again(delivery, f"the records cannot be read: {error!r}")
-        else:
-            self._step(delivery, lambda: self._write(delivery, policy, sources))
-
-    def _not_read(self, delivery: Delivery, policy: DeadLetterPolicy, error: Exception) -> None:
-        """What may pass takes an attempt. The last attempt, and one that meets damage, writes the dead letters without
-        their records: they tell where those were."""
-        is_last = self._queues[delivery.key].is_at_last_attempt(delivery, self._clock.monotonic_ms())
-        if not is_last and (passes(error) or isinstance(error, OSError)):
-            self._again(delivery, f"the records cannot be read: {error}")
-            return
-        logger.warning("%s: dead letters are written without their records: %s", delivery.source, error)
-        self._write(delivery, policy, Sources({}, delivery.letters.last_offset))
-
-    def _write(self, delivery: Delivery, policy: DeadLetterPolicy, sources: Sources) -> None:
+    async def _write(self, queue: Deliveries, delivery: Delivery) -> int:
+        """The offset after the last record whose dead letter is written. Raises AttemptFailed or Undeliverable."""
+        policy = self._policy(delivery.key.group_id)
+        topic_id = await self._find_topic(policy)
+        sources = await self._read(queue, delivery, policy)
         topic = self._image().topics.get(policy.topic)
-        if topic is None or topic.id != delivery.topic_id:
-            self._again(delivery, f"topic {policy.topic} was deleted meanwhile")
-            return
-        index = delivery.source.partition % len(topic.partitions)
-        leader = topic.partitions[index].leader
+        if topic is None or topic.id != topic_id:
+            raise AttemptFailed(f"topic {policy.topic} was deleted meanwhile")
         written = build(
             delivery.key.group_id,
             delivery.source,
@@ -262,21 +227,94 @@ class DeadLetterQueue:
             self._topic_config(policy.topic).max_message_bytes,
             self._clock.now_ms(),
         )
-        done = partial(self._was_written, delivery, written.next_offset, leader)
+        index = delivery.source.partition % len(topic.partitions)
+        leader = topic.partitions[index].leader
+        answer = self._send(topic, index, leader, written.batch)
+        try:
+            code = await answer
+        except Exception as error:
+            raise AttemptFailed(
+                f"node {leader} did not answer: {str(error) or type(error).__name__}"
+            ) from error
+        if code in GIVEN_UP:
+            raise Undeliverable(f"node {leader} answered {code.name}")
+        if code is not ErrorCode.NONE:
+            raise AttemptFailed(f"node {leader} answered {code.name}")
+        return written.next_offset
+
+    async def _find_topic(self, policy: DeadLetterPolicy) -> Uuid:
+        """The id of the topic that takes the letters. Another one may get its name meanwhile. A topic that does not exist is
+        created for the next attempt."""
+        name = policy.topic
+        if not name:
+            raise Undeliverable("errors.deadletterqueue.topic.name of the group is empty")
+        image = self._image()
+        topic = image.topics.get(name)
+        text = image.config(ConfigResourceType.TOPIC, name).get(GROUP_ENABLE, "false")
+        flaw = flaw_of_topic(policy, topic is not None, text.strip().lower() == "true")
+        if flaw is not None:
+            raise Undeliverable(flaw)
+        if topic is not None:
+            return topic.id
+        to_create = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[CreatableTopicConfig(name=GROUP_ENABLE, value="true")],
+        )
+        creation = self._create_topics(CreateTopicsRequest(topics=[to_create], timeout_ms=TIMEOUT_MS))
+        try:
+            (created,) = (await creation).topics
+        except Exception as error:
+            raise AttemptFailed(f"topic {name} cannot be created: {error}") from error
+        if created.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise AttemptFailed(f"topic {name} is not known yet")
+        raise AttemptFailed(f"topic {name} cannot be created: {created.error_message}")
+
+    async def _read(self, queue: Deliveries, delivery: Delivery, policy: DeadLetterPolicy) -> Sources:
+        """The records to be copied, as far as this node still has them."""
+        first, last = delivery.next_offset, delivery.letters.last_offset
+        log = self._partitions.log(delivery.source) if policy.copies_records else None
+        if log is None:
+            return Sources({}, last)
+        if first < log.log_start_offset:
+            # Of these there is nothing to copy. The others follow with the next read.
+            return Sources({}, min(log.log_start_offset - 1, last))
+        try:
+            records = log.read(first, READ_BYTES, log.log_end_offset, True).records
+            if self._workers is None:
+                return self._sources_in(records, first, last)
+            return await self._workers.submit(partial(self._sources_in, records, first, last))
+        except (BatchCorrupt, LogRefused, OSError) as error:
+            # What may pass takes an attempt. The last attempt, and one that meets damage, writes the dead letters without
+            # their records: they tell where those were.
+            is_last = queue.is_at_last_attempt(delivery, self._clock.monotonic_ms())
+            if not is_last and (passes(error) or isinstance(error, OSError)):
+                raise AttemptFailed(f"the records cannot be read: {error}") from error
+            logger.warning("%s: dead letters are written without their records: %s", delivery.source, error)
+            return Sources({}, last)
+        except Exception as error:
+            if not passes(error):
+                report("reading records for dead letters", error)
+            raise AttemptFailed(f"the records cannot be read: {error!r}") from error
+
+    @staticmethod
+    def _sources_in(records: Buffer | FileSlice, first: int, last: int) -> Sources:
+        return sources_in(records.read() if isinstance(records, FileSlice) else records, first, last)
+
+    def _send(self, topic: TopicImage, index: int, leader: int, batch: bytearray) -> Deferred[ErrorCode]:
         if leader == self._node_id:
-            self._append(TopicPartition(policy.topic, index), written.batch).on_done(done)
-            return
+            return self._append(TopicPartition(topic.name, index), batch)
         channel = None if leader == NO_LEADER else self._channel(leader)
         if channel is None:
-            self._again(delivery, f"{policy.topic}-{index} has no leader that can be reached")
-            return
-        data = PartitionProduceData(index=index, records=bytes(written.batch))
+            raise AttemptFailed(f"{topic.name}-{index} has no leader that can be reached")
+        data = PartitionProduceData(index=index, records=bytes(batch))
         request = ProduceRequest(
             acks=ALL_REPLICAS,
             timeout_ms=TIMEOUT_MS,
-            topic_data=[TopicProduceData(name=policy.topic, topic_id=topic.id, partition_data=[data])],
+            topic_data=[TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[data])],
         )
-        channel.request(request, TIMEOUT_MS).then(_code_of).on_done(done)
+        return channel.request(request, TIMEOUT_MS).then(_code_of)
 
     def _append(self, target: TopicPartition, batch: bytearray) -> Deferred[ErrorCode]:
         result = self._partitions.append(target, batch, ALL_REPLICAS, BATCH_FORMAT_VERSION, False)
@@ -286,81 +324,6 @@ class DeadLetterQueue:
         if replicated is None:
             return Deferred.of(ErrorCode.NONE)
         return replicated.then(lambda codes: codes.get(target, ErrorCode.NONE))
-
-    def _was_written(
-        self, delivery: Delivery, next_offset: int, leader: int, done: Deferred[ErrorCode]
-    ) -> None:
-        if self._closed:
-            return
-        try:
-            code = done.result()
-        except Exception as error:
-            self._again(delivery, f"node {leader} did not answer: {error or type(error).__name__}")
-            return
-        if code in GIVEN_UP:
-            self._give_up(delivery, f"node {leader} answered {code.name}")
-        elif code is not ErrorCode.NONE:
-            self._again(delivery, f"node {leader} answered {code.name}")
-        else:
-            self.written += next_offset - delivery.next_offset
-            delivery.next_offset = next_offset
-            queue = self._queues[delivery.key]
-            queue.succeeded(self._clock.monotonic_ms())
-            if next_offset > delivery.letters.last_offset:
-                queue.waiting.popleft()
-                delivery.answer.resolve(True)
-                self._go_on(delivery.key)
-            else:
-                # The loop turns in between: a range may have thousands of records.
-                self._timers.call_after(0, partial(self._begin, delivery))
-
-    def _again(self, delivery: Delivery, reason: str) -> None:
-        """The attempt has failed, for all that wait."""
-        if self._closed:
-            return
-        self._queues[delivery.key].failed(reason)
-        self._go_on(delivery.key)
-
-    def _give_up(self, delivery: Delivery, reason: str) -> None:
-        """Give up this range alone."""
-        queue = self._queues.get(delivery.key)
-        if queue is None or not queue.waiting or queue.waiting[0] is not delivery:
-            return
-        queue.waiting.popleft()
-        self._lose(delivery, reason)
-        self._go_on(delivery.key)
-
-    def _go_on(self, key: SharePartitionKey) -> None:
-        """Give up what has had its attempts or is not wanted, a few in each turn of the loop, and begin with the next."""
-        if self._closed:
-            return
-        queue = self._queues[key]
-        now_ms = self._clock.monotonic_ms()
-        left = GIVEN_UP_AT_ONCE
-        while queue.waiting:
-            first = queue.waiting[0]
-            is_wanted = first.is_wanted()
-            if is_wanted and not queue.is_over(first, now_ms):
-                break
-            if not left:
-                self._timers.call_after(0, partial(self._go_on, key))
-                return
-            left -= 1
-            queue.waiting.popleft()
-            if is_wanted:
-                self._lose(first, queue.last_reason)
-            else:
-                first.answer.resolve(False)
-        if not queue.waiting:
-            del self._queues[key]
-            return
-        self._timers.call_after(queue.delay_ms(), partial(self._begin, queue.waiting[0]))
-
-    def _lose(self, delivery: Delivery, reason: str) -> None:
-        last_offset = delivery.letters.last_offset
-        self.given_up += last_offset - delivery.next_offset + 1
-        self._losses.lost(delivery.key.group_id, delivery.source, delivery.next_offset, last_offset, reason)
-        delivery.answer.resolve(False)
 
 
 def _code_of(response: Any) -> ErrorCode:

@@ -29,6 +29,7 @@ from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.stepping.jobs import driven
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import share_acknowledge_request as acknowledge
 from kafkacompat.wire.messages import share_fetch_request as fetch
@@ -135,7 +136,7 @@ class ShareWorld(World):
                 lambda node: None,
                 lambda request: Deferred(),
                 self.time,
-                self.time,
+                Tasks(self.time),
                 None,
             ),
         )

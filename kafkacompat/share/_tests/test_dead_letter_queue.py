@@ -28,6 +28,7 @@ from kafkacompat.share import dead_letter_queue
 from kafkacompat.share.dead_letter_deliveries import ATTEMPTS, BACKOFF_MS
 from kafkacompat.share.dead_letter_queue import GROUP_ENABLE, DeadLetterQueue
 from kafkacompat.share.dead_letters import Cause, DeadLetterPolicy, DeadLetters
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kafkacompat.wire.messages.produce_response import (
@@ -82,7 +83,7 @@ class World:
             lambda node: self.peer,
             self._create,
             self.time,
-            self.time,
+            Tasks(self.time),
             self.workers,
         )
         self.publish(topic_image("orders", 5), topic_image(QUEUE, 3), enabled=True)
