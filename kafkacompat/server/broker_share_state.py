@@ -44,7 +44,9 @@ class SharesSide:
     ) -> None:
         """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
         applied. `keep`: see Steps."""
-        self.coordinator = ShareCoordinator(node_id, partitions, clock, timers, workers, settings, keep)
+        self.coordinator = ShareCoordinator(
+            node_id, partitions, clock, timers, tasks, workers, settings, keep
+        )
         self.persister = ShareStatePersister(
             node_id,
             image,
@@ -52,6 +54,7 @@ class SharesSide:
             channels_to(channels, image, listener_name, STATE_PURPOSE),
             topics,
             timers,
+            tasks,
             random,
         )
         self._ends = EndOffsetReader(

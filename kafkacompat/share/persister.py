@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.api.share_services import (
@@ -25,7 +24,7 @@ from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, SHARE_STATE_TOPIC, Uuid
 from kafkacompat.net.failures import ChannelError, RequestTimedOut, UnsupportedByPeer
-from kafkacompat.share.persister_lines import Call, Lane, Line, Queue
+from kafkacompat.share.persister_lines import Call, Lane, Line
 from kafkacompat.share.state_messages import (
     DELETE,
     INITIALIZE,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.inter_broker_sender import Requests
     from kafkacompat.ports import Random, Timers
+    from kafkacompat.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class ShareStatePersister:
         channel: Callable[[int], Requests | None],
         topics: Topics,
         timers: Timers,
+        tasks: Tasks,
         random: Random,
     ) -> None:
         """`coordinator` is this node's own. `channel` returns the channel to another broker. `topics` creates the state
@@ -96,9 +97,11 @@ class ShareStatePersister:
         self._channel = channel
         self._topics = topics
         self._timers = timers
+        self._tasks = tasks
         self._random = random
         self._lines: dict[tuple[str, SharePartitionKey], Line] = {}
-        self._queues: dict[Lane, Queue] = {}
+        self._queues: dict[Lane, list[Line]] = {}
+        """Of the next request, while one of the lane is in flight."""
         self._resting: dict[Line, int] = {}
         """Those that wait for their next attempt, with the node that could not serve them (-1 if none is known)."""
         self._closed = False
@@ -208,10 +211,11 @@ class ShareStatePersister:
             lanes.setdefault(Lane(node_id, line.request.name, line.key.group_id), []).append(line)
         for lane, together in lanes.items():
             queue = self._queues.get(lane)
-            if queue is None:
-                queue = self._queues[lane] = Queue()
-            queue.lines += together
-            self._send(lane, queue)
+            if queue is not None:
+                queue += together
+                continue
+            self._queues[lane] = together
+            self._tasks.start("asking a share coordinator", self._send(lane, together))
 
     def _coordinator_of(self, key: SharePartitionKey) -> int:
         """The node that leads the share-partition's partition of the state topic."""
@@ -260,20 +264,30 @@ class ShareStatePersister:
 
     # --- asking it
 
-    def _send(self, lane: Lane, queue: Queue) -> None:
-        while queue.lines and not queue.in_flight and not self._closed:
-            lines, queue.lines = queue.lines[:SENT_MAX], queue.lines[SENT_MAX:]
-            queue.in_flight = True
+    async def _send(self, lane: Lane, queue: list[Line]) -> None:
+        """One request after another, while share-partitions wait for one."""
+        while queue:
+            lines = queue[:SENT_MAX]
+            del queue[:SENT_MAX]
             try:
-                answer = self._request(lane, lines)
+                response = await self._request(lane, lines)
+                found: dict[tuple[Uuid, int], Any] = {
+                    (topic.topic_id, each.partition): each
+                    for topic in response.results
+                    for each in topic.partitions
+                }
             except Exception as error:
-                # These are lost. Later ones must not wait for an answer that never comes.
-                report("making a request to a share coordinator", error)
-                answer = Deferred()
-                answer.fail(error)
-            answer.on_done(partial(self._answered, lane, queue, lines))
-        if not queue.lines and not queue.in_flight and self._queues.get(lane) is queue:
-            del self._queues[lane]
+                if self._closed:
+                    return
+                code = _lost(error)
+                for line in lines:
+                    self._failed(line, lane.node_id, code, None)
+            else:
+                if self._closed:
+                    return
+                for line in lines:
+                    self._take(line, lane.node_id, found.get((line.key.topic_id, line.key.partition)))
+        del self._queues[lane]
 
     def _request(self, lane: Lane, lines: list[Line]) -> Deferred[Any]:
         request = lines[0].request
@@ -282,30 +296,8 @@ class ShareStatePersister:
             return request.ask(self._coordinator, message)
         channel = self._channel(lane.node_id)
         if channel is None:
-            answer: Deferred[Any] = Deferred()
-            answer.fail(ChannelError(f"node {lane.node_id} has no address"))
-            return answer
+            raise ChannelError(f"node {lane.node_id} has no address")
         return channel.request(message, REQUEST_TIMEOUT_MS)
-
-    def _answered(self, lane: Lane, queue: Queue, lines: list[Line], done: Deferred[Any]) -> None:
-        if self._closed:
-            return
-        queue.in_flight = False
-        try:
-            response = done.result()
-            found: dict[tuple[Uuid, int], Any] = {
-                (topic.topic_id, each.partition): each
-                for topic in response.results
-                for each in topic.partitions
-            }
-        except Exception as error:
-            code = _lost(error)
-            for line in lines:
-                self._failed(line, lane.node_id, code, None)
-        else:
-            for line in lines:
-                self._take(line, lane.node_id, found.get((line.key.topic_id, line.key.partition)))
-        self._send(lane, queue)
 
     def _take(self, line: Line, node_id: int, result: Any) -> None:
         request = line.request

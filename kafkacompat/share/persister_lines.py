@@ -1,4 +1,4 @@
-"""What waits for a share coordinator: operations on one share-partition in lines, and lines in queues of a node."""
+"""What waits for a share coordinator: operations on one share-partition in lines."""
 
 from __future__ import annotations
 
@@ -63,11 +63,3 @@ class Lane(NamedTuple):
     node_id: int
     kind: str
     group_id: str
-
-
-class Queue:
-    __slots__ = ("in_flight", "lines")
-
-    def __init__(self) -> None:
-        self.lines: list[Line] = []
-        self.in_flight = False

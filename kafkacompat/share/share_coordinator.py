@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.tasks import Tasks
 
 TOGETHER_BYTES_MAX = 16_384
 """Bytes of records that are written as one batch, except for a single record."""
@@ -91,6 +92,7 @@ class ShareCoordinator:
         partitions: PartitionService,
         clock: Clock,
         timers: Timers,
+        tasks: Tasks,
         workers: Workers | None,
         settings: ShareCoordinatorSettings,
         keep: Any = lambda: None,
@@ -98,6 +100,7 @@ class ShareCoordinator:
         """Serves nothing before `start`. `keep`: see Steps."""
         self._clock = clock
         self._timers = timers
+        self._tasks = tasks
         self._workers = workers
         self._settings = settings
         self._image: MetadataImage | None = None
@@ -114,7 +117,7 @@ class ShareCoordinator:
             self._partition_count, settings.updates_per_snapshot, settings.cold_interval_ms
         )
         self._active = False
-        self.sweeps = ShareSweeps(self._steps, clock, timers, self._shards, partitions)
+        self.sweeps = ShareSweeps(self._steps, clock, tasks, self._shards, partitions)
 
     # --- life
 
@@ -203,11 +206,12 @@ class ShareCoordinator:
         if not request.group_id or not request.topics or not is_whole:
             return Deferred.of(api.response())
         what = f"carrying out a request to {api.verb}"
-        return (
-            self._steps.value(what, self._carry_out(api, request))
-            .and_then(_when_answered)
-            .and_then(lambda answers: self._steps.value(what, _respond(api, answers)))
-        )
+        return self._tasks.run(what, self._answer(what, api, request))
+
+    async def _answer(self, what: str, api: StateApi, request: Any) -> Any:
+        answers = await self._steps.value(what, self._carry_out(api, request))
+        await when_all_done(_written_together(answers))
+        return await self._steps.value(what, _respond(api, answers))
 
     def _carry_out(self, api: StateApi, request: Any) -> Generator[int, None, Answers]:
         """Of a share-partition that is named twice the last answer counts."""
@@ -297,14 +301,15 @@ class _One:
             return self.refused(refusal)[self.position]
 
 
-def _when_answered(answers: Answers) -> Deferred[Answers]:
+def _written_together(answers: Answers) -> list[Deferred[list[Any]]]:
+    """What the answers wait for, each once."""
     waits = {
         id(each.answer): each.answer
         for of_topic in answers.values()
         for each in of_topic.values()
         if isinstance(each, _One)
     }
-    return when_all_done(list(waits.values())).then(lambda _: answers)
+    return list(waits.values())
 
 
 def _respond(api: StateApi, answers: Answers) -> Generator[int, None, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
@@ -28,15 +28,14 @@ from kafkacompat.share.state.upkeep import (
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import Clock, Timers
+    from kafkacompat.ports import Clock
     from kafkacompat.share.state.records import ShareRecord
     from kafkacompat.stepping.works import Steps, Work
+    from kafkacompat.tasks import Tasks
 
     Decide = Callable[[Sequence[SharePartitionKey]], list[ShareRecord]]
 
@@ -58,7 +57,7 @@ class ShareSweeps:
         self,
         steps: Steps,
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         shards: Iterable[Shard],
         partitions: PartitionService,
     ) -> None:
@@ -66,7 +65,8 @@ class ShareSweeps:
         self._clock = clock
         self._shards = shards
         self._partitions = partitions
-        self._rounds = Rounds(steps, timers, shards, lambda: self._has_share_groups)
+        self._tasks = tasks
+        self._rounds = Rounds(steps, tasks, shards, lambda: self._has_share_groups)
         self._has_share_groups = False
         self._image: MetadataImage | None = None
         self._deleted: dict[Shard, set[Uuid]] = {}
@@ -112,31 +112,23 @@ class ShareSweeps:
         """Remove the records below the oldest snapshot that is needed, once what replaces them is committed."""
         yield from self._look_for_deleted(shard)
         yield OPERATION_COST
+        self._tasks.start("pruning the share coordinator's partitions", self._delete_redundant(shard))
+
+    async def _delete_redundant(self, shard: Shard) -> None:
+        name = TopicPartition(SHARE_STATE_TOPIC, shard.partition)
         try:
-            found = shard.write(
+            offset = await shard.write(
                 lambda _: CoordinatorResult((), machine_of(shard).offsets.last_redundant_offset())
+            )
+            if offset is None or self.pruned.get(shard.partition) == offset:
+                return
+            deleted = await self._partitions.delete_records(
+                {name: offset}, PRUNE_TIMEOUT_MS, of_internal_topics=True
             )
         except Exception as error:
             _failed("pruning", shard, error)
             return
-        found.on_done(partial(self._prune_up_to, shard))
-
-    def _prune_up_to(self, shard: Shard, found: Deferred[int | None]) -> None:
-        try:
-            offset = found.result()
-        except Exception as error:
-            _failed("pruning", shard, error)
-            return
-        if offset is None or self.pruned.get(shard.partition) == offset:
-            return
-        name = TopicPartition(SHARE_STATE_TOPIC, shard.partition)
-        deletion = self._partitions.delete_records({name: offset}, PRUNE_TIMEOUT_MS, of_internal_topics=True)
-        deletion.on_done(partial(self._pruned, shard, name, offset))
-
-    def _pruned(
-        self, shard: Shard, name: TopicPartition, offset: int, done: Deferred[Mapping[TopicPartition, Any]]
-    ) -> None:
-        code, _ = done.result()[name]
+        code, _ = deleted[name]
         if code is ErrorCode.NONE:
             self.pruned[shard.partition] = offset
         elif code is not ErrorCode.REQUEST_TIMED_OUT:

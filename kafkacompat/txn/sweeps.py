@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.rounds import TOMBSTONE_COST, Rounds, stretches
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard
 from kafkacompat.faults import report
@@ -20,9 +20,9 @@ from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import Clock, Timers
+    from kafkacompat.ports import Clock
     from kafkacompat.stepping.works import Steps, Work
+    from kafkacompat.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +39,10 @@ _LATER = frozenset(
 class TransactionSweeps:
     """Call `start`, then `stop`. A sweep that is not complete at the next interval continues."""
 
-    def __init__(self, steps: Steps, clock: Clock, timers: Timers, shards: Iterable[Shard]) -> None:
+    def __init__(self, steps: Steps, clock: Clock, tasks: Tasks, shards: Iterable[Shard]) -> None:
         self._clock = clock
-        self._rounds = Rounds(steps, timers, shards)
+        self._tasks = tasks
+        self._rounds = Rounds(steps, tasks, shards)
 
     def start(self, abort_interval_ms: int, expiry_interval_ms: int) -> None:
         self._rounds.plan("the sweep to abort transactions", abort_interval_ms, self._abort_timed_out)
@@ -55,20 +56,23 @@ class TransactionSweeps:
         for transaction in list(machine.transactions.values()):
             now_ms = self._clock.now_ms()
             if has_timed_out(machine, transaction, now_ms):
-                self._abort(shard, transaction.transactional_id)
+                transactional_id = transaction.transactional_id
+                what = f"aborting the transaction of {transactional_id!r}"
+                self._tasks.start(what, self._abort(shard, transactional_id))
                 yield OPERATION_COST
             else:
                 yield 1
 
-    def _abort(self, shard: Shard, transactional_id: str) -> None:
+    async def _abort(self, shard: Shard, transactional_id: str) -> None:
         try:
-            aborted = shard.write(partial(abort_timed_out, machine_of(shard), transactional_id))
+            await shard.write(partial(abort_timed_out, machine_of(shard), transactional_id))
         except Refused as refusal:
-            _not_aborted(transactional_id, refusal)
-        except Exception as error:
-            report(f"aborting the transaction of {transactional_id!r}", error)
+            if refusal.code not in _LATER:
+                logger.warning(
+                    "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
+                )
         else:
-            aborted.on_done(partial(_aborted, transactional_id))
+            logger.info("the transaction of %r is aborted, its time is over", transactional_id)
 
     def _expire(self, shard: Shard) -> Work:
         machine = machine_of(shard)
@@ -80,10 +84,7 @@ class TransactionSweeps:
                 report("looking for unused transactional ids", error)
                 expired = []
             for result in expired:
-                try:
-                    shard.write(lambda _, result=result: result).on_done(_forgotten)  # type: ignore[misc]
-                except Exception as error:
-                    report("forgetting unused transactional ids", error)
+                self._tasks.start("forgetting unused transactional ids", _forget(shard, result))
                 yield len(result.records) * TOMBSTONE_COST
             yield len(stretch)
 
@@ -94,24 +95,8 @@ def machine_of(shard: Shard) -> TransactionStateManager:
     return machine
 
 
-def _aborted(transactional_id: str, finished: Deferred[Any]) -> None:
+async def _forget(shard: Shard, result: CoordinatorResult[Any, None]) -> None:
     try:
-        finished.result()
-    except Refused as refusal:
-        _not_aborted(transactional_id, refusal)
-    else:
-        logger.info("the transaction of %r is aborted, its time is over", transactional_id)
-
-
-def _not_aborted(transactional_id: str, refusal: Refused) -> None:
-    if refusal.code not in _LATER:
-        logger.warning(
-            "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
-        )
-
-
-def _forgotten(finished: Deferred[Any]) -> None:
-    try:
-        finished.result()
+        await shard.write(lambda _: result)
     except Refused as refusal:
         logger.warning("transactional ids that are unused stay: %s", refusal)

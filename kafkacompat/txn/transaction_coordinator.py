@@ -124,7 +124,7 @@ class TransactionCoordinator:
         )
         self._memory = ids_memory(settings.ids_max_bytes)
         self._active = False
-        self._sweeps = TransactionSweeps(self._steps, clock, timers, self._shards)
+        self._sweeps = TransactionSweeps(self._steps, clock, tasks, self._shards)
 
     # --- life
 

@@ -25,6 +25,7 @@ from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.scan import walk_records
 from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings
 from kafkacompat.share.state.records import ShareRecord, decode_record
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.messages import initialize_share_group_state_request as init
 from kafkacompat.wire.messages import read_share_group_state_request as read
 from kafkacompat.wire.messages import write_share_group_state_request as write
@@ -51,6 +52,7 @@ class ShareWorld:
     ) -> None:
         """`config` is that of the state topic."""
         self.time = HandTime()
+        self.tasks = Tasks(self.time)
         self.settings = settings or ShareCoordinatorSettings()
         self.config = config or LogConfig()
         self.count = partitions
@@ -78,6 +80,7 @@ class ShareWorld:
             self.manager,  # type: ignore[arg-type]  # it has as much of the service as is used
             self.time,
             self.time,
+            self.tasks,
             None,
             self.settings,
         )

@@ -76,6 +76,7 @@ class World(ShareWorld):
             lambda node_id: self.channel if node_id == FOLLOWER else None,
             self.auto_create,
             self.time,
+            self.tasks,
             CountingRandom(),
         )
         self.lead(leader)
