@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat import expressions
 from kafkacompat.coordinator.core import Refused
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
     from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 TRANSACTION_VERSION = "transaction.version"
@@ -194,33 +193,22 @@ class TransactionCoordinator:
         comes from."""
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         transactional_id = request.transactional_id or ""
-
-        def respond(answer: Initialised) -> InitProducerIdResponse:
-            return InitProducerIdResponse(
-                error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.epoch
-            )
-
-        def refused(code: ErrorCode) -> InitProducerIdResponse:
-            return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-
         timeout_ms = request.transaction_timeout_ms
-        if transactional_id:
-            # As in Apache Kafka, also where another node coordinates the id.
-            try:
+        try:
+            if transactional_id:
+                # As in Apache Kafka, also where another node coordinates the id.
                 timeout_ms = checked_timeout_ms(
                     timeout_ms, self._settings.transactions, request.enable_2pc, request.keep_prepared_txn
                 )
-            except Refused as refusal:
-                return Deferred.of(refused(refusal.code))
-        return self._run(
-            transactional_id,
-            lambda shard: shard.write(
+            shard = self._shard(transactional_id)
+            written = shard.write(
                 lambda now_ms: init_producer_id(
                     _machine(shard), transactional_id, timeout_ms, expected, now_ms, connection_id
                 )
-            ).then(respond),
-            refused,
-        )
+            )
+        except Refused as refusal:
+            return Deferred.of(_refused_initialisation(refusal))
+        return or_refused(written.then(_initialised), _refused_initialisation)
 
     def add_partitions(
         self,
@@ -230,8 +218,9 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         client_version: int,
     ) -> Deferred[ErrorCode]:
-        def add(shard: Shard) -> Deferred[ErrorCode]:
-            now_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        try:
+            shard = self._shard(transactional_id)
             result = add_partitions(
                 _machine(shard),
                 transactional_id,
@@ -243,9 +232,10 @@ class TransactionCoordinator:
             )
             if not result.records:
                 return Deferred.of(ErrorCode.NONE)
-            return shard.write(lambda _: result).then(lambda _: ErrorCode.NONE)
-
-        return self._run(transactional_id, add, lambda code: code)
+            written = shard.write(lambda _: result)
+        except Refused as refusal:
+            return Deferred.of(refusal.code)
+        return or_refused(written.then(lambda _: ErrorCode.NONE), lambda refusal: refusal.code)
 
     def verify_partitions(
         self,
@@ -263,8 +253,9 @@ class TransactionCoordinator:
             return dict.fromkeys(partitions, refusal.code)
 
     def end_transaction(self, request: EndTxnRequest, client_version: int) -> Deferred[Any]:
-        def end(shard: Shard) -> Deferred[EndTxnResponse]:
-            now_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        try:
+            shard = self._shard(request.transactional_id)
             result = end_transaction(
                 _machine(shard),
                 request.transactional_id,
@@ -275,9 +266,10 @@ class TransactionCoordinator:
             response = EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
             if not result.records:
                 return Deferred.of(response)
-            return shard.write(lambda _: result).then(lambda _: response)
-
-        return self._run(request.transactional_id, end, lambda code: EndTxnResponse(error_code=code))
+            written = shard.write(lambda _: result)
+        except Refused as refusal:
+            return Deferred.of(_refused_end(refusal))
+        return or_refused(written.then(lambda _: response), _refused_end)
 
     # --- looking
 
@@ -357,18 +349,19 @@ class TransactionCoordinator:
         shard.require_active()
         return shard
 
-    def _run(
-        self,
-        transactional_id: str,
-        operation: Callable[[Shard], Deferred[T]],
-        refused: Callable[[ErrorCode], T],
-    ) -> Deferred[T]:
-        """The operation's answer, with a Refused error turned into the answer for it."""
-        try:
-            answer = operation(self._shard(transactional_id))
-        except Refused as refusal:
-            return Deferred.of(refused(refusal.code))
-        return or_refused(answer, lambda refusal: refused(refusal.code))
+
+def _initialised(answer: Initialised) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.epoch
+    )
+
+
+def _refused_initialisation(refusal: Refused) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=refusal.code, producer_id=-1, producer_epoch=-1)
+
+
+def _refused_end(refusal: Refused) -> EndTxnResponse:
+    return EndTxnResponse(error_code=refusal.code)
 
 
 def _matches(expression: Any, transactional_id: str) -> bool:
