@@ -80,6 +80,7 @@ class BrokerShares:
             groups,
             clock,
             timers,
+            doors.tasks,
             random,
             doors.workers.reads,
             config.get_int("group.share.max.share.sessions"),

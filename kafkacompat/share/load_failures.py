@@ -6,13 +6,12 @@ Whoever may read a group may ask for all partitions of a node, as often as it li
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import ShareError, SharePartitionKey
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.ports import Timers
+    from kafkacompat.tasks import Tasks
     from kafkacompat.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -23,8 +22,8 @@ TEXT_MAX = 300
 
 
 class LoadFailures:
-    def __init__(self, timers: Timers) -> None:
-        self._timers = timers
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
         self._more: dict[ErrorCode, int] = {}
         """How many no line has told yet, by error. An error is forgotten after SAID_EVERY_MS without any."""
 
@@ -37,16 +36,16 @@ class LoadFailures:
             "the state of %s for share group %r cannot be loaded: %s: %s",
             name, key.group_id[:NAME_MAX], code.name, (error.message or "")[:TEXT_MAX],
         )  # fmt: skip
-        self._wait(code)
-
-    def _wait(self, code: ErrorCode) -> None:
         self._more[code] = 0
-        self._timers.call_after(SAID_EVERY_MS, partial(self._due, code))
+        self._tasks.start("telling of more loads that failed", self._tell_more(code))
 
-    def _due(self, code: ErrorCode) -> None:
-        more = self._more.pop(code)
-        if more:
+    async def _tell_more(self, code: ErrorCode) -> None:
+        while True:
+            await self._tasks.sleep(SAID_EVERY_MS)
+            more, self._more[code] = self._more[code], 0
+            if not more:
+                del self._more[code]
+                return
             logger.warning(
                 "the states of share groups could not be loaded %d more times: %s", more, code.name
             )
-            self._wait(code)

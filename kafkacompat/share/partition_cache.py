@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.partition_services import OffsetLookup
-from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, TopicIdPartition
+from kafkacompat.api.share_services import ShareError, SharePartitionKey, TopicIdPartition
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TopicPartition
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkacompat.share.dead_letters import DeadLetters
     from kafkacompat.share.settings import GroupSettingsCache
     from kafkacompat.share.values import ShareSettings
+    from kafkacompat.tasks import Tasks
 
 ACTIVE = SharePartitionState.ACTIVE
 OUTLIVED = frozenset(
@@ -61,15 +62,17 @@ class SharePartitionCache:
         settings: GroupSettingsCache,
         clock: Clock,
         timers: Timers,
+        tasks: Tasks,
         dead_letters: DeadLetterQueue,
     ) -> None:
         self._dead_letters = dead_letters
-        self._failures = LoadFailures(timers)
+        self._failures = LoadFailures(tasks)
         self._manager = manager
         self._persister = persister
         self._settings = settings
         self._clock = clock
         self._timers = timers
+        self._tasks = tasks
         self.groups: dict[str, dict[TopicIdPartition, LedPartition]] = {}
         self.fetch_meters: dict[str, GroupFetchMeter] = {}
         """Of groups with share-partitions here."""
@@ -140,67 +143,49 @@ class SharePartitionCache:
             return error
         led.loading_since_ms = self._clock.monotonic_ms()
         loaded: Deferred[ShareError] = Deferred()
-        self._persister.read(led.key, led.core.leader_epoch).on_done(partial(self._read, led, loaded))
+        self._tasks.start("loading a share-partition", self._load(led, loaded))
         return loaded.result() if loaded.done else loaded
 
-    def _read(self, led: LedPartition, loaded: Deferred[ShareError], done: Deferred[ReadState]) -> None:
+    async def _load(self, led: LedPartition, loaded: Deferred[ShareError]) -> None:
         try:
-            state = done.result()
-        except Exception as error:
-            report(f"reading the state of {led.key}", error)
-            self._not_loaded(led, loaded, ShareError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return
-        if state.error.code is not NONE or not needs_reset_offset(state):
-            self._initialize(led, loaded, state, 0)
-            return
-        settings = self._settings.of(led.key.group_id)
-        timestamp_ms = settings.reset_timestamp_ms(self._clock.now_ms())
-        found = self._manager.list_offset(led.name, timestamp_ms, False, led.partition.leader_epoch, CONSUMER)
-        if isinstance(found, Deferred):
-            found.on_done(partial(self._reset, led, loaded, state))
-        else:
-            self._reset(led, loaded, state, Deferred.of(found))
-
-    def _reset(
-        self, led: LedPartition, loaded: Deferred[ShareError], state: ReadState, done: Deferred[OffsetLookup]
-    ) -> None:
-        try:
-            found = done.result()
-        except Exception as error:
-            report(f"finding where {led.key} begins", error)
-            found = OffsetLookup(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if found.error is not NONE:
-            self._not_loaded(led, loaded, ShareError(found.error))
-        elif found.offset < 0:
-            self._not_loaded(led, loaded, ShareError(ErrorCode.OFFSET_NOT_AVAILABLE))
-        else:
-            self._initialize(led, loaded, state, found.offset)
-
-    def _initialize(
-        self, led: LedPartition, loaded: Deferred[ShareError], state: ReadState, reset_offset: int
-    ) -> None:
-        if not led.is_cached:
-            loaded.resolve(SUCCEEDED)
-            return
-        try:
-            error = led.core.initialize(state, reset_offset)
+            error = await self._initialize(led)
         except Exception as bug:
             report(f"loading {led.key}", bug)
             error = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if error.code is not NONE:
-            self._not_loaded(led, loaded, error)
+            self._failures.failed(led.key, led.name, error)
+            if led.is_cached:
+                led.core.fail()
+                self.drop(led)
+            loaded.resolve(error)
             return
-        self.load_times_ms(self._clock.monotonic_ms() - led.loading_since_ms)
         loaded.resolve(SUCCEEDED)
-        self.changed(led)
-        self.wake(led)
-
-    def _not_loaded(self, led: LedPartition, loaded: Deferred[ShareError], error: ShareError) -> None:
-        self._failures.failed(led.key, led.name, error)
         if led.is_cached:
-            led.core.fail()
-            self.drop(led)
-        loaded.resolve(error)
+            self.changed(led)
+            self.wake(led)
+
+    async def _initialize(self, led: LedPartition) -> ShareError:
+        """Without an error also if it was dropped meanwhile."""
+        state = await self._persister.read(led.key, led.core.leader_epoch)
+        reset_offset = 0
+        if state.error.code is NONE and needs_reset_offset(state):
+            found = await self._look_up_reset_offset(led)
+            if found.error is not NONE:
+                return ShareError(found.error)
+            if found.offset < 0:
+                return ShareError(ErrorCode.OFFSET_NOT_AVAILABLE)
+            reset_offset = found.offset
+        if not led.is_cached:
+            return SUCCEEDED
+        error = led.core.initialize(state, reset_offset)
+        if error.code is NONE:
+            self.load_times_ms(self._clock.monotonic_ms() - led.loading_since_ms)
+        return error
+
+    async def _look_up_reset_offset(self, led: LedPartition) -> OffsetLookup:
+        timestamp_ms = self._settings.of(led.key.group_id).reset_timestamp_ms(self._clock.now_ms())
+        found = self._manager.list_offset(led.name, timestamp_ms, False, led.partition.leader_epoch, CONSUMER)
+        return await found if isinstance(found, Deferred) else found
 
     # Writing
 

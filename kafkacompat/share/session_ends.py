@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.faults import report
 from kafkacompat.share.values import PendingWrite
 from kafkacompat.stepping.freeing import Freeing
+from kafkacompat.tasks import pause
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import TopicIdPartition
@@ -20,16 +21,19 @@ if TYPE_CHECKING:
         ShareSession,
         ShareSessionCache,
     )
+    from kafkacompat.tasks import Tasks
 
 RELEASED_AT_ONCE = 10
 """Share-partitions of which a member's records are released in one turn of the loop, if few records are in flight."""
 
 
 class SessionEnds:
-    def __init__(self, sessions: ShareSessionCache, cache: SharePartitionCache, timers: Timers) -> None:
+    def __init__(
+        self, sessions: ShareSessionCache, cache: SharePartitionCache, timers: Timers, tasks: Tasks
+    ) -> None:
         self._sessions = sessions
         self._cache = cache
-        self._timers = timers
+        self._tasks = tasks
         self._freeing = Freeing(timers)
         self._releases: OrderedDict[tuple[LedPartition, str], None] = OrderedDict()
         """Share-partitions and members, in order."""
@@ -86,18 +90,19 @@ class SessionEnds:
     def _release_some(self) -> None:
         """Release records for the sessions that have ended. If there is much to do, the rest follows in later turns."""
         if not self._is_releasing:
-            self._go_on_releasing()
+            self._is_releasing = True
+            self._tasks.start("releasing records of ended share sessions", self._release_all())
 
-    def _go_on_releasing(self) -> None:
-        self._is_releasing = True
+    async def _release_all(self) -> None:
         left = RELEASED_AT_ONCE
-        while left > 0 and self._releases:
+        while self._releases:
+            if left <= 0:
+                await pause()
+                left = RELEASED_AT_ONCE
+                continue
             (led, member_id), _ = self._releases.popitem(last=False)
             left -= led.looks()
             self._release(led, member_id)
-        if self._releases:
-            self._timers.call_after(0, self._go_on_releasing)
-            return
         self._is_releasing = False
         ended, self._ended_groups = self._ended_groups, []
         for group_id in ended:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
     from kafkacompat.share.settings import GroupSettingsCache
     from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.tasks import Tasks
     from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
     from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
     from kafkacompat.wire.messages.share_fetch_response import ShareFetchResponse
@@ -53,6 +54,7 @@ class SharePartitionManager:
         settings: GroupSettingsCache,
         clock: Clock,
         timers: Timers,
+        tasks: Tasks,
         random: Random,
         workers: Workers,
         sessions_max: int,
@@ -61,7 +63,9 @@ class SharePartitionManager:
     ) -> None:
         """`workers` read what is not in the page cache."""
         self.sessions = sessions = ShareSessionCache(sessions_max)
-        self.cache = cache = SharePartitionCache(manager, persister, settings, clock, timers, dead_letters)
+        self.cache = cache = SharePartitionCache(
+            manager, persister, settings, clock, timers, tasks, dead_letters
+        )
         self.load_times_ms = Histogram()
         """Of the states of share-partitions."""
         cache.load_times_ms = self.load_times_ms.note
@@ -69,7 +73,7 @@ class SharePartitionManager:
             clock, timers, manager.wakeups.budget
         )
         self.fetches = fetches = ShareFetches(cache, purgatory, clock, timers, random, workers)
-        self._ends = ends = SessionEnds(sessions, cache, timers)
+        self._ends = ends = SessionEnds(sessions, cache, timers, tasks)
         self._meter = meter = AcknowledgementMeter()
         self._parts = ShareParts(
             manager, sessions, ends, cache, meter, fetches, settings, clock, timers, fetch_max_bytes

@@ -117,12 +117,14 @@ class ShareWorld(World):
         settings = GroupSettingsCache(
             lambda: self.static, lambda group: self.image.config(ConfigResourceType.GROUP, group)
         )
+        tasks = Tasks(self.time)
         self.shares = SharePartitionManager(
             self.manager,
             self.persister,
             settings,
             self.time,
             self.time,
+            tasks,
             CountingRandom(),
             self.workers,
             sessions_max,
@@ -136,7 +138,7 @@ class ShareWorld(World):
                 lambda node: None,
                 lambda request: Deferred(),
                 self.time,
-                Tasks(self.time),
+                tasks,
                 None,
             ),
         )
