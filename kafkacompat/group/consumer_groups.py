@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.topics import Topic
     from kafkacompat.ids import Uuid
     from kafkacompat.stepping.works import Work
+    from kafkacompat.tasks import Tasks
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 HASHED_AT_ONCE = 500
@@ -50,6 +51,7 @@ def heartbeat(
     assignors: Sequence[str],
     may_describe: MayDescribe | None,
     is_active: bool,
+    tasks: Tasks,
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
     """`shard_of` raises Refused. Kafka gives no message with an error of the coordinator itself."""
     if not is_active:  # a member must not be told that its request is bad while nobody can serve it
@@ -58,7 +60,7 @@ def heartbeat(
     try:
         validate_heartbeat(request, context.api_version, assignors)
         shard = shard_of(request.group_id)
-        answer = _written(shard, request, caller)
+        answer = _written(shard, request, caller, tasks)
     except Refused as refusal:
         return Deferred.of(_refused(refusal))
     answer = or_refused(answer, _refused)
@@ -70,21 +72,24 @@ def heartbeat(
 
 
 def _written(
-    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, tasks: Tasks
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
     """The answer to a heartbeat, in steps if it names many topics."""
-
-    def write() -> Deferred[ConsumerGroupHeartbeatResponse]:
+    names = request.subscribed_topic_names
+    if names is None or len(names) <= HASHED_AT_ONCE:
         return shard.write(
             lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
         )
-
-    names = request.subscribed_topic_names
-    if names is None or len(names) <= HASHED_AT_ONCE:
-        return write()
     shard.require_active()
-    return shard.steps.value("a member of many topics", _in_parts(shard, request, caller, names)).and_then(
-        lambda _: write()
+    return tasks.run("a heartbeat with many topics", _written_in_parts(shard, request, caller, names))
+
+
+async def _written_in_parts(
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
+) -> ConsumerGroupHeartbeatResponse:
+    await shard.steps.value("a member of many topics", _in_parts(shard, request, caller, names))
+    return await shard.write(
+        lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
     )
 
 

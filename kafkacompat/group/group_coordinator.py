@@ -119,7 +119,7 @@ class GroupCoordinator:
         self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
         self._steps = Steps(timers, keep)
         self.meters = GroupMeters(clock)
-        self._sweeps = GroupSweeps(self._steps, clock, self.meters)
+        self._sweeps = GroupSweeps(self._steps, clock, self.meters, tasks)
         self.load_times = RecentTimes()
         """Of partitions of the offsets topic."""
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
@@ -266,7 +266,9 @@ class GroupCoordinator:
         may_describe: MayDescribe | None,
     ) -> Deferred[Any]:
         assignors = self._settings.group.consumer.assignors
-        return consumer_groups.heartbeat(self._shard, request, context, assignors, may_describe, self._active)
+        return consumer_groups.heartbeat(
+            self._shard, request, context, assignors, may_describe, self._active, self._tasks
+        )
 
     # --- offsets
 

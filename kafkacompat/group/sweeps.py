@@ -6,7 +6,7 @@ that fails is reported, and the others continue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Clock
     from kafkacompat.stepping.works import Steps, Work
+    from kafkacompat.tasks import Tasks
 
 T = TypeVar("T")
 
@@ -69,10 +70,11 @@ def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
 
 
 class GroupSweeps:
-    def __init__(self, steps: Steps, clock: Clock, meters: GroupMeters) -> None:
+    def __init__(self, steps: Steps, clock: Clock, meters: GroupMeters, tasks: Tasks) -> None:
         self._steps = steps
         self._clock = clock
         self._meters = meters
+        self._tasks = tasks
         self._is_expiring = False
         self._dropping: set[Shard] = set()
 
@@ -173,30 +175,32 @@ class GroupSweeps:
         first = list(islice(found, STRETCH))
         if len(first) < STRETCH:
             return shard.write(lambda _: CoordinatorResult(tuple(deletion_records(machine, first)), None))
-        answer: Deferred[None] = Deferred()
         shut(machine, group, self._clock.now_ms())
-        self._steps.start_now("the deletion of a group", self._delete(shard, group, answer))
-        return answer
+        return self._tasks.run("the deletion of a group", self._delete_shut_group(shard, group))
 
-    def _delete(self, shard: Shard, group: Group, answer: Deferred[None]) -> Work:
+    async def _delete_shut_group(self, shard: Shard, group: Group) -> None:
+        """What the log has not refused when the last tombstone is written may still not be committed."""
         machine = machine_of(shard)
-        written: Deferred[None] | None = None
         try:
-            for stretch in stretches(places_of_group(machine, group.group_id)):
-                for batch in batches(deletion_records(machine, stretch)):
-                    written = self._write_batch(shard, batch)
-                    if written.done:
-                        written.result()
-                yield STRETCH * (PLACE_COST + TOMBSTONE_COST)
-        except Exception as error:
+            last = await self._steps.value("the deletion of a group", self._delete(shard, group))
+        except Exception:
             if group.is_dead() and machine.groups.get(group.group_id) is group:
                 group.open_again()
-            answer.fail(error)
-            if not isinstance(error, Refused):
-                report("the deletion of a group", error)
-            return
+            raise
+        await last
+
+    def _delete(self, shard: Shard, group: Group) -> Generator[int, None, Deferred[None]]:
+        """The write of the last tombstones."""
+        machine = machine_of(shard)
+        written: Deferred[None] | None = None
+        for stretch in stretches(places_of_group(machine, group.group_id)):
+            for batch in batches(deletion_records(machine, stretch)):
+                written = self._write_batch(shard, batch)
+                if written.done:
+                    written.result()
+            yield STRETCH * (PLACE_COST + TOMBSTONE_COST)
         assert written is not None
-        written.pass_to(answer)
+        return written
 
     # --- deletion of offsets
 
@@ -206,35 +210,31 @@ class GroupSweeps:
         if sum(len(topic.partitions) for topic in request.topics) <= STRETCH:
             return shard.write(lambda _: self._meters.deleted(delete_offsets(machine_of(shard), request)))
         shard.require_active()
-        together: Deferred[OffsetDeleteResponse] = Deferred()
-        self._steps.start_now("the deletion of offsets", self._delete_pieces(shard, request, together))
-        return together
+        return self._tasks.run("the deletion of offsets", self._delete_many_offsets(shard, request))
+
+    async def _delete_many_offsets(self, shard: Shard, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        answers = await self._steps.value("the deletion of offsets", self._delete_pieces(shard, request))
+        return _joined(await gather(answers))
 
     def _delete_pieces(
-        self, shard: Shard, request: OffsetDeleteRequest, together: Deferred[OffsetDeleteResponse]
-    ) -> Work:
+        self, shard: Shard, request: OffsetDeleteRequest
+    ) -> Generator[int, None, list[Deferred[OffsetDeleteResponse]]]:
         answers: list[Deferred[OffsetDeleteResponse]] = []
-        try:
-            for topic in request.topics:
-                for start in range(0, len(topic.partitions), STRETCH):
-                    part = OffsetDeleteRequestTopic(
-                        name=topic.name, partitions=topic.partitions[start : start + STRETCH]
-                    )
-                    piece = OffsetDeleteRequest(group_id=request.group_id, topics=[part])
-                    answers.append(
-                        shard.write(
-                            lambda _, piece=piece: self._meters.deleted(  # type: ignore[misc]
-                                delete_offsets(machine_of(shard), piece)
-                            )
+        for topic in request.topics:
+            for start in range(0, len(topic.partitions), STRETCH):
+                part = OffsetDeleteRequestTopic(
+                    name=topic.name, partitions=topic.partitions[start : start + STRETCH]
+                )
+                piece = OffsetDeleteRequest(group_id=request.group_id, topics=[part])
+                answers.append(
+                    shard.write(
+                        lambda _, piece=piece: self._meters.deleted(  # type: ignore[misc]
+                            delete_offsets(machine_of(shard), piece)
                         )
                     )
-                    yield len(part.partitions) * (PLACE_COST + TOMBSTONE_COST)
-        except Exception as error:
-            together.fail(error)
-            if not isinstance(error, Refused):
-                report("the deletion of offsets", error)
-            return
-        gather(answers).then(_joined).pass_to(together)
+                )
+                yield len(part.partitions) * (PLACE_COST + TOMBSTONE_COST)
+        return answers
 
     def _write_batch(self, shard: Shard, batch: list[GroupRecord]) -> Deferred[None]:
         return shard.write(lambda _: CoordinatorResult(tuple(batch), None))
