@@ -51,6 +51,8 @@ WORK_US = 7
 """The cost of a batch or range. Reading and acquiring the first batch of a share-partition takes some 70 microseconds."""
 PARTITION_US = 6
 """Locking a share-partition, releasing it, and what an answer says of it."""
+COUNTED_US = 40
+"""Counting what a log has from an offset on: the place may be far from its end, and is found by a scan then."""
 UNREADABLE = (OSError, BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 
@@ -252,6 +254,7 @@ class DelayedShareFetch(DelayedOperation):
                 return True
             if limits is None:
                 limits = self._divided(held)
+            self.cost_us += COUNTED_US
             try:
                 total += min(log.readable_bytes(offset, end), limits[at])
             except (OSError, BatchCorrupt, LogRefused):

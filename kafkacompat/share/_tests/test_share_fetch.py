@@ -10,6 +10,7 @@ import pytest
 
 from kafkacompat.api.share_services import ShareError
 from kafkacompat.deferred import Deferred
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.fakes import partition_image, topic_image, with_partitions
 from kafkacompat.partition.delayed_operations import ANSWER_US, TURN_US
 from kafkacompat.ports import WorkersBusy
@@ -26,7 +27,13 @@ from kafkacompat.share._tests.share_world import (
     rows,
     taken,
 )
-from kafkacompat.share.delayed_share_fetch import ACQUIRED_AT_ONCE, PARTITION_US, READ_WORK, WORK_US
+from kafkacompat.share.delayed_share_fetch import (
+    ACQUIRED_AT_ONCE,
+    COUNTED_US,
+    PARTITION_US,
+    READ_WORK,
+    WORK_US,
+)
 from kafkacompat.share.session_ends import RELEASED_AT_ONCE
 from kafkacompat.wire.errors import ErrorCode
 
@@ -541,6 +548,31 @@ def test_a_batch_of_records_is_divided_among_waiting_fetches() -> None:
         before = done
         world.time.step()
     assert [taken(answer.result()) for answer in answers] == [{0: [(each, each, 1)]} for each in range(300)]
+
+
+def test_fetches_that_wait_for_more_bytes_are_looked_at_a_few_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look counts what the log has from the share-partition's next offset on, far from its end."""
+    world = ShareWorld()
+    answers = [world.parked(f"m{each}", partitions=[0], min_bytes=1 << 20) for each in range(300)]
+    looks: list[int] = []
+    original = UnifiedLog.readable_bytes
+
+    def counted(log: UnifiedLog, offset: int, bound: int) -> int:
+        looks.append(offset)
+        return original(log, offset, bound)
+
+    monkeypatch.setattr(UnifiedLog, "readable_bytes", counted)
+    world.produce()
+    most = TURN_US // COUNTED_US + 1
+    found = 0
+    while True:
+        assert len(looks) <= most
+        found += len(looks)
+        looks.clear()
+        if not world.time.step():
+            break
+    assert found >= 300
+    assert not any(answer.done for answer in answers)
 
 
 def test_a_step_reads_of_a_bounded_number_of_partitions() -> None:
