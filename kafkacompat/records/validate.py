@@ -9,6 +9,8 @@ buffer; nothing is copied unless it must be re-encoded.
   topics) keys. check.py does this without creating objects.
 - A batch is re-encoded only if the topic's compression.type names another codec. It is stamped (with a new CRC) only
   if the timestamp type or a wrong max timestamp requires it.
+- The usual batch is sound and stays as it is: one pass of `validate_produce` finds that. Any other batch is looked at
+  again from the beginning, by the functions that also say what is wrong.
 - A small batch can expand to hundreds of megabytes and millions of records. Work beyond one step of the loop raises
   TooMuchAtOnce, and `validate_in_steps` does the same in steps.
 
