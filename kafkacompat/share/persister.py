@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.api.share_services import (
     ReadState,
@@ -24,7 +25,6 @@ from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, SHARE_STATE_TOPIC, Uuid
 from kafkacompat.net.failures import ChannelError, RequestTimedOut, UnsupportedByPeer
-from kafkacompat.share.persister_lines import Call, Lane, Line
 from kafkacompat.share.state_messages import (
     DELETE,
     INITIALIZE,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.share_services import ShareCoordinatorService
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.inter_broker_sender import Requests
-    from kafkacompat.ports import Random, Timers
+    from kafkacompat.ports import Random, TimerHandle, Timers
     from kafkacompat.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,58 @@ class Topics(Protocol):
     def request(self, topics: Sequence[str]) -> None: ...
 
 
+class Operation:
+    """One operation on one share-partition. `answer` never fails: errors are part of it."""
+
+    __slots__ = ("answer", "attempts", "lookups", "request", "value")
+
+    def __init__(self, request: StateRequest, value: Any) -> None:
+        self.request = request
+        self.value = value
+        self.answer: Deferred[Any] = Deferred()
+        self.attempts = self.lookups = 0
+
+
+class OperationQueue:
+    """The operations of one order (StateRequest.order) on one share-partition. While one is under way the others wait.
+
+    A write that is retried must not come after a later one, which would set the start offset back. Nor must a state be made
+    after the group was deleted, or be deleted after it was made anew.
+    """
+
+    __slots__ = ("asked", "key", "order", "retry", "waiting")
+
+    def __init__(self, order: str, key: SharePartitionKey) -> None:
+        self.order = order
+        self.key = key
+        self.waiting: list[Operation] = []
+        self.asked: list[Operation] = []
+        """Those that the request in flight answers together."""
+        self.retry: TimerHandle | None = None
+        """Set while the next attempt waits."""
+
+    @property
+    def request(self) -> StateRequest:
+        """The kind of what is under way, or comes next."""
+        return (self.asked or self.waiting)[0].request
+
+    def take(self) -> Any:
+        """Take operations that one partition of a request expresses. Returns its value."""
+        request = self.request
+        alike = takewhile(lambda operation: operation.request is request, self.waiting)
+        value, count = request.together([operation.value for operation in alike])
+        self.asked, self.waiting = self.waiting[:count], self.waiting[count:]
+        return value
+
+
+class Destination(NamedTuple):
+    """What one request may contain."""
+
+    node_id: int
+    kind: str
+    group_id: str
+
+
 class ShareStatePersister:
     def __init__(
         self,
@@ -99,10 +151,10 @@ class ShareStatePersister:
         self._timers = timers
         self._tasks = tasks
         self._random = random
-        self._lines: dict[tuple[str, SharePartitionKey], Line] = {}
-        self._queues: dict[Lane, list[Line]] = {}
-        """Of the next request, while one of the lane is in flight."""
-        self._resting: dict[Line, int] = {}
+        self._queues: dict[tuple[str, SharePartitionKey], OperationQueue] = {}
+        self._destinations: dict[Destination, list[OperationQueue]] = {}
+        """Where a request is in flight to, with what goes into the next one."""
+        self._backing_off: dict[OperationQueue, int] = {}
         """Those that wait for their next attempt, with the node that could not serve them (-1 if none is known)."""
         self._closed = False
 
@@ -133,89 +185,94 @@ class ShareStatePersister:
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Go on at once with what waits for another coordinator than the image now has. Call it after the coordinator
         has applied the image."""
-        if self._resting and (old.topics is not new.topics or old.brokers is not new.brokers):
+        if self._backing_off and (old.topics is not new.topics or old.brokers is not new.brokers):
             moved = [
-                line
-                for line, node_id in self._resting.items()
-                if self._coordinator_of(line.key) not in (NO_LEADER, node_id)
+                queue
+                for queue, node_id in self._backing_off.items()
+                if self._coordinator_of(queue.key) not in (NO_LEADER, node_id)
             ]
-            for line in moved:
-                if line.handle is not None:
-                    line.handle.cancel()
+            for queue in moved:
+                if queue.retry is not None:
+                    queue.retry.cancel()
             self._start(moved)
 
     def close(self) -> None:
         """Fail everything that waits, and everything later, with COORDINATOR_NOT_AVAILABLE."""
         self._closed = True
-        for line in list(self._lines.values()):
-            if line.handle is not None:
-                line.handle.cancel()
-            calls, line.asked, line.waiting = line.asked + line.waiting, [], []
-            self._refuse(calls, ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
-        self._lines.clear()
-        self._resting.clear()
+        for queue in list(self._queues.values()):
+            if queue.retry is not None:
+                queue.retry.cancel()
+            operations, queue.asked, queue.waiting = queue.asked + queue.waiting, [], []
+            self._refuse(operations, ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
+        self._queues.clear()
+        self._backing_off.clear()
 
     # --- finding the coordinator
 
     def _ask(self, request: StateRequest, key: SharePartitionKey, value: Any) -> Deferred[Any]:
-        call = Call(request, value)
-        line = self._join(key, call)
-        if line is not None:
-            self._start([line])
-        return call.answer
+        operation = Operation(request, value)
+        queue = self._enqueue(key, operation)
+        if queue is not None:
+            self._start([queue])
+        return operation.answer
 
     def _ask_all(
         self, request: StateRequest, group_id: str, values: Mapping[TopicIdPartition, Any]
     ) -> Deferred[Any]:
-        calls = {each: Call(request, value) for each, value in values.items()}
-        joined = [self._join(SharePartitionKey(group_id, *each), call) for each, call in calls.items()]
-        self._start([line for line in joined if line is not None])
-        return gather([call.answer for call in calls.values()]).then(
-            lambda found: dict(zip(calls, found, strict=True))
+        operations = {each: Operation(request, value) for each, value in values.items()}
+        begun = [
+            self._enqueue(SharePartitionKey(group_id, *each), operation)
+            for each, operation in operations.items()
+        ]
+        self._start([queue for queue in begun if queue is not None])
+        return gather([operation.answer for operation in operations.values()]).then(
+            lambda found: dict(zip(operations, found, strict=True))
         )
 
-    def _join(self, key: SharePartitionKey, call: Call) -> Line | None:
-        """The share-partition's line with the call in it, if it must be started."""
-        order = call.request.order
-        known = self._lines.get((order, key))
-        line = Line(order, key) if known is None else known
+    def _enqueue(self, key: SharePartitionKey, operation: Operation) -> OperationQueue | None:
+        """The share-partition's queue with the operation in it, if it must be started."""
+        order = operation.request.order
+        known = self._queues.get((order, key))
+        queue = OperationQueue(order, key) if known is None else known
         if self._closed:
-            self._refuse([call], ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
+            self._refuse([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE, STOPS)
             return None
-        if len(line.waiting) >= WAITING_MAX:
+        if len(queue.waiting) >= WAITING_MAX:
             text = f"{WAITING_MAX} requests wait for the share coordinator."
-            self._refuse([call], ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+            self._refuse([operation], ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
             return None
-        line.waiting.append(call)
+        queue.waiting.append(operation)
         if known is None:
-            self._lines[order, key] = line
-            return line
-        if line.handle is not None and line.waiting[-2].request is not call.request:
-            line.handle.cancel()
-            line.handle = None
-            return line  # what is new need not wait for the back-off of something else
+            self._queues[order, key] = queue
+            return queue
+        if queue.retry is not None and queue.waiting[-2].request is not operation.request:
+            queue.retry.cancel()
+            queue.retry = None
+            return queue  # what is new need not wait for the back-off of something else
         return None
 
-    def _start(self, lines: Sequence[Line]) -> None:
-        lanes: dict[Lane, list[Line]] = {}
-        for line in lines:  # all of them first: whoever is answered below may ask for more
-            line.handle = None
-            self._resting.pop(line, None)
-        for line in lines:
-            node_id = self._coordinator_of(line.key)
+    def _start(self, queues: Sequence[OperationQueue]) -> None:
+        by_destination: dict[Destination, list[OperationQueue]] = {}
+        for queue in queues:  # all of them first: whoever is answered below may ask for more
+            queue.retry = None
+            self._backing_off.pop(queue, None)
+        for queue in queues:
+            node_id = self._coordinator_of(queue.key)
             if node_id == NO_LEADER:
-                self._search(line)
+                self._await_coordinator(queue)
                 continue
-            for call in line.waiting:
-                call.searches = 0
-            lanes.setdefault(Lane(node_id, line.request.name, line.key.group_id), []).append(line)
-        for lane, together in lanes.items():
-            queue = self._queues.get(lane)
-            if queue is not None:
-                queue += together
+            for operation in queue.waiting:
+                operation.lookups = 0
+            by_destination.setdefault(
+                Destination(node_id, queue.request.name, queue.key.group_id), []
+            ).append(queue)
+        for destination, together in by_destination.items():
+            to_send = self._destinations.get(destination)
+            if to_send is not None:
+                to_send += together
                 continue
-            self._queues[lane] = together
-            self._tasks.start("asking a share coordinator", self._send(lane, together))
+            self._destinations[destination] = together
+            self._tasks.start("asking a share coordinator", self._send(destination, together))
 
     def _coordinator_of(self, key: SharePartitionKey) -> int:
         """The node that leads the share-partition's partition of the state topic."""
@@ -231,32 +288,32 @@ class ShareStatePersister:
         broker = image.brokers.get(leader)
         return NO_LEADER if broker is None or broker.fenced else leader
 
-    def _search(self, line: Line) -> None:
+    def _await_coordinator(self, queue: OperationQueue) -> None:
         """Have the topic created if it does not exist, and look again later."""
         if SHARE_STATE_TOPIC not in self._image().topics:
             self._topics.request([SHARE_STATE_TOPIC])
-        for call in line.waiting:
-            call.searches += 1
-        lost = [call for call in line.waiting if call.searches >= ATTEMPTS_MAX]
-        line.waiting = [call for call in line.waiting if call.searches < ATTEMPTS_MAX]
-        rests = bool(line.waiting)
-        if rests:
-            self._rest(line, NO_LEADER, max([call.searches for call in line.waiting]))
+        for operation in queue.waiting:
+            operation.lookups += 1
+        lost = [operation for operation in queue.waiting if operation.lookups >= ATTEMPTS_MAX]
+        queue.waiting = [operation for operation in queue.waiting if operation.lookups < ATTEMPTS_MAX]
+        backs_off = bool(queue.waiting)
+        if backs_off:
+            self._back_off(queue, NO_LEADER, max([operation.lookups for operation in queue.waiting]))
         text = NO_SUCCESS.format(what="find coordinator")
         self._refuse(lost, ErrorCode.COORDINATOR_NOT_AVAILABLE, text, FINDING)
-        if not rests:
-            self._go_on(line)
+        if not backs_off:
+            self._go_on(queue)
 
-    def _rest(self, line: Line, node_id: int, attempts: int) -> None:
-        self._resting[line] = node_id
-        line.handle = self._timers.call_after(self._backoff_ms(attempts), lambda: self._start([line]))
+    def _back_off(self, queue: OperationQueue, node_id: int, attempts: int) -> None:
+        self._backing_off[queue] = node_id
+        queue.retry = self._timers.call_after(self._backoff_ms(attempts), lambda: self._start([queue]))
 
-    def _go_on(self, line: Line) -> None:
-        """Nothing of the line is under way any more: begin with what has come meanwhile."""
-        if line.waiting:
-            self._start([line])
+    def _go_on(self, queue: OperationQueue) -> None:
+        """Nothing of the queue is under way any more: begin with what has come meanwhile."""
+        if queue.waiting:
+            self._start([queue])
         else:
-            del self._lines[line.order, line.key]
+            del self._queues[queue.order, queue.key]
 
     def _backoff_ms(self, attempts: int) -> int:
         percent = 100 - BACKOFF_JITTER + self._random.randrange(2 * BACKOFF_JITTER + 1)
@@ -264,13 +321,13 @@ class ShareStatePersister:
 
     # --- asking it
 
-    async def _send(self, lane: Lane, queue: list[Line]) -> None:
+    async def _send(self, destination: Destination, to_send: list[OperationQueue]) -> None:
         """One request after another, while share-partitions wait for one."""
-        while queue:
-            lines = queue[:SENT_MAX]
-            del queue[:SENT_MAX]
+        while to_send:
+            queues = to_send[:SENT_MAX]
+            del to_send[:SENT_MAX]
             try:
-                response = await self._request(lane, lines)
+                response = await self._request(destination, queues)
                 found: dict[tuple[Uuid, int], Any] = {
                     (topic.topic_id, each.partition): each
                     for topic in response.results
@@ -280,66 +337,77 @@ class ShareStatePersister:
                 if self._closed:
                     return
                 code = _lost(error)
-                for line in lines:
-                    self._failed(line, lane.node_id, code, None)
+                for queue in queues:
+                    self._failed(queue, destination.node_id, code, None)
             else:
                 if self._closed:
                     return
-                for line in lines:
-                    self._take(line, lane.node_id, found.get((line.key.topic_id, line.key.partition)))
-        del self._queues[lane]
+                for queue in queues:
+                    self._take(
+                        queue, destination.node_id, found.get((queue.key.topic_id, queue.key.partition))
+                    )
+        del self._destinations[destination]
 
-    def _request(self, lane: Lane, lines: list[Line]) -> Deferred[Any]:
-        request = lines[0].request
-        message = request.message(lane.group_id, [(line.key, line.take()) for line in lines])
-        if lane.node_id == self._node_id:
+    def _request(self, destination: Destination, queues: list[OperationQueue]) -> Deferred[Any]:
+        request = queues[0].request
+        message = request.message(destination.group_id, [(queue.key, queue.take()) for queue in queues])
+        if destination.node_id == self._node_id:
             return request.ask(self._coordinator, message)
-        channel = self._channel(lane.node_id)
+        channel = self._channel(destination.node_id)
         if channel is None:
-            raise ChannelError(f"node {lane.node_id} has no address")
+            raise ChannelError(f"node {destination.node_id} has no address")
         return channel.request(message, REQUEST_TIMEOUT_MS)
 
-    def _take(self, line: Line, node_id: int, result: Any) -> None:
-        request = line.request
-        if result is None:  # a bug of the coordinator
-            text = f"Failed to {request.name} for share partition{request.colon} {line.key.coordinator_key}"
-            self._finish(line, request.refused(_error(request, ErrorCode.UNKNOWN_SERVER_ERROR, text)))
-        elif result.error_code:
-            self._failed(line, node_id, _code(result.error_code), result.error_message)
-        else:
-            self._finish(line, request.taken(result))
+    def _take(self, queue: OperationQueue, node_id: int, result: Any) -> None:
+        request = queue.request
+        if result is not None and result.error_code:
+            self._failed(queue, node_id, _code(result.error_code), result.error_message)
+            return
+        try:
+            value = None if result is None else request.taken(result)
+        except Exception as error:
+            report("taking the answer of a share coordinator", error)
+            value = None
+        if value is None:  # a bug of the coordinator
+            text = f"Failed to {request.name} for share partition{request.colon} {queue.key.coordinator_key}"
+            value = request.refused(_error(request, ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        self._finish(queue, value)
 
-    def _failed(self, line: Line, node_id: int, code: ErrorCode, message: str | None) -> None:
-        request = line.request
+    def _failed(self, queue: OperationQueue, node_id: int, code: ErrorCode, message: str | None) -> None:
+        request = queue.request
         if code not in PASSING:
             error = _error(request, code, message or error_text(code))
-            self._finish(line, request.refused(error))
+            self._finish(queue, request.refused(error))
             return
         # A state that is about to be deleted is not made first.
-        is_undone = request is INITIALIZE and any(call.request is DELETE for call in line.waiting)
-        for call in line.asked:
-            call.attempts = ATTEMPTS_MAX if is_undone else call.attempts + 1
-        lost = [call for call in line.asked if call.attempts >= ATTEMPTS_MAX]
-        again = [call for call in line.asked if call.attempts < ATTEMPTS_MAX]
-        line.asked, line.waiting = [], again + line.waiting
+        is_undone = request is INITIALIZE and any(operation.request is DELETE for operation in queue.waiting)
+        for operation in queue.asked:
+            operation.attempts = ATTEMPTS_MAX if is_undone else operation.attempts + 1
+        lost = [operation for operation in queue.asked if operation.attempts >= ATTEMPTS_MAX]
+        again = [operation for operation in queue.asked if operation.attempts < ATTEMPTS_MAX]
+        queue.asked, queue.waiting = [], again + queue.waiting
         # A node that was paused, or whose answer came late, may have lost the coordinator long ago.
-        rests = False
-        if again and self._coordinator_of(line.key) in (NO_LEADER, node_id):
-            rests = True
-            self._rest(line, node_id, max([call.attempts for call in again]))
+        backs_off = False
+        if again and self._coordinator_of(queue.key) in (NO_LEADER, node_id):
+            backs_off = True
+            self._back_off(queue, node_id, max([operation.attempts for operation in again]))
         self._refuse(lost, code, NO_SUCCESS.format(what=f"complete {request.name} RPC"))
-        if not rests:
-            self._go_on(line)
+        if not backs_off:
+            self._go_on(queue)
 
-    def _finish(self, line: Line, value: Any) -> None:
-        asked, line.asked = line.asked, []
-        for call in asked:
-            call.answer.resolve(value)
-        self._go_on(line)
+    def _finish(self, queue: OperationQueue, value: Any) -> None:
+        asked, queue.asked = queue.asked, []
+        for operation in asked:
+            operation.answer.resolve(value)
+        self._go_on(queue)
 
-    def _refuse(self, calls: Sequence[Call], code: ErrorCode, message: str, where: str | None = None) -> None:
-        for call in calls:
-            call.answer.resolve(call.request.refused(_error(call.request, code, message, where)))
+    def _refuse(
+        self, operations: Sequence[Operation], code: ErrorCode, message: str, where: str | None = None
+    ) -> None:
+        for operation in operations:
+            operation.answer.resolve(
+                operation.request.refused(_error(operation.request, code, message, where))
+            )
 
 
 def _error(request: StateRequest, code: ErrorCode, message: str, where: str | None = None) -> ShareError:

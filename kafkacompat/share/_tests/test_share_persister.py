@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,8 +171,8 @@ def test_requests_of_a_kind_for_a_group_are_collected_while_one_is_in_flight() -
     for _ in range(3):
         world.remote.answer()
     assert all(each.done for each in (*more, read, other_group))
-    assert not world.persister._lines
     assert not world.persister._queues
+    assert not world.persister._destinations
 
 
 def test_writes_of_one_share_partition_that_wait_become_one() -> None:
@@ -235,7 +236,7 @@ def test_a_deletion_does_not_overtake_what_makes_the_state() -> None:
     assert kinds_asked(world) == ["DeleteShareGroupStateRequest"]
     world.remote.answer()
     assert deleted.result()[place] == ShareError()
-    assert not world.persister._lines
+    assert not world.persister._queues
 
 
 def test_a_state_that_waits_for_its_back_off_is_not_made_before_it_is_deleted() -> None:
@@ -252,8 +253,8 @@ def test_a_state_that_waits_for_its_back_off_is_not_made_before_it_is_deleted() 
     assert kinds_asked(world) == ["DeleteShareGroupStateRequest"]
     world.remote.answer()
     assert deleted.result()[place] == ShareError()
-    assert not world.persister._lines
-    assert not world.persister._resting
+    assert not world.persister._queues
+    assert not world.persister._backing_off
     world.time.advance(100_000)
     assert world.remote.asked == []
 
@@ -276,7 +277,7 @@ def test_what_makes_a_state_anew_does_not_overtake_its_deletion() -> None:
     world.remote.answer()
     world.remote.answer()
     assert (deleted.result()[place], made.result()[place]) == (ShareError(), ShareError())
-    assert not world.persister._lines
+    assert not world.persister._queues
 
 
 @pytest.mark.parametrize("leader", [FOLLOWER, -1])
@@ -299,8 +300,8 @@ def test_who_is_refused_in_the_end_may_ask_for_something_else(leader: int) -> No
         world.time.advance(10_000)
     assert len(found) == 3
     assert E.NONE not in found
-    assert not world.persister._lines
-    assert not world.persister._resting
+    assert not world.persister._queues
+    assert not world.persister._backing_off
 
 
 @pytest.mark.parametrize(
@@ -334,7 +335,7 @@ def test_what_may_pass_is_retried_with_a_growing_back_off(code: E | Exception) -
     assert error.message == (
         "Error in write state RPC. Exhausted max retries to complete write state RPC without success."
     )
-    assert not world.persister._lines
+    assert not world.persister._queues
 
 
 def test_what_cannot_pass_is_told_at_once() -> None:
@@ -375,7 +376,7 @@ def test_the_state_topic_is_created_at_its_first_use() -> None:
     world.lead(FOLLOWER)
     world.remote.answer()  # as soon as the image has it
     assert answer.result() == ShareError()
-    assert world.persister._resting == {}
+    assert world.persister._backing_off == {}
 
 
 def test_a_coordinator_that_is_not_found_is_an_error_in_the_end() -> None:
@@ -385,7 +386,7 @@ def test_a_coordinator_that_is_not_found_is_an_error_in_the_end() -> None:
     text = "Error in find coordinator. Exhausted max retries to find coordinator without success."
     for answer in answers:
         assert answer.result() == ShareError(E.COORDINATOR_NOT_AVAILABLE, text)
-    assert not world.persister._lines
+    assert not world.persister._queues
     assert world.auto_create.asked == []  # the topic is there
 
 
@@ -460,4 +461,17 @@ def test_an_answer_may_ask_again() -> None:
 
     world.asks(leader_epoch=0, state_epoch=0).on_done(again)
     assert found == [ShareError()] * 5
-    assert not world.persister._lines
+    assert not world.persister._queues
+
+
+def test_an_answer_that_cannot_be_read_holds_up_nothing(faults: Any) -> None:
+    world = World()
+    read = world.persister.read(KEY, 1)
+    _, answer = world.remote.asked.pop()
+    unreadable = SimpleNamespace(partition=0, error_code=0)
+    answer.resolve(SimpleNamespace(results=[SimpleNamespace(topic_id=TOPIC, partitions=[unreadable])]))
+    assert read.result().error.code is E.UNKNOWN_SERVER_ERROR
+    assert [type(each) for each in faults.take()] == [AttributeError]
+    later = world.persister.read(KEY, 1)
+    world.remote.answer(E.FENCED_STATE_EPOCH)
+    assert later.result().error.code is E.FENCED_STATE_EPOCH
