@@ -15,16 +15,20 @@ CALLS_MAX, BYTES_MAX, TIMERS_MAX, MESSAGES_MAX = 180, 200_000, 100, 100
 class Work:
     """The work of one life of a node. Call `begin` before each step and `check` after it."""
 
-    __slots__ = ("bytes", "calls", "is_a_workers", "messages", "step", "timers")
+    __slots__ = ("bytes", "calls", "duty", "messages", "step", "timers")
 
     def __init__(self) -> None:
-        self.is_a_workers = False
-        """True during a worker's job, which the simulation runs in this process."""
+        self.duty: str | None = None
+        """The duty of the worker whose job runs, which the simulation does in this process. None in the loop."""
         self.begin("")
 
     def begin(self, step: str) -> None:
         self.step = step
         self.calls = self.bytes = self.timers = self.messages = 0
+
+    @property
+    def is_a_workers(self) -> bool:
+        return self.duty is not None
 
     def disk_called(self) -> None:
         self.calls += not self.is_a_workers

@@ -135,10 +135,10 @@ def test_a_step_that_does_much_is_found_and_a_workers_job_is_none() -> None:
     work.begin("a step")
     for _ in range(CALLS_MAX):
         work.disk_called()
-    work.is_a_workers = True
+    work.duty = "reads"
     work.disk_called()
     work.moved(BYTES_MAX + 1)
-    work.is_a_workers = False
+    work.duty = None
     work.check(1)
     work.disk_called()
     with pytest.raises(Breach, match=f"node 1 takes {CALLS_MAX + 1} calls of the disk in one step: a step"):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.loading import READ_TRIES
+from kafkacompat.net.workers import TERMS
 from kafkacompat.sim.chance import Chance
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ SHARE = 0.3
 SHARE_OF_READS = 0.5
 IN_A_ROW_MAX = READ_TRIES - 1
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+LOADING = TERMS["loading"].duty
 CODES = (*SHORTAGES, errno.EIO)
 
 
@@ -49,6 +51,8 @@ class LoadFaults:
             return
         life = machine.life
         if life is None or not life.loads_log_in(path.rpartition("/")[0]):
+            return
+        if life.work.duty not in (None, LOADING):  # another's read of the log, such as the cleaner's
             return
         if self._in_a_row.get(path, 0) >= IN_A_ROW_MAX or not self._chance.happens(SHARE_OF_READS):
             self._in_a_row[path] = 0

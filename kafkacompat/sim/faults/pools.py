@@ -82,11 +82,11 @@ class SimulatedPool:
         scheduler.after(stuck_us + self._draw_us(), lambda _: self._host.enter("worker", finish))
 
     def _carry_out(self, function: Callable[[], T]) -> Deferred[T]:
-        self._work.is_a_workers = True
+        self._work.duty = self.duty
         try:
             outcome = outcome_of(function)
         finally:
-            self._work.is_a_workers = False
+            self._work.duty = None
         error = None if self.fails_next is None else self.fails_next()
         if error is None:
             return outcome
