@@ -24,7 +24,12 @@ def everything_is_stable(patch: pytest.MonkeyPatch) -> None:
 
 
 def aborted_ranges_are_not_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(UnifiedLog, "aborted_transactions", lambda self, fetch_offset, upper_bound_offset: [])
+    def told(
+        self: UnifiedLog, fetch_offset: int, upper_bound_offset: int, most: int = 0
+    ) -> tuple[list[Any], int]:
+        return [], upper_bound_offset
+
+    patch.setattr(UnifiedLog, "aborted_transactions", told)
 
 
 def coordinators_answer_at_the_append(patch: pytest.MonkeyPatch) -> None:
