@@ -218,16 +218,3 @@ class Tasks:
             del self._paused[0]
             if self._paused:
                 self._timers.call_after(0, self._turn)
-
-
-def carried_out(coroutine: Coroutine[Any, None, T]) -> T:
-    """The value of a coroutine that waits for nothing that is not there yet: all its steps at once. Otherwise RuntimeError."""
-    while True:
-        try:
-            waits_for = coroutine.send(None)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        if type(waits_for) is not int and not waits_for.done:
-            coroutine.close()
-            raise RuntimeError("it waits for a value that is not there yet")

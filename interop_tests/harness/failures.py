@@ -29,8 +29,10 @@ RUN = os.environ.get("INTEROP_RUN", "1")
 LOG_MAX = 1 << 20
 """Bytes of a node's log that are kept, from its end."""
 
+# The checker of histories calls whatever it finds an Anomaly.
 _RECORDS = re.compile(
-    r"\b(lost|loss|losing|doubled?|duplicat\w*|disorder\w*|out of order|torn|missing records?|not committed)\b",
+    r"\b(lost|loss|losing|doubled?|duplicat\w*|disorder\w*|out of order|torn|twice|missing records?|not committed|"
+    r"Anomaly\(kind)\b",
     re.IGNORECASE,
 )
 _NODES = re.compile(r"the node halts|which is a bug of kafkacompat|UNKNOWN_SERVER_ERROR")

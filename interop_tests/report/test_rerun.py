@@ -106,6 +106,8 @@ def test_a_file_that_cannot_be_imported_is_not_repeated(tmp_path: Path) -> None:
         ("AssertionError: timed out", "[INFO] serving", ""),
         ("AssertionError: 3 records are out of order", "", "out of order"),
         ("AssertionError: assert {1: 2} == {}\n  duplicates", "", "duplicates"),
+        ("AssertionError: seed 5, /tmp/x\nconsumed twice: 6", "", "twice"),
+        ("AssertionError: Findings(anomalies=[Anomaly(kind='skipped', text='x')])", "", "Anomaly(kind"),
         ("AssertionError: timed out", "the node halts: RuntimeError()", "the node halts"),
         (
             "AssertionError: timed out",

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.deferred import Deferred
-from kafkacompat.tasks import TURN_COST, Cancelled, Tasks, carried_out, pause
+from kafkacompat.tasks import TURN_COST, Cancelled, Tasks, pause
 
 
 class World:
@@ -236,13 +236,3 @@ def test_tasks_that_are_dropped_with_their_node_do_nothing_more(world: World, fa
     gc.collect()
     assert "more" not in world.seen
     assert not faults.take()
-
-
-def test_what_need_not_wait_is_carried_out_at_once(world: World) -> None:
-    async def work(value: Deferred[int]) -> int:
-        await pause()
-        return await value
-
-    assert carried_out(work(Deferred.of(3))) == 3
-    with pytest.raises(RuntimeError):
-        carried_out(work(Deferred()))
