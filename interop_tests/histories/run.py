@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -60,32 +61,35 @@ def run(options: Options, folder: Path) -> Findings:
     folder.mkdir(parents=True, exist_ok=True)
     findings: list[tuple[str, str]] = []
     recorder = Recorder(folder / "history.jsonl")
-    with contextlib.ExitStack() as stack:
-        stack.callback(recorder.close)
-        cluster, nemesis = stack.enter_context(_cluster(options, folder, recorder))
-        surroundings = Surroundings(
-            cluster.bootstrap, recorder, options.seed, log_path=folder / "clients.log"
-        )
-        clients: list[Client] = []
-        for name in options.workloads:
-            clients += WORKLOADS[name].start(surroundings)
+    with contextlib.ExitStack() as mounts:
+        with contextlib.ExitStack() as stack:
+            stack.callback(recorder.close)
+            cluster, nemesis = stack.enter_context(_cluster(options, folder, recorder, mounts))
+            surroundings = Surroundings(
+                cluster.bootstrap, recorder, options.seed, log_path=folder / "clients.log"
+            )
+            clients: list[Client] = []
+            for name in options.workloads:
+                clients += WORKLOADS[name].start(surroundings)
 
-        def told(text: str) -> None:
-            findings.append(("not whole again", text))
+            def told(text: str) -> None:
+                findings.append(("not whole again", text))
 
-        with harming(nemesis, plan(options.seed, options.faults, max(SHORTEST_S, options.seconds / 3)), told):
-            _work(options, recorder)
-        surroundings.ended.set()
-        deadline = time.monotonic() + LONGEST_OPERATIONS * OPERATION_TIMEOUT_S
-        for client in clients:
-            client.join(max(0.0, deadline - time.monotonic()))
-        findings += [("client", text) for text in surroundings.faults]
-        findings += _end(options, cluster, recorder)
-    recorder.close()
-    judged = check(load(folder / "history.jsonl"), staleness_of(options.kind))
-    for kind, text in findings:
-        judged.add(kind, text)
-    (folder / "findings.txt").write_text(f"{judged}\n")
+            faults = plan(options.seed, options.faults, max(SHORTEST_S, options.seconds / 3))
+            with harming(nemesis, faults, told):
+                _work(options, recorder)
+            surroundings.ended.set()
+            deadline = time.monotonic() + LONGEST_OPERATIONS * OPERATION_TIMEOUT_S
+            for client in clients:
+                client.join(max(0.0, deadline - time.monotonic()))
+            findings += [("client", text) for text in surroundings.faults]
+            findings += _end(options, cluster, recorder)
+        judged = check(load(folder / "history.jsonl"), staleness_of(options.kind))
+        for kind, text in findings:
+            judged.add(kind, text)
+        (folder / "findings.txt").write_text(f"{judged}\n")
+        if not judged.is_well:
+            _keep_disks(cluster)
     return judged
 
 
@@ -98,8 +102,19 @@ def _work(options: Options, recorder: Recorder) -> None:
         time.sleep(0.1)
 
 
+def _keep_disks(cluster: Cluster) -> None:
+    """Copy the nodes' files from file systems that are about to be unmounted."""
+    for node in cluster.nodes.values():
+        disk = node.root / "disk"
+        if disk.is_mount():
+            shutil.copytree(disk / "data", node.root / "data")
+
+
 @contextlib.contextmanager
-def _cluster(options: Options, folder: Path, recorder: Recorder) -> Iterator[tuple[Cluster, Nemesis]]:
+def _cluster(
+    options: Options, folder: Path, recorder: Recorder, mounts: contextlib.ExitStack
+) -> Iterator[tuple[Cluster, Nemesis]]:
+    """`mounts` unmounts the nodes' disks later."""
     with contextlib.ExitStack() as stack:
         network, places = None, None
         if NETWORK_KINDS & set(options.faults):
@@ -112,7 +127,7 @@ def _cluster(options: Options, folder: Path, recorder: Recorder) -> Iterator[tup
             if options.python_path is not None:
                 node.environment["PYTHONPATH"] = options.python_path
             if "disk" in options.faults:
-                disks[node.node_id] = stack.enter_context(mounted_tmpfs(node.root / "disk", DISK_SIZE))
+                disks[node.node_id] = mounts.enter_context(mounted_tmpfs(node.root / "disk", DISK_SIZE))
                 node.settings["log.dirs"] = str(disks[node.node_id] / "data")
         stack.callback(cluster.close)
         cluster.start()
