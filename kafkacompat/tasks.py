@@ -1,10 +1,13 @@
 """The one way to wait: carries out coroutines that await Deferred values and pauses, over the ports' timers.
 
-What answers at once is a plain function. What waits is an `async def`, given to `Tasks.start` or `Tasks.run`:
+What answers at once is a plain function. Pure code that does much is a generator that yields what it has cost (`Work`). What waits
+is an `async def`, given to `Tasks.start` or `Tasks.run`:
 
 - `await deferred` goes on where the value is given, in the same step of the loop. So whoever gives a value sees its effects when
   the call returns, as with a callback.
 - `await pause(cost)` goes on at once until the task has done as much as one turn of the loop may cost, then in a later turn.
+- `await in_turns(work)` carries out a `Work`, with such a pause at each of its costs.
+- `async with limit:` waits for a place, where only so many may be in progress (`Limit`).
 - `await tasks.sleep(ms)` waits for a time of the clock.
 
 Between two awaits nothing else runs. After one, everything may have changed.
@@ -17,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
@@ -32,8 +35,17 @@ TURN_COST = 4_000
 estimates are for an idle machine."""
 
 
+Work: TypeAlias = Generator[int, None, T]
+"""Pure code that does much. It yields after each little piece the cost of that piece: estimated microseconds on an idle machine.
+There everything may change. It knows neither turns nor who carries it out."""
+
+
 class Cancelled(Exception):
     """The failure of a task that was cancelled."""
+
+
+class Overloaded(Exception):
+    """Too many wait for a place already."""
 
 
 @coroutine
@@ -41,6 +53,81 @@ def pause(cost: int = TURN_COST) -> Generator[int, None, None]:
     """Let others run if the task has done enough. `cost`: microseconds of what was done since the last pause, on an idle
     machine. By default the task goes on in a later turn."""
     yield cost
+
+
+@coroutine
+def in_turns(work: Work[T]) -> Work[T]:
+    """The value of a work, which pauses where it has cost enough. It ends with the task."""
+    return (yield from work)
+
+
+def at_once(work: Work[T]) -> T:
+    """The value of a work that is known to be short, or whose caller blocks nobody: without pauses."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+class Pace:
+    """Counts how much of a piece of a work is done, in units that the work chooses. One Pace is passed through all loops of a
+    work, because each loop may be short although the whole piece is long."""
+
+    __slots__ = ("_done", "_most")
+
+    def __init__(self, most: int) -> None:
+        """`most`: the number of units in one piece."""
+        self._most = most
+        self._done = 0
+
+    def is_over(self, more: int = 1) -> bool:
+        """Count `more` units. Return whether the piece is over, so that its cost is to be yielded; the next one then begins."""
+        self._done += more
+        if self._done < self._most:
+            return False
+        self._done = 0
+        return True
+
+
+class Limit:
+    """At most so many are in progress at a time, which bounds their memory. The others wait in order, until there are too many.
+
+    `async with limit:` raises Overloaded if too many wait. Whoever had to wait goes on in a later turn than the one before it."""
+
+    __slots__ = ("_free", "_waiting", "_waiting_max")
+
+    def __init__(self, active_max: int, waiting_max: int | None = None) -> None:
+        """`waiting_max`: None if what waits has a bound elsewhere."""
+        self._free = active_max
+        self._waiting_max = waiting_max
+        self._waiting: deque[Deferred[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        if self._waiting_max is not None and len(self._waiting) >= self._waiting_max:
+            raise Overloaded(f"{len(self._waiting)} wait for a place")
+        place: Deferred[None] = Deferred()
+        place.when_abandoned = lambda: self._waiting.remove(place)
+        self._waiting.append(place)
+        await place
+        try:
+            await pause()
+        except BaseException:  # the task was cancelled
+            self._give_back()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().resolve(None)
+        else:
+            self._free += 1
 
 
 class Task(Deferred[T]):

@@ -9,7 +9,18 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.deferred import Deferred
-from kafkacompat.tasks import TURN_COST, Cancelled, Tasks, pause
+from kafkacompat.tasks import (
+    TURN_COST,
+    Cancelled,
+    Limit,
+    Overloaded,
+    Pace,
+    Tasks,
+    Work,
+    at_once,
+    in_turns,
+    pause,
+)
 
 
 class World:
@@ -236,3 +247,101 @@ def test_tasks_that_are_dropped_with_their_node_do_nothing_more(world: World, fa
     gc.collect()
     assert "more" not in world.seen
     assert not faults.take()
+
+
+def counted(seen: list[Any], pieces: int, cost: int) -> Work[str]:
+    for number in range(pieces):
+        seen.append(number)
+        yield cost
+    return "counted"
+
+
+def test_a_work_pauses_where_it_has_cost_enough(world: World) -> None:
+    async def work() -> str:
+        return await in_turns(counted(world.seen, 5, TURN_COST // 2))
+
+    task = world.tasks.run("work", work())
+    assert world.seen == [0, 1]
+    world.turn()
+    assert world.seen == [0, 1, 2, 3]
+    world.turn()
+    assert task.result() == "counted"
+    assert not world.time.waiting
+
+
+def test_a_work_ends_with_its_task(world: World) -> None:
+    def work() -> Work[None]:
+        try:
+            yield TURN_COST
+        finally:
+            world.seen.append("end")
+
+    async def carried_out() -> None:
+        await in_turns(work())
+
+    task = world.tasks.run("work", carried_out())
+    task.cancel()
+    assert world.seen == ["end"]
+
+
+def test_a_work_at_once_takes_no_turn() -> None:
+    seen: list[Any] = []
+    assert at_once(counted(seen, 3, TURN_COST)) == "counted"
+    assert seen == [0, 1, 2]
+
+
+def test_one_pace_counts_through_several_loops() -> None:
+    pace = Pace(3)
+    assert [pace.is_over() for _ in range(4)] == [False, False, True, False]
+    assert pace.is_over(5)
+
+
+def test_a_limit_gives_its_places_in_order_and_refuses_those_beyond(world: World) -> None:
+    limit = Limit(1, 2)
+    ends: list[Deferred[None]] = [Deferred() for _ in range(3)]
+
+    async def limited(number: int) -> None:
+        async with limit:
+            world.seen.append(number)
+            await ends[number]
+
+    tasks = [world.tasks.run("limited", limited(number)) for number in range(3)]
+    assert world.seen == [0]
+    refused = world.tasks.run("limited", limited(0))
+    with pytest.raises(Overloaded):
+        refused.result()
+    ends[0].resolve(None)
+    assert world.seen == [0]
+    world.turn()
+    assert world.seen == [0, 1]
+    ends[1].fail(KeyError("x"))
+    world.turn()
+    assert world.seen == [0, 1, 2]
+    ends[2].resolve(None)
+    assert all(task.done for task in tasks)
+    assert world.tasks.run("limited", limited(0)).done
+    assert world.seen == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("has_a_place", [False, True])
+def test_whoever_is_cancelled_before_its_turn_leaves_the_place_to_the_next(
+    world: World, has_a_place: bool
+) -> None:
+    limit = Limit(1)
+    end: Deferred[None] = Deferred()
+
+    async def limited(number: int, end: Deferred[None]) -> None:
+        async with limit:
+            world.seen.append(number)
+            await end
+
+    tasks = [world.tasks.run("limited", limited(number, end)) for number in range(3)]
+    if not has_a_place:
+        tasks[1].cancel()
+    end.resolve(None)
+    if has_a_place:
+        tasks[1].cancel()
+    while world.time.step():
+        pass
+    assert world.seen == [0, 2]
+    assert tasks[2].done
