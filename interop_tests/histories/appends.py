@@ -21,7 +21,7 @@ from interop_tests.histories.clients import (
     name_of,
 )
 from interop_tests.histories.history import COMMITTED, FAIL, OK, Completion
-from interop_tests.histories.queues import AssignedReader, KafkaPythonReader, deliver, poll_into, subscribe
+from interop_tests.histories.queues import AssignedReader, KafkaPythonReader, deliver, poll_into
 
 TOPIC = "appends"
 PARTITIONS = 4
@@ -65,7 +65,7 @@ class Appender(Client):
         with closing(self.consumer, self.consumer.close):
             self.producer = Producer(self._producer_settings())
             self.producer.init_transactions(2 * OPERATION_TIMEOUT_S)
-            subscribe(self.consumer, TOPIC, self.entries)
+            self._subscribe()
             yield lambda: self._transaction(process)
 
     def _transaction(self, process: str) -> None:
@@ -90,7 +90,7 @@ class Appender(Client):
                 self.producer.abort_transaction(OPERATION_TIMEOUT_S)
         if self.has_left:
             self.has_left = False
-            subscribe(self.consumer, TOPIC, self.entries)
+            self._subscribe()
         elif done.outcome != OK:
             self._rewind()
 
@@ -175,20 +175,36 @@ class Appender(Client):
             else:
                 return
 
+    def _subscribe(self) -> None:
+        """Each assignment begins at the group's committed offsets, which this program asks for itself. If librdkafka 2.16 asks,
+        and is assigned other partitions before an answer arrives that says UNSTABLE_OFFSET_COMMIT, it takes that for no
+        offset and begins at the start of the log. Each assigned partition is an entry without a position."""
+
+        def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            consumer.assign(self._committed(partitions))
+            self.entries.extend([name_of(each.topic, each.partition), None] for each in partitions)
+
+        self.consumer.subscribe([TOPIC], on_assign=assigned)
+
+    def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """The group's committed offsets, when they are stable. 0 for a partition without one."""
+        found = []
+        for place in self.consumer.committed(partitions, OPERATION_TIMEOUT_S) if partitions else ():
+            if place.error is not None:
+                raise KafkaException(place.error)
+            found.append(TopicPartition(TOPIC, place.partition, max(place.offset, 0)))
+        return found
+
     def _rewind(self) -> None:
         """Seek to the group's committed offsets, so that the records are polled again."""
-        assigned = self.consumer.assignment()
-        if not assigned:
-            return
-        for place in self.consumer.committed(assigned, OPERATION_TIMEOUT_S):
-            position = max(place.offset, 0)
+        for place in self._committed(self.consumer.assignment()):
             try:
-                self.consumer.seek(TopicPartition(TOPIC, place.partition, position))
+                self.consumer.seek(place)
             except KafkaException as error:
                 # The partition is not fetched yet. Its fetch will start from the committed offset.
                 if error.args[0].code() != KafkaError._STATE:
                     raise
-            self.entries.append([name_of(TOPIC, place.partition), position])
+            self.entries.append([name_of(TOPIC, place.partition), place.offset])
 
 
 def start(surroundings: Surroundings) -> list[Client]:

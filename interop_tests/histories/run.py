@@ -27,9 +27,9 @@ LATE_S = 60.0
 NODES = 3
 SHORTEST_S = 4.0
 """The maximum length of a fault in seconds. A broker's session expires before that."""
-LONGEST_OPERATIONS = 6
-"""The seconds that an appender's transaction may take: offsets, commits, an abort, and seeking to the committed
-offsets."""
+LONGEST_OPERATIONS = 7
+"""The operations of an appender's transaction, each with its timeout: an assignment, offsets, commits, an abort, and
+seeking to the committed offsets."""
 DISK_SIZE = "96m"
 SETTINGS = {
     # Shorter than Kafka's defaults, in the same proportions, because only timeouts reveal a disconnected node.
