@@ -16,7 +16,7 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools, ToolOutput
 from interop_tests.harness.raw_kafka import create_topic
 from interop_tests.harness.waiting import wait_until
-from kafkacompat.cli.connection import Connection
+from kafkacompat.client.blocking import Connection
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkacompat.wire.messages.consumer_group_describe_response import (

@@ -12,7 +12,7 @@ from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.waiting import wait_until
 from interop_tests.security.stores import Stores
 from interop_tests.security.test_tls import serial
-from kafkacompat.cli.connection import Connection
+from kafkacompat.client.blocking import Connection
 from kafkacompat.security.client_settings import security_of_client
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,

@@ -33,7 +33,8 @@ from interop_tests.security.page_rows import OK, PAGES
 from interop_tests.security.sasl_talks import MODULES
 from interop_tests.telemetry.sides import offer_telemetry
 from kafkacompat.api.registry import CONTROLLER_APIS, Entry, broker_apis
-from kafkacompat.cli.connection import BrokerAway, Connection
+from kafkacompat.client.blocking import Connection
+from kafkacompat.client.exchange import BrokerAway
 from kafkacompat.console.server import Pages, routes_of
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.security.client_settings import security_of_client

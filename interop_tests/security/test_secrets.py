@@ -25,8 +25,8 @@ from interop_tests.security.page_rows import PAGES
 from interop_tests.security.sasl_talks import MODULES
 from interop_tests.security.stores import Stores
 from kafkacompat._tests.tokens import claims, private_key, public_entry, signed, write_jwks
-from kafkacompat.cli.connection import Connection
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.client.blocking import Connection
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.client_settings import security_of_client
 from kafkacompat.security.scram import SCRAM_SHA_256
 from kafkacompat.wire.apis import ApiKey, response_class

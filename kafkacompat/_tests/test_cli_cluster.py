@@ -31,12 +31,12 @@ from kafkacompat.cli.cluster_files import (
     settings_of,
 )
 from kafkacompat.cli.cluster_status import Answers, Report, changes_between, duration, rows_of, summary_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.node_process import NodeProcesses, how_it_ended
 from kafkacompat.cli.output import progress_bar, progress_text
 from kafkacompat.cli.view import Broker, Partition, Quorum
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.properties import parse_properties
+from kafkacompat.failure import CommandFailed
 
 IDS = [f"{number:022}" for number in range(1, 10)]
 

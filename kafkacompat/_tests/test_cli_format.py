@@ -7,12 +7,12 @@ from base64 import b64encode
 import pytest
 
 from kafkacompat._tests.doubles import CountingRandom
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.format_options import (
     parse_feature_levels,
     parse_initial_controllers,
     parse_scram_credential,
 )
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.raft.snapshot import parse_snapshot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.__main__ import main
-from kafkacompat.cli import client
+from kafkacompat.client import blocking
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
@@ -204,7 +204,7 @@ def groups(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         status: int = 0,
     ) -> list[str]:
         broker = ScriptedBroker(answers, versions or {}, first or {})
-        monkeypatch.setattr(client, "Connection", lambda *_: broker)
+        monkeypatch.setattr(blocking, "Connection", lambda *_: broker)
         assert main(["groups", *words, *BOOTSTRAP]) == status
         said = capsys.readouterr()
         return (said.err if status else said.out).splitlines()

@@ -21,11 +21,11 @@ import pytest
 from kafkacompat.__main__ import main
 from kafkacompat.cli import start
 from kafkacompat.cli.cluster_files import ClusterFiles, new_layout
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.log_format import JsonFormatter, TextFormatter
 from kafkacompat.cli.log_options import LogOptions, add_log_file, add_log_rotation, log_format, log_options
 from kafkacompat.cli.node_log import MESSAGE_CHARACTERS_MAX, NodeLog
 from kafkacompat.cli.node_process import NodeProcesses
+from kafkacompat.failure import CommandFailed
 
 
 @pytest.fixture

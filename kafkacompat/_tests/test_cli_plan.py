@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.plan import (
     Plan,
     balanced_plan,
@@ -22,6 +21,7 @@ from kafkacompat.cli.plan import (
     plan_from_json,
     plan_to_json,
 )
+from kafkacompat.failure import CommandFailed
 
 
 @st.composite

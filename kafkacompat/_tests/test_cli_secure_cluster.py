@@ -15,10 +15,10 @@ import pytest
 from kafkacompat._tests.test_cli_cluster import IDS
 from kafkacompat.cli.cluster_files import BROKER, ClusterFiles, Layout, new_layout, new_node, write_whole
 from kafkacompat.cli.cluster_security import ClusterSecurity
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.node_making import make_node
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.properties import load_properties
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.authority import AuthorityError, issue, new_authority
 from kafkacompat.security.client_settings import (
     connection_of_client,

@@ -17,9 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.cli import consume_share
-from kafkacompat.cli.connection import BrokerAway
 from kafkacompat.cli.consume_share import Answers, share_renderer
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import Terminated, terminable
 from kafkacompat.cli.record_command import Outcome, ending_of, outcome_of, run_for, variables_of, words_of
 from kafkacompat.cli.share_group import Stand
@@ -36,6 +34,8 @@ from kafkacompat.cli.share_session import (
     acquired_of,
     joined,
 )
+from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.failure import CommandFailed
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record

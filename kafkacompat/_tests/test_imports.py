@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "ids": set(),
     "deferred": set(),
     "expressions": set(),
+    "failure": set(),
     "faults": set(),
     "late": set(),
     "memory": set(),
@@ -134,6 +135,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "net": {"wire", "quota", "security.sasl_client"},
     "security": {"wire"},
+    "client": {"failure", "wire", "security.cluster_address", "security.sasl_client"},
     "console": {"wire", "security.cluster_address", "security.http_fetch", "security.sasl_client"},
     "pipeline": {"security.cluster_address"},
     "server": EVERYTHING,
@@ -246,6 +248,17 @@ def test_the_kinds_of_coordinators_do_not_know_each_other() -> None:
     assert not {(one, other) for one, other in known if other in kinds and one != other}
 
 
+def test_no_part_of_a_broker_imports_the_client() -> None:
+    """Nodes talk to each other through net/, with its bounds and its loop."""
+    users = {
+        package
+        for path in project_modules()
+        if (package := path.relative_to(ROOT).parts[0].removesuffix(".py")) != "client"
+        and any(permitted({"client"}, name) for name in imported_names(path) - {"__version__"})
+    }
+    assert users <= {"cli", "console", "container"}
+
+
 TYPES_IN_A_CIRCLE = {"sim"}
 """Packages of which modules know each other's types; their imports alone form no circle."""
 
@@ -310,6 +323,8 @@ def test_a_circle_is_found() -> None:
 CORE_BANS = {"trio", "time", "random", "os", "socket", "threading", "logging", "asyncio"}
 CORES = [
     "api/returning",
+    "client/brokers",
+    "client/exchange",
     "console/core",
     "wire",
     "records",

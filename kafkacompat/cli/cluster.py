@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Layout, new_layout
 from kafkacompat.cli.cluster_security import ClusterSecurity
 from kafkacompat.cli.cluster_status import TITLES, Report, changes_between, look, rows_of, summary_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.log_options import add_log_rotation, log_options
 from kafkacompat.cli.node_making import make_node, new_id
 from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses, how_it_ended, is_stop
 from kafkacompat.cli.output import Screen, failing_clearly, table_lines
 from kafkacompat.cli.settings import parse_overrides
 from kafkacompat.config import ConfigError
+from kafkacompat.failure import CommandFailed
 
 DEFAULT_DATA = "kafkacompat-cluster"
 DEFAULT_NODES = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import ConfigError
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
 
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import ConfigError
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 
 HOST = "127.0.0.1"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Node, property_line, write_whole
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.format_options import parse_scram_credential
+from kafkacompat.failure import CommandFailed
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import datetime
 
-from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import GroupMember
 from kafkacompat.cli.output import failing_clearly, terminable
 from kafkacompat.cli.printing import FIELDS, Printing, renderer
 from kafkacompat.cli.reader import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Reader
 from kafkacompat.cli.share_options import SHARE_FIELDS, add_share_options, positive, require_share
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int
 
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}

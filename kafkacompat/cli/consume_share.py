@@ -15,9 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster_address import address_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import terminable
 from kafkacompat.cli.printing import Lines, renderer
 from kafkacompat.cli.reader import LATEST, Reader
@@ -27,6 +25,8 @@ from kafkacompat.cli.share_member import ShareMember
 from kafkacompat.cli.share_options import RETRY_PAUSE_S, SHARE_FIELDS, check_share
 from kafkacompat.cli.share_reader import Delivery, ShareReader
 from kafkacompat.cli.share_session import BATCH_OPTIMIZED, RECORD_LIMIT, Acknowledgement
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.failure import CommandFailed
 
 PRINTED_AT_ONCE = 500
 """max.poll.records of Kafka's consumers."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.described_group import NONE, assigned, assigned_text, described_group, group_lines
+from kafkacompat.client.blocking import Cluster
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkacompat.wire.messages.consumer_group_describe_response import (

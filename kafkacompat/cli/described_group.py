@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.output import table_lines
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import check
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode

@@ -7,12 +7,12 @@ import json
 import sys
 
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
-from kafkacompat.cli.connection import BrokerAway
 from kafkacompat.cli.diagnosis import REFUSED, Finding, Level, diagnose
 from kafkacompat.cli.examination import examine_cluster, examine_machine
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.settings import load_settings
+from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.failure import CommandFailed
 
 AWAY = "start a broker, or name one that runs with --bootstrap; on a secured listener --command-config is needed too"
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 
 from kafkacompat.cli.decoding import describer
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.index_check import (
     check_offset_index,
     check_time_index,
@@ -23,6 +22,7 @@ from kafkacompat.cli.index_check import (
     segment_outline,
 )
 from kafkacompat.cli.output import PROGRESS_INTERVAL_S, failing_clearly
+from kafkacompat.failure import CommandFailed
 from kafkacompat.log.checkpoint import CLEAN_SHUTDOWN_FILE, LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
 from kafkacompat.log.dump import OFFSET_FILES, dump_bytes
 

@@ -9,10 +9,11 @@ import argparse
 from collections import defaultdict
 from collections.abc import Iterable
 
-from kafkacompat.cli.client import Cluster, Remote, check
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
+from kafkacompat.client.blocking import Cluster, Remote
+from kafkacompat.client.brokers import check
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions

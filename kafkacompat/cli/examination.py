@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkacompat.addresses import host_and_port
-from kafkacompat.cli.client import Cluster, Remote, check, error_name, parsed
-from kafkacompat.cli.connection import BrokerAway, Connection, NoAnswer
 from kafkacompat.cli.diagnosis import PARTITIONS, QUORUM
 from kafkacompat.cli.facts import (
     BrokerFacts,
@@ -28,9 +26,12 @@ from kafkacompat.cli.facts import (
     PartitionFacts,
     QuorumFacts,
 )
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.view import QUORUM_TOPIC, Broker, Partition, brokers_of, min_isr_of, partitions_of
+from kafkacompat.client.blocking import Cluster, Connection, Remote
+from kafkacompat.client.brokers import bootstrap_address, check, error_name
+from kafkacompat.client.exchange import BrokerAway, NoAnswer
 from kafkacompat.config import ServerConfig
+from kafkacompat.failure import CommandFailed
 from kafkacompat.raft.lock import LOCK_FILE
 from kafkacompat.raft.storage import META_PROPERTIES
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -74,7 +75,7 @@ def examine_cluster(address: ClusterAddress) -> ClusterFacts:
             found = [each.result() for each in asked]
         return ClusterFacts(
             cluster_id,
-            [parsed(server)[0].strip("[]") for server in address.servers.split(",")],
+            [bootstrap_address(server)[0].strip("[]") for server in address.servers.split(",")],
             found,
             quorum,
             partitions or PartitionFacts(),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.format_options import (
     parse_feature_levels,
     parse_initial_controllers,
@@ -18,6 +17,7 @@ from kafkacompat.cli.node_making import new_id
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import add_override, load_settings, warn, warn_of_settings
 from kafkacompat.config import ServerConfig, parse_voters
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
 
 

@@ -12,7 +12,7 @@ from binascii import Error as Base64Error
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import is_reserved_uuid, uuid_from_text
 from kafkacompat.raft.voter_node import VoterNode
 

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from kafkacompat.cli.client import API_TIMEOUT_S, Backoff, Cluster, check
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.client.blocking import API_TIMEOUT_S, Backoff, Cluster
+from kafkacompat.client.brokers import check
+from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.message import Message

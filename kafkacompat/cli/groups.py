@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.consume import starting_timestamp
 from kafkacompat.cli.consumer_group import consumer_group_lines, described_consumer_group, owners_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import NAMES_VERSION_MAX, assigned_partitions
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
@@ -23,6 +21,9 @@ from kafkacompat.cli.share_group import (
     share_group_lines,
 )
 from kafkacompat.cli.topics import pairs
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import check
+from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import (
     DescribedGroup as DescribedConsumerGroup,

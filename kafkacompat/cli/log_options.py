@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.failure import CommandFailed
 
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)

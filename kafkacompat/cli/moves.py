@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkacompat.cli.client import Cluster, Remote, check
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import MoveProgress
 from kafkacompat.cli.plan import Assignment, Plan, TopicPartition, copies_of
 from kafkacompat.cli.settings import warn
 from kafkacompat.cli.view import brokers_of, partitions_of, settings_of_topics
+from kafkacompat.client.blocking import Cluster, Remote
+from kafkacompat.client.brokers import check
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (

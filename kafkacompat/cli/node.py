@@ -12,12 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kafkacompat.cli import moves
-from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster import add_data
 from kafkacompat.cli.cluster_files import BOTH, BROKER, HOST, ClusterFiles, Layout, Node, new_node
 from kafkacompat.cli.cluster_status import Report, ask_any, look, summary_of
 from kafkacompat.cli.elect import PREFERRED, elect
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.log_options import add_log_rotation, log_options
 from kafkacompat.cli.node_making import make_node, new_id
 from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses
@@ -27,7 +25,9 @@ from kafkacompat.cli.reassign import positive, show
 from kafkacompat.cli.settings import parse_overrides
 from kafkacompat.cli.view import brokers_of
 from kafkacompat.cli.voters import add_voter, quorum_now, remove_voter, unregister_broker
+from kafkacompat.client.blocking import Cluster
 from kafkacompat.config import ConfigError
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.security.cluster_address import ClusterAddress
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Layout, Node
 from kafkacompat.cli.cluster_security import ClusterSecurity
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.settings import load_settings, warn, warn_of_settings
 from kafkacompat.config import ConfigError
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_from_text, uuid_to_text
 
 CONTROLLER_LISTENER = "CONTROLLER"

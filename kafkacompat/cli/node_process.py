@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from kafkacompat.cli.cluster_files import ClusterFiles, Node, write_whole
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.log_options import LogOptions
+from kafkacompat.failure import CommandFailed
 
 POLL_INTERVAL_S = 0.05
 STOP_TIMEOUT_S = 30.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.failure import CommandFailed
 
 PROGRESS_INTERVAL_S = 0.5
 MOVE_LINE_INTERVAL_S = 5.0

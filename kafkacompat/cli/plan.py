@@ -10,7 +10,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.failure import CommandFailed
 
 TopicPartition = tuple[str, int]
 Assignment = Mapping[TopicPartition, Sequence[int]]

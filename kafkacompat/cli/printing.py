@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import Progress
 from kafkacompat.cli.reader import Records
+from kafkacompat.failure import CommandFailed
 from kafkacompat.records.record import Headers, Record
 
 FIELDS = ("offset", "partition", "timestamp", "key", "headers", "value")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 
 from kafkacompat.addresses import split_host_and_port
-from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.view import brokers_of
 from kafkacompat.cli.voters import ANSWER_TIMEOUT_S, add_voter, quorum_now, remove_voter, unregister_broker
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
 
 

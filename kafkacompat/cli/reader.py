@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from kafkacompat.cli.client import API_TIMEOUT_S, Backoff, Cluster, check, error_name
-from kafkacompat.cli.connection import BrokerAway
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.trouble import Trouble
+from kafkacompat.client.blocking import API_TIMEOUT_S, Backoff, Cluster
+from kafkacompat.client.brokers import check, error_name
+from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import DecompressionFailed

@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kafkacompat.cli import moves
-from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.elect import PREFERRED, elect
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, megabytes, print_table
 from kafkacompat.cli.plan import (
     Assignment,
@@ -25,6 +23,8 @@ from kafkacompat.cli.plan import (
     plan_to_json,
 )
 from kafkacompat.cli.view import brokers_of
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 
 ROWS_SHOWN_MAX = 200

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import signals_later
 from kafkacompat.cli.share_reader import Delivery
+from kafkacompat.failure import CommandFailed
 
 REJECTED = 65
 """EX_DATAERR of sysexits.h: the record is at fault, and another attempt is of no use."""

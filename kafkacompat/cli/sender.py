@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkacompat.cli.client import Backoff, Cluster, check, error_name
-from kafkacompat.cli.connection import BrokerAway
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.reader import PASSING
+from kafkacompat.client.blocking import Backoff, Cluster
+from kafkacompat.client.brokers import check, error_name
+from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record

@@ -9,8 +9,8 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file, load_properties
+from kafkacompat.failure import CommandFailed
 
 
 def add_override(parser: argparse.ArgumentParser) -> None:

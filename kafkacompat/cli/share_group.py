@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.described_group import NONE, assigned, assigned_text, described_group, group_lines
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import check
+from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (

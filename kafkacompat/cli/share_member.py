@@ -10,10 +10,11 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from kafkacompat.cli.client import COORDINATOR_MOVES, Cluster, check, error_name
-from kafkacompat.cli.connection import BrokerAway
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.trouble import Trouble
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import COORDINATOR_MOVES, check, error_name
+from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode

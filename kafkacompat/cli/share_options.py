@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.failure import CommandFailed
 
 SHARE_FIELDS = ("topic", "deliveries")
 """Fields of a line, beside those of any record."""

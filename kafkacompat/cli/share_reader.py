@@ -12,9 +12,6 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from kafkacompat.cli.client import API_TIMEOUT_S, Backoff, Cluster, check, error_name
-from kafkacompat.cli.connection import BrokerAway
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.reader import PASSING
 from kafkacompat.cli.share_member import ShareMember, TopicPartition
 from kafkacompat.cli.share_session import (
@@ -27,6 +24,10 @@ from kafkacompat.cli.share_session import (
     joined,
 )
 from kafkacompat.cli.trouble import Trouble
+from kafkacompat.client.blocking import API_TIMEOUT_S, Backoff, Cluster
+from kafkacompat.client.brokers import check, error_name
+from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.failure import CommandFailed
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import Record, RecordMalformed

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from kafkacompat.cli.client import check, error_name
-from kafkacompat.cli.connection import Connection
 from kafkacompat.cli.share_member import TopicPartition
+from kafkacompat.client.blocking import Connection
+from kafkacompat.client.brokers import check, error_name
 from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record

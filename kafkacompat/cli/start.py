@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.log_format import JsonFormatter, TextFormatter
 from kafkacompat.cli.log_options import JSON, LogOptions, add_log_file, log_options
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.service_manager import notify_ready
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
 from kafkacompat.config import ServerConfig
+from kafkacompat.failure import CommandFailed
 from kafkacompat.server.garbage import collect_seldom
 from kafkacompat.server.signals import StopSignals
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.client import Cluster, check
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.view import min_isr_of, partitions_of
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import check
+from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse

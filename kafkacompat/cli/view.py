@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafkacompat.cli.client import Remote, check
+from kafkacompat.client.blocking import Remote
+from kafkacompat.client.brokers import check
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 
-from kafkacompat.cli.client import Cluster, check
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.view import Quorum, brokers_of, quorum_of
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import check
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from kafkacompat.api.loggers import PACKAGE
 from kafkacompat.cli import format as format_command
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.log_options import LOG_FORMAT_VARIABLE, LogOptions, log_format
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import load_settings, warn_of_settings
@@ -26,6 +25,7 @@ from kafkacompat.config.files import open_regular
 from kafkacompat.container import environment as image
 from kafkacompat.container.folders import Folders
 from kafkacompat.container.login_modules import jaas_settings
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.authorizer import AUDIT
 from kafkacompat.security.jaas import JaasError
 from kafkacompat.server.signals import StopSignals

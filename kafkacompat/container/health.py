@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafkacompat.addresses import host_and_port
-from kafkacompat.cli.connection import Connection
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import load_settings
+from kafkacompat.client.blocking import Connection
 from kafkacompat.container.folders import Folders
+from kafkacompat.failure import CommandFailed
 
 TIMEOUT_S = 4.0
 ANY_ADDRESS = ("", "0.0.0.0", "::")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import load_properties
 from kafkacompat.container.__main__ import main, prepared_settings, set_levels
 from kafkacompat.container.folders import Folders
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.jaas import parse_jaas
 
 SASL = {

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.container.health import check_tls
+from kafkacompat.failure import CommandFailed
 
 REFUSAL = b"\x15\x03\x03\x00\x02\x02\x28"
 """The alert `handshake_failure`."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.reader import EARLIEST, LATEST
 from kafkacompat.container.tools.__main__ import TOOLS, main
 from kafkacompat.container.tools.cluster import told
 from kafkacompat.container.tools.console import headers_text, line_of, refuse_others, start_of
 from kafkacompat.container.tools.options import pairs_of
 from kafkacompat.container.tools.quorum import replication_lines, status_lines
+from kafkacompat.failure import CommandFailed
 from kafkacompat.records.record import Record
 from kafkacompat.wire.messages.api_versions_response import ApiVersion
 from kafkacompat.wire.messages.describe_quorum_response import Listener, Node, PartitionData, ReplicaState

@@ -7,12 +7,11 @@ import sys
 
 from kafkacompat.cli import format as format_command
 from kafkacompat.cli import start
-from kafkacompat.cli.client import Cluster
-from kafkacompat.cli.connection import Connection
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
 from kafkacompat.cli.view import brokers_of
+from kafkacompat.client.blocking import Cluster, Connection
 from kafkacompat.container.tools.options import Options, address_of
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest

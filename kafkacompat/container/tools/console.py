@@ -8,14 +8,14 @@ import time
 from collections.abc import Collection, Mapping
 
 from kafkacompat.cli import consume, produce
-from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.consume import print_records
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import GroupMember
 from kafkacompat.cli.output import terminable
 from kafkacompat.cli.printing import Line, Printing
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader, Records
+from kafkacompat.client.blocking import Cluster
 from kafkacompat.container.tools.options import Options, address_of, pairs_of, property_of
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int
 from kafkacompat.records.record import Headers, Record
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kafkacompat.cli.client import Cluster, error_name
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import assigned_partitions
 from kafkacompat.cli.groups import committed, described_classic_group, end_offsets
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import error_name
 from kafkacompat.container.tools.options import Options, address_of
+from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kafkacompat import __version__
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.config import ConfigError, load_properties
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 
 VERSION = f"4.3.0 (kafkacompat {__version__})"

@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterable, Sequence
 
 from kafkacompat.addresses import host_and_port
-from kafkacompat.cli.client import Cluster, check
-from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.view import QUORUM_TOPIC, brokers_of
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import check
 from kafkacompat.container.tools.options import Options, address_of
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import ZERO_UUID, uuid_to_text
 from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest, TopicData
 from kafkacompat.wire.messages.describe_quorum_request import PartitionData as AskedPartition

@@ -6,9 +6,10 @@ import argparse
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkacompat.cli.client import Cluster, ErrorCodes, error_name
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import ErrorCodes, error_name
 from kafkacompat.container.tools.options import Options, address_of, pairs_of
+from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int, uuid_to_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic

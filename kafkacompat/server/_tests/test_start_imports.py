@@ -69,7 +69,7 @@ NOT_NEEDED = {
     # What checks tokens and certificates.
     *("cryptography", "jwt", "gssapi"),
     # Modules of other commands.
-    *("kafkacompat.cli.client", "kafkacompat.cli.dump", "kafkacompat.testing"),
+    *("kafkacompat.client", "kafkacompat.cli.dump", "kafkacompat.testing"),
     "kafkacompat.wire.constructs",
     # What is made when somebody asks for it, and what only a setting needs.
     *("kafkacompat.server.broker_coordinators", "kafkacompat.coordinator", "kafkacompat.group"),

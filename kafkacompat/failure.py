@@ -1,4 +1,4 @@
-"""The error that all commands raise."""
+"""The error for a person: what a command, or a request to a cluster, cannot do."""
 
 from __future__ import annotations
 

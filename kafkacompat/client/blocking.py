@@ -1,66 +1,148 @@
-"""A small blocking client for the commands: any message of any API, to any broker of a cluster.
+"""The client that blocks, for commands: connections to brokers, and the brokers of a cluster.
 
-It uses the protocol like any client. It sends one request at a time, and every wait is bounded. After a lost
-connection it retries with the same broker or another one, as Kafka's clients do.
+It sends one request at a time, and every wait is bounded. After a lost connection it retries with the same broker or
+another one, as Kafka's clients do.
 """
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from kafkacompat.addresses import split_host_and_port
-from kafkacompat.cli.connection import REQUEST_TIMEOUT_S, BrokerAway, Connection
-from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.addresses import host_and_port
+from kafkacompat.client.brokers import COORDINATOR_MOVES, Address, Brokers, Retries
+from kafkacompat.client.exchange import BrokerAway, Exchange
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 from kafkacompat.wire.message import Message
-from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from kafkacompat.wire.messages.find_coordinator_response import FindCoordinatorResponse
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
+CLIENT_ID = "kafkacompat-cli"
+CONNECT_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 30.0
+"""request.timeout.ms of Kafka's clients."""
 API_TIMEOUT_S = 60.0
 """default.api.timeout.ms of Kafka's clients."""
-RETRY_BACKOFF_S, RETRY_BACKOFF_MAX_S = 0.1, 1.0
-"""retry.backoff.ms and retry.backoff.max.ms."""
-COORDINATOR_MOVES = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
-
-ErrorCodes = frozenset(ErrorCode)
+RESPONSE_BYTES_MAX = 256 * 1024 * 1024
+RECEIVE_BYTES = 256 * 1024
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 
-def check(code: int, what: str, message: str | None = None) -> None:
-    """Raise CommandFailed with the name of the error, unless the code is NONE."""
-    if code != ErrorCode.NONE:
-        raise CommandFailed(f"{what}: {error_name(code)}" + (f" ({message})" if message else ""))
+class Connection:
+    """One broker. Each request uses the highest version that both sides support."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        security: ClientSecurity = NO_SECURITY,
+    ) -> None:
+        """timeout_s: time limit for an answer. Raises BrokerAway, or CommandFailed if a retry cannot help."""
+        self._timeout_s = timeout_s
+        self._exchange = Exchange(
+            host_and_port(host, port), CLIENT_ID, RESPONSE_BYTES_MAX, security.authenticator(host)
+        )
+        self._socket = _connected(host, port, min(timeout_s, CONNECT_TIMEOUT_S), security)
+        self.is_lost = False
+        """True if the connection cannot be used any more."""
+        try:
+            request = self._exchange.opening(None)
+            while request is not None:
+                self._ask(request, None, timeout_s)
+                request = self._exchange.opening(self._exchange.any_response())
+        except BaseException:
+            self.close()
+            raise
+
+    def call(
+        self,
+        request: Message,
+        response_type: type[M],
+        max_version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> M:
+        """Send a request and wait for its answer. `timeout_s`: for a request that the broker may hold back. Raises BrokerAway."""
+        self._ask(request, max_version, self._timeout_s if timeout_s is None else timeout_s)
+        try:
+            return self._exchange.response(response_type)
+        except CommandFailed:
+            self.close()
+            raise
+
+    def serves(self, api_key: int, version: int) -> bool:
+        """Return whether the broker supports this version of an API."""
+        return self._exchange.serves(api_key, version)
+
+    def close(self) -> None:
+        self.is_lost = True
+        self._socket.close()
+
+    def _ask(self, request: Message, max_version: int | None, timeout_s: float) -> None:
+        """Send the request and receive the whole answer, both together within the time limit."""
+        frame = self._exchange.send(request, max_version)
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(frame)
+            while True:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError
+                self._socket.settimeout(left_s)
+                data = self._socket.recv(RECEIVE_BYTES)
+                if not data:
+                    raise self._exchange.closed()
+                if self._exchange.receive(data):
+                    return
+        except BaseException as error:
+            # Also after an interrupt: a late answer would be taken for the answer to the next request.
+            self.close()
+            if isinstance(error, TimeoutError):
+                raise self._exchange.timed_out(timeout_s) from error
+            if isinstance(error, OSError):
+                raise self._exchange.broken(error) from error
+            raise
 
 
-def error_name(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCodes else f"error {code}"
+def _connected(host: str, port: int, timeout_s: float, security: ClientSecurity) -> socket.socket:
+    try:
+        plain = socket.create_connection((host, port), timeout=timeout_s)
+    except OSError as error:
+        raise BrokerAway(f"no broker answers at {host_and_port(host, port)}: {error}") from error
+    if security.context is None:
+        return plain
+    from ssl import SSLCertVerificationError
+
+    try:
+        return security.context.wrap_socket(plain, server_hostname=host)
+    except OSError as error:
+        plain.close()
+        if isinstance(error, SSLCertVerificationError):
+            raise CommandFailed(
+                f"the certificate of {host_and_port(host, port)} is refused: {error.verify_message}"
+            ) from None
+        raise BrokerAway(f"TLS with {host_and_port(host, port)} failed: {error}") from error
 
 
 class Backoff:
-    """Pauses between tries. Each is twice as long as the last one, up to a bound. `is_over` is True after the time limit."""
+    """Waits between tries. `is_over` is True after the time limit."""
 
     def __init__(self, timeout_s: float) -> None:
-        self._deadline = time.monotonic() + timeout_s
-        self._pause_s = RETRY_BACKOFF_S
+        self._retries = Retries(time.monotonic(), timeout_s)
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() >= self._deadline
+        return self._retries.is_over(time.monotonic())
 
     def wait(self) -> None:
-        time.sleep(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, RETRY_BACKOFF_MAX_S)
+        time.sleep(self._retries.next_pause_s())
 
 
 class Remote(Protocol):
@@ -87,10 +169,9 @@ class Cluster:
         """
         self._timeout_s = timeout_s
         self._security = address.security()
-        self._bootstrap = [parsed(server) for server in address.servers.split(",")]
+        self._brokers = Brokers(address.servers)
         self._connections: dict[int, Connection] = {}
-        self._addresses: dict[int, tuple[str, int]] = {}
-        self._any = self._first_that_answers(self._bootstrap)
+        self._any = self._first_that_answers(self._brokers.candidates())
 
     def any(self) -> Remote:
         """Return a remote for any broker that answers."""
@@ -111,7 +192,7 @@ class Cluster:
                 found = self._connections[node_id] = self._connect(host, port)
             return found
         if self._any.is_lost:
-            self._any = self._first_that_answers([*self._addresses.values(), *self._bootstrap])
+            self._any = self._first_that_answers(self._brokers.candidates())
         return self._any
 
     def leader(self, node_id: int, of: str) -> Connection:
@@ -130,11 +211,11 @@ class Cluster:
                 if backoff.is_over:
                     raise
             backoff.wait()
-            self._addresses.clear()  # the broker may return at another address
+            self._brokers.forget()
 
     def node_ids(self) -> list[int]:
         self.metadata([])
-        return sorted(self._addresses)
+        return self._brokers.node_ids
 
     def metadata(self, topics: list[str] | None, create: bool = False) -> MetadataResponse:
         """Return the metadata of the named topics, or of all topics for None."""
@@ -145,7 +226,7 @@ class Cluster:
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=create)
         answer = self.connection(None).call(request, MetadataResponse)
-        self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self._brokers.learn(answer.brokers)
         return answer
 
     def coordinator_call(
@@ -176,13 +257,12 @@ class Cluster:
             backoff.wait()
 
     def _coordinator_id(self, group: str) -> int | None:
+        from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
+        from kafkacompat.wire.messages.find_coordinator_response import FindCoordinatorResponse
+
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-        found = self.connection(None).call(request, FindCoordinatorResponse).coordinators[0]
-        if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            return None
-        check(found.error_code, f"coordinator of group {group}", found.error_message)
-        self._addresses[found.node_id] = found.host, found.port
-        return found.node_id
+        answer = self.connection(None).call(request, FindCoordinatorResponse)
+        return self._brokers.learn_coordinator(answer.coordinators[0], group)
 
     def close(self) -> None:
         for connection in [self._any, *self._connections.values()]:
@@ -194,23 +274,21 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def _request_timeout_s(self) -> float:
-        return min(self._timeout_s, REQUEST_TIMEOUT_S)
-
-    def _address_of(self, node_id: int) -> tuple[str, int]:
-        if node_id not in self._addresses:
+    def _address_of(self, node_id: int) -> Address:
+        address = self._brokers.address_of(node_id)
+        if address is None:
             self.ask_metadata([])
-        if node_id not in self._addresses:
+            address = self._brokers.address_of(node_id)
+        if address is None:
             raise BrokerAway(f"broker {node_id} is not alive")
-        return self._addresses[node_id]
+        return address
 
     def _connect(self, host: str, port: int) -> Connection:
-        return Connection(host, port, self._request_timeout_s, self._security)
+        return Connection(host, port, min(self._timeout_s, REQUEST_TIMEOUT_S), self._security)
 
-    def _first_that_answers(self, addresses: list[tuple[str, int]]) -> Connection:
+    def _first_that_answers(self, addresses: Iterable[Address]) -> Connection:
         failures = []
-        for host, port in dict.fromkeys(addresses):
+        for host, port in addresses:
             try:
                 return self._connect(host, port)
             except BrokerAway as failure:
@@ -242,13 +320,3 @@ class _PatientRemote:
         return self._cluster.patiently(
             lambda: self._cluster.connection(self._node_id).serves(api_key, version)
         )
-
-
-def parsed(address: str) -> tuple[str, int]:
-    """Split 'host:port' into host and port."""
-    found = split_host_and_port(address)
-    if found is None:
-        raise CommandFailed(
-            f"--bootstrap (or --bootstrap-server) takes host:port[,host:port...], not {address!r}"
-        )
-    return found
