@@ -6,9 +6,9 @@ client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NewType, Protocol, TypeAlias, TypeVar
 
 from kafkacompat.ports import VerificationGuard
 from kafkacompat.records.record import Record, encode_records
@@ -26,6 +26,10 @@ R = TypeVar("R")
 T = TypeVar("T")
 U = TypeVar("U")
 
+Caller = NewType("Caller", object)
+"""Whoever waits for a reply. A machine keeps it and returns it in a reply. Only the runtime knows what it is."""
+Reply: TypeAlias = tuple[Caller, Message]
+
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorResult(Generic[R, T]):
@@ -38,6 +42,8 @@ class CoordinatorResult(Generic[R, T]):
       only the wait for the replicas failed: they may still be committed, and others may already use them.
     - `committed` is called after `refused`, with the wall clock in ms and with NONE once the records are committed, or
       the error that the client gets. Its own result is carried out like any other.
+    - `replies` go to parked requests, in order, once the records are in the log or refused. They do not wait for the
+      commit. What has to wait for it is in the result of `committed`.
     """
 
     records: tuple[R, ...]
@@ -45,10 +51,22 @@ class CoordinatorResult(Generic[R, T]):
     replay: bool = True
     refused: Callable[[], None] | None = None
     committed: Callable[[ErrorCode, int], CoordinatorResult[R, Any] | None] | None = None
+    replies: Sequence[Reply] = ()
 
     def answering(self, response: U) -> CoordinatorResult[R, U]:
         """The same result with another response."""
-        return CoordinatorResult(self.records, response, self.replay, self.refused, self.committed)
+        return CoordinatorResult(
+            self.records, response, self.replay, self.refused, self.committed, self.replies
+        )
+
+    def after(self, replies: Sequence[Reply]) -> CoordinatorResult[R, T]:
+        """The same result with these replies before its own."""
+        if not replies:
+            return self
+        together = (*replies, *self.replies) if self.replies else replies
+        return CoordinatorResult(
+            self.records, self.response, self.replay, self.refused, self.committed, together
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +152,13 @@ class Machine(Protocol[R]):
         """
         ...
 
-    def unload(self, now_ms: int) -> Iterator[int]:
-        """The leadership is lost: answer all parked requests. The runtime drops the timers. Each step reports its
-        cost."""
+    def unload(self, now_ms: int) -> Iterator[tuple[int, Sequence[Reply]]]:
+        """The leadership is lost: each step gives its cost, and replies to parked requests. In the end none is left. The
+        runtime drops the timers."""
         ...
 
     def take_apart(self) -> Iterator[int]:
         """Free the state, which is no longer needed. Each step reports its cost."""
-        ...
-
-    def take_replies(self) -> list[tuple[Any, Any]]:
-        """(Deferred, message) pairs to send now, in order. The caller owns the list."""
         ...
 
 

@@ -1,7 +1,7 @@
 """One coordinator partition that this node leads: its machine, its timers, and its operations through the log.
 
 It loads the state, runs operations one at a time (`turns`), appends the records of each as one batch, sends answers when
-they are committed, and unloads. The order is: operation, append, replay, `committed`, then replies, since a reply may
+they are committed, and unloads. The order is: operation, append, replay, `committed`, then replies, because a reply may
 cause the next request at once. Long work (loading, unloading, very many replies) runs in steps. Follows Kafka's coordinator
 runtime. The append is synchronous here, so only records in the log are replayed, and nothing is reverted.
 """
@@ -9,12 +9,13 @@ runtime. The append is synchronous here, so only records in the log are replayed
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kafkacompat.coordinator.core import (
+    Caller,
     CoordinatorResult,
     Damaged,
     InTransaction,
@@ -22,6 +23,7 @@ from kafkacompat.coordinator.core import (
     PartitionWriter,
     RecordRun,
     Refused,
+    Reply,
     client_error,
 )
 from kafkacompat.coordinator.loading import (
@@ -33,7 +35,6 @@ from kafkacompat.coordinator.loading import (
     Loader,
     Loading,
 )
-from kafkacompat.coordinator.replies import send_replies
 from kafkacompat.coordinator.shard_log import ShardLog
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.coordinator.turns import Turns
@@ -46,11 +47,15 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.meters import RecentTimes
     from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.wire.message import Message
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 OPERATION_COST = 200
+REPLIES_AT_ONCE = 50
+"""More replies of one operation are sent in steps: a rebalance may answer a group of 10,000 members at once."""
+REPLY_COST = 80
 DAMAGED_RETRY_MS = 30_000
 """Delay before a damaged partition that nobody else could lead is tried again. It costs one read."""
 
@@ -172,8 +177,8 @@ class Shard:
         """Free the state in steps, because freeing millions of objects also takes time."""
         timers, machine = self.timers, self.machine
         if was_active:
-            for cost in machine.unload(self._clock.now_ms()):
-                self._send_replies()
+            for cost, replies in machine.unload(self._clock.now_ms()):
+                self._send(replies)
                 yield cost
         yield from timers.cancel_all()
         yield from machine.take_apart()
@@ -194,6 +199,11 @@ class Shard:
     def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
         """Run one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
         return self._turns.next(lambda: self._write(operation, None))
+
+    def ask(self, operation: Callable[[Caller, int], CoordinatorResult[Any, None]]) -> Deferred[Any]:
+        """Run an operation that answers its caller by a reply, now or in a later operation. Raises Refused, or the
+        Deferred fails with it, if the operation was not carried out. What the log refuses, the operation answers."""
+        return self._turns.next(lambda: self._ask(operation))
 
     def transactional_write(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
@@ -253,12 +263,15 @@ class Shard:
     ) -> Deferred[T]:
         self.require_active()
         now_ms = self._clock.now_ms()
-        try:
-            result = operation(now_ms)
-        except BaseException:
-            self._send_replies()  # requests answered meanwhile must not wait for the next operation
-            raise
-        return self._complete(result, now_ms, owner)
+        return self._complete(operation(now_ms), now_ms, owner)
+
+    def _ask(self, operation: Callable[[Caller, int], CoordinatorResult[Any, None]]) -> Deferred[Any]:
+        self.require_active()
+        now_ms = self._clock.now_ms()
+        answer: Deferred[Any] = Deferred()
+        written = self._complete(operation(Caller(answer), now_ms), now_ms)
+        written.unheeded(f"an operation of coordinator partition {self.partition}", Refused)
+        return answer
 
     def _complete(
         self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None = None
@@ -274,11 +287,11 @@ class Shard:
         else:
             pending = self._log.when_all_committed()
         if pending is None or pending.done:
-            self._finish(result, ErrorCode.NONE if pending is None else pending.result())
+            self._finish(result, ErrorCode.NONE if pending is None else pending.result(), result.replies)
             return Deferred.of(result.response) if pending is None else self._after(pending, result.response)
         if result.committed is not None:
-            pending.on_done(lambda done: self._finish(result, done.result()))
-        self._send_replies()
+            pending.on_done(lambda done: self._finish(result, done.result(), ()))
+        self._send(result.replies)
         return self._after(pending, result.response)
 
     def _append(
@@ -295,34 +308,47 @@ class Shard:
         if error is not ErrorCode.NONE:
             self._undo(result, error)
         elif result.replay:
-            producer_id = -1 if owner is None else owner.producer_id
-            offset = first_offset
-            for record in result.records:
-                if isinstance(record, RecordRun):
-                    offset += record.count
-                    if record.apply is not None:
-                        record.apply()
-                else:
-                    self.machine.replay(record, offset, producer_id)
-                    offset += 1
+            try:
+                self._replay(result, first_offset, -1 if owner is None else owner.producer_id)
+            except Exception:
+                self._send(result.replies)  # nobody else would
+                raise
         return error, end_offset
+
+    def _replay(self, result: CoordinatorResult[Any, Any], offset: int, producer_id: int) -> None:
+        for record in result.records:
+            if isinstance(record, RecordRun):
+                offset += record.count
+                if record.apply is not None:
+                    record.apply()
+            else:
+                self.machine.replay(record, offset, producer_id)
+                offset += 1
 
     def _undo(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:
         if result.refused is not None:
             result.refused()
-        self._finish(result, error)
+        self._finish(result, error, result.replies)
 
-    def _finish(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:
-        if result.committed is not None:
-            code = error if error is ErrorCode.NONE else client_error(error)
-            now_ms = self._clock.now_ms()
-            following = result.committed(code, now_ms)
-            if following is not None and self.state is ShardState.ACTIVE:
-                # What the log refuses is undone (CoordinatorResult.refused).
-                self._turns.next(partial(self._complete, following, now_ms)).unheeded(
-                    f"what follows a write to coordinator partition {self.partition}", Refused
-                )
-        self._send_replies()
+    def _finish(
+        self, result: CoordinatorResult[Any, Any], error: ErrorCode, replies: Sequence[Reply]
+    ) -> None:
+        """The records are committed, or it is known that they are not. `replies`: those that were not sent before."""
+        if result.committed is None:
+            self._send(replies)
+            return
+        now_ms = self._clock.now_ms()
+        following = result.committed(error if error is ErrorCode.NONE else client_error(error), now_ms)
+        self._send(replies)
+        if following is None:
+            return
+        if self.state is not ShardState.ACTIVE or (not following.records and following.committed is None):
+            self._send(following.replies)
+            return
+        # What the log refuses is undone (CoordinatorResult.refused).
+        self._turns.next(partial(self._complete, following, now_ms)).unheeded(
+            f"what follows a write to coordinator partition {self.partition}", Refused
+        )
 
     def _after(self, pending: Deferred[ErrorCode], value: T) -> Deferred[T]:
         def release(error: ErrorCode) -> T:
@@ -332,8 +358,12 @@ class Shard:
 
         return pending.then(release)
 
-    def _send_replies(self) -> None:
-        send_replies(self.machine.take_replies(), self.steps)
+    def _send(self, replies: Sequence[Reply]) -> None:
+        if len(replies) > REPLIES_AT_ONCE:
+            self.steps.start_now("answering members", _sent_in_steps(replies))
+            return
+        for caller, message in replies:
+            _answer(caller, message)
 
     def _run_timer(self, operation: Operation) -> None:
         if self.state is not ShardState.ACTIVE:
@@ -445,3 +475,16 @@ class Shard:
             self._timers.call_after(delay_ms, lambda: self._activate_when_committed(end_offset))
 
         pending.on_done(decided)
+
+
+def _sent_in_steps(replies: Sequence[Reply]) -> Work:
+    for caller, message in replies:
+        _answer(caller, message)
+        yield REPLY_COST
+
+
+def _answer(caller: Caller, message: Message) -> None:
+    try:
+        cast("Deferred[Message]", caller).resolve(message)
+    except Exception as error:  # it was answered before
+        report("answering a member", error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.classic.classic_group import ClassicGroup
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.records import GroupRecord
     from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+    from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
     from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
 
@@ -55,20 +56,20 @@ def join_group(
     context: RequestContext,
     may_describe: MayDescribe | None,
 ) -> Deferred[Any]:
-    refused = _join_refused(settings, request)
-    if refused is not None:
-        return Deferred.of(join_refusal(request.member_id, refused))
-    caller = JoinCaller(
-        waiter=Deferred(),
-        client_id=context.client_id or "",
-        client_host=f"/{context.client_host}",
-        requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
-        can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
-        connection_id=context.connection_id,
-        may_describe=may_describe,
-    )
+    error = _join_refused(settings, request)
+    if error is not None:
+        return Deferred.of(join_refusal(request.member_id, error))
 
-    def operation(now_ms: int) -> GroupResult:
+    def operation(told: Caller, now_ms: int) -> GroupResult:
+        caller = JoinCaller(
+            caller=told,
+            client_id=context.client_id or "",
+            client_host=f"/{context.client_host}",
+            requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
+            can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
+            connection_id=context.connection_id,
+            may_describe=may_describe,
+        )
         env = machine_of(shard).env
         group = env.groups.get(request.group_id)
         if group is None or isinstance(group, ClassicGroup):
@@ -81,46 +82,15 @@ def join_group(
             return join(env, request, caller, now_ms)
         return join_consumer_group(env, group, request, caller, now_ms)
 
+    def refused(refusal: Refused) -> JoinGroupResponse:
+        # Kafka names the member only in refusals from before the lookup of the coordinator.
+        return join_refusal("", refusal.code)
+
     try:
         shard = shard_of(request.group_id)
-        # Kafka names the member only in refusals from before the lookup of the coordinator.
-        _park(shard, operation, caller.waiter, lambda refusal: join_refusal("", refusal.code))
+        return or_refused(shard.ask(operation), refused)
     except Refused as refusal:
-        return Deferred.of(join_refusal("", refusal.code))
-    return caller.waiter
-
-
-def _park(
-    shard: Shard,
-    operation: Callable[[int], GroupResult],
-    waiter: Deferred[Any],
-    refused: Callable[[Refused], Any],
-) -> None:
-    """Run an operation that answers `waiter`, now or later. Raises Refused if it is refused at once.
-
-    An operation that waited for its turn may be refused as well, because the coordinator has moved meanwhile for example. Then
-    it was not carried out and answers nobody, so `waiter` is answered here. What the log refuses after that, the operation
-    answers itself (CoordinatorResult.committed)."""
-    is_carried_out = False
-
-    def carried_out(now_ms: int) -> GroupResult:
-        nonlocal is_carried_out
-        result = operation(now_ms)
-        is_carried_out = True
-        return result
-
-    def done(written: Deferred[None]) -> None:
-        if is_carried_out:
-            written.unheeded("writing what a member of a group asks for", Refused)
-            return
-        try:
-            written.result()
-        except Refused as refusal:
-            waiter.resolve(refused(refusal))
-        except Exception as error:
-            waiter.fail(error)
-
-    shard.write(carried_out).on_done(done)
+        return Deferred.of(refused(refusal))
 
 
 def _join_refused(settings: GroupSettings, request: JoinGroupRequest) -> ErrorCode | None:
@@ -138,21 +108,21 @@ def _join_refused(settings: GroupSettings, request: JoinGroupRequest) -> ErrorCo
 
 
 def sync_group(shard_of: ShardOf, request: SyncGroupRequest) -> Deferred[Any]:
-    waiter: Deferred[Any] = Deferred()
-
-    def operation(now_ms: int) -> GroupResult:
+    def operation(caller: Caller, now_ms: int) -> GroupResult:
         env = machine_of(shard).env
         group = env.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty():
-            return sync_consumer_group(env, group, request, waiter)
-        return sync(env, request, waiter)
+            return sync_consumer_group(env, group, request, caller)
+        return sync(env, request, caller)
+
+    def refused(refusal: Refused) -> SyncGroupResponse:
+        return SyncGroupResponse(error_code=refusal.code)
 
     try:
         shard = shard_of(request.group_id)
-        _park(shard, operation, waiter, lambda refusal: SyncGroupResponse(error_code=refusal.code))
+        return or_refused(shard.ask(operation), refused)
     except Refused as refusal:
-        return Deferred.of(SyncGroupResponse(error_code=refusal.code))
-    return waiter
+        return Deferred.of(refused(refusal))
 
 
 def heartbeat_of_member(shard_of: ShardOf, request: HeartbeatRequest) -> Deferred[Any]:

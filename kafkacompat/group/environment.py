@@ -1,7 +1,4 @@
-"""The environment of group operations: settings, topics, timers, random numbers, and the collected replies.
-
-Replies are collected, so that no other code runs in the middle of an operation.
-"""
+"""The environment of group operations: settings, topics, timers, random numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
 from kafkacompat.group.group import Group
 from kafkacompat.group.kinds import GroupKind
 from kafkacompat.group.records import GroupRecord
@@ -20,9 +17,9 @@ from kafkacompat.memory import NO_CONNECTION, Memory
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
     from kafkacompat.group.classic.classic_group import ClassicGroup
     from kafkacompat.ports import Random
+    from kafkacompat.wire.message import Message
 
 T = TypeVar("T")
 
@@ -130,8 +127,7 @@ class GroupTasks(Protocol):
 
 
 class Environment:
-    """The environment of one shard. `replies` has (parked request, message) pairs in order. The shell sends them after
-    the operation."""
+    """The environment of one shard."""
 
     __slots__ = (
         "assignment_interval_ms",
@@ -144,7 +140,6 @@ class Environment:
         "note_rebalance",
         "note_share_rebalance",
         "random",
-        "replies",
         "settings",
         "share_assignment_interval_ms",
         "subscribers",
@@ -172,7 +167,6 @@ class Environment:
         self.memory = group_memory(DEFAULT_GROUPS_BYTES) if memory is None else memory
         self.subscribers: dict[str, set[str]] = {}
         """Topic -> ids of the consumer and share groups that subscribe to it."""
-        self.replies: list[tuple[Deferred[Any], Any]] = []
         self.topics: Topics = NoTopics()
         self.new_topics_version = -1
         """The version of the last image with topics that the one before did not have."""
@@ -236,13 +230,6 @@ class Environment:
         """A random id in Kafka's text form."""
         return urlsafe_b64encode(self.random.uuid()).decode().rstrip("=")
 
-    def reply(self, waiter: Deferred[Any] | None, message: Any) -> bool:
-        """Add a reply. Returns whether there was a request to answer."""
-        if waiter is None:
-            return False
-        self.replies.append((waiter, message))
-        return True
-
     def throw_if_no_room(self, growth: int, connection_id: int = NO_CONNECTION) -> None:
         """Raises Refused COORDINATOR_LOAD_IN_PROGRESS if the node has no memory for what a member tells. Java's client and
         librdkafka then come back to the same coordinator later. They give up after GROUP_MAX_SIZE_REACHED."""
@@ -263,8 +250,16 @@ def group_memory(most: int) -> Memory:
     return Memory(most, CONNECTION_BYTES_MAX, most // 4)
 
 
+_NOTHING: GroupResult = CoordinatorResult((), None)
+
+
 def nothing() -> GroupResult:
-    return CoordinatorResult((), None)
+    return _NOTHING
+
+
+def replied(caller: Caller, message: Message) -> GroupResult:
+    """Answer one request and write nothing."""
+    return CoordinatorResult((), None, replies=((caller, message),))
 
 
 # A timer belongs to the group object and not to its name, because another group of that name may exist when it fires.

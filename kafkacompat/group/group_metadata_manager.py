@@ -7,11 +7,11 @@ see records.py for their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure
+from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure, Reply
 from kafkacompat.group.carried_group import CarriedGroup
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
@@ -43,7 +43,6 @@ from kafkacompat.stepping.works import at_once
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
     from kafkacompat.group.group import Group
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
@@ -94,6 +93,7 @@ class GroupMetadataManager:
                 group = self.env.classic_group(record.group_id)
                 if group is not None:
                     del self.groups[record.group_id]
+                    # Whoever writes this record has answered all requests that were parked.
                     end_group(self.env, group, ErrorCode.UNKNOWN_MEMBER_ID, group.current_state_timestamp_ms)
             else:
                 self._put(restored_group(record.group_id, record.value, self.env.memory))
@@ -164,14 +164,13 @@ class GroupMetadataManager:
             record = forget_absent_topics(env, group)
             yield None if record is None else CoordinatorResult((record,), None)
 
-    def unload(self, now_ms: int) -> Iterator[int]:
+    def unload(self, now_ms: int) -> Iterator[tuple[int, Sequence[Reply]]]:
         for group in list(self.groups.values()):
             if not isinstance(group, ClassicGroup):
-                yield 1
+                yield 1, ()
                 continue
             size = len(group.members) + 1
-            end_group(self.env, group, ErrorCode.NOT_COORDINATOR, now_ms)
-            yield 2 * size
+            yield 2 * size, end_group(self.env, group, ErrorCode.NOT_COORDINATOR, now_ms)
 
     def take_apart(self) -> Iterator[int]:
         while self.groups:
@@ -182,12 +181,6 @@ class GroupMetadataManager:
                     group.members.popitem()
                     yield 1
         yield from self.offsets.take_apart()
-
-    def take_replies(self) -> list[tuple[Deferred[Any], Any]]:
-        replies = self.env.replies
-        if replies:
-            self.env.replies = []
-        return replies
 
     def _replay_carried(self, record: CarriedRecord) -> None:
         group = self.groups.get(record.group_id)

@@ -7,11 +7,11 @@ CONCURRENT_TRANSACTIONS, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, Refused, Reply
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_PRODUCER_ID
 from kafkacompat.memory import NO_CONNECTION
@@ -88,7 +88,7 @@ class TransactionStateManager:
             else:
                 yield None
 
-    def unload(self, now_ms: int) -> Iterator[int]:
+    def unload(self, now_ms: int) -> Iterator[tuple[int, Sequence[Reply]]]:
         self._unloaded = True
         return iter(())
 
@@ -96,9 +96,6 @@ class TransactionStateManager:
         while self.transactions:
             self.transactions.popitem()
             yield 1
-
-    def take_replies(self) -> list[tuple[Any, Any]]:
-        return []
 
     # --- for the operations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.coordinator._tests.harness import Partitions
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused, Reply
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.shard import Shard, ShardState
@@ -24,12 +25,20 @@ NAME = TopicPartition(OFFSETS_TOPIC, 0)
 Result = CoordinatorResult[str, Any]
 
 
+@dataclass
+class Heard:
+    """What a caller is told."""
+
+    said: str
+
+
 class Notes:
     """A machine whose records are names."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
         self.ended: list[int] = []
+        self.parked: list[Caller] = []
         self.due: list[Result] = []
         """Results to write when everything is loaded."""
 
@@ -56,14 +65,13 @@ class Notes:
         yield None
         yield from self.due
 
-    def unload(self, now_ms: int) -> Iterator[int]:
-        return iter(())
+    def unload(self, now_ms: int) -> Iterator[tuple[int, Sequence[Reply]]]:
+        parked, self.parked = self.parked, []
+        for caller in parked:
+            yield 1, ((caller, Heard("unloaded")),)
 
     def take_apart(self) -> Iterator[int]:
         return iter(())
-
-    def take_replies(self) -> list[tuple[Any, Any]]:
-        return []
 
 
 class World:

@@ -25,9 +25,8 @@ from kafkacompat.coordinator._tests.clients import (
 from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, topic_image
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
 from kafkacompat.coordinator.loading import RECORD_COST
-from kafkacompat.coordinator.replies import REPLIES_AT_ONCE, REPLY_COST
 from kafkacompat.coordinator.rounds import STRETCH
-from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, REPLY_COST, ShardState
 from kafkacompat.group import retention
 from kafkacompat.group._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
@@ -623,22 +622,6 @@ def test_of_thousands_of_subscriptions_those_that_say_the_same_are_read_once(
     with pytest.raises(MalformedSubscription):
         topics_of_all([named[0], huge])
     assert len(read) == 4
-
-
-def test_replies_of_an_operation_that_raises_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    (first,) = form_group(world)
-    member_id_of(world)
-    one = join(world, first)
-    (shard,) = world.coordinator._shards
-
-    def broken(now_ms: int) -> Any:
-        machine(world).env.reply(one, "an answer")
-        raise KeyError("after it")
-
-    with pytest.raises(KeyError):
-        shard.write(broken)
-    assert one.result() == "an answer"
 
 
 def test_the_bounds_leave_room() -> None:

@@ -6,7 +6,7 @@ rebalance protocol (KIP-62, KIP-345, KIP-394).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,10 @@ from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.coordinator.core import Caller, Reply
     from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
     from kafkacompat.memory import Held, Memory
+    from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -165,7 +166,7 @@ class ClassicGroup:
 
     # --- members
 
-    def add(self, member: ClassicGroupMember, waiter: Deferred[Any] | None = None) -> None:
+    def add(self, member: ClassicGroupMember, caller: Caller | None = None) -> None:
         if member.group_instance_id is not None:
             if member.group_instance_id in self.static_members:
                 raise ValueError(
@@ -179,8 +180,8 @@ class ClassicGroup:
         self.members[member.member_id] = member
         self._hold(member)
         self._count(member.protocols, 1)
-        member.awaiting_join = waiter
-        if waiter is not None:
+        member.awaiting_join = caller
+        if caller is not None:
             self.awaiting_join_count += 1
         self.pending_join.pop(member.member_id, None)
 
@@ -234,7 +235,7 @@ class ClassicGroup:
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        waiter: Deferred[Any] | None,
+        caller: Caller | None,
         connection_id: int = NO_CONNECTION,
     ) -> None:
         self._count(member.protocols, -1)
@@ -244,8 +245,8 @@ class ClassicGroup:
         self._count(protocols, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
-        self.awaiting_join_count += (waiter is not None) - (member.awaiting_join is not None)
-        member.awaiting_join = waiter
+        self.awaiting_join_count += (caller is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = caller
 
     def assign(self, member: ClassicGroupMember, assignment: bytes) -> None:
         if assignment != member.assignment:
@@ -257,13 +258,14 @@ class ClassicGroup:
             member.held = None  # the former memory first: it counts for the same connection
             member.held = self.memory.hold(member.size(), member.connection_id)
 
-    def take_join_waiter(self, member: ClassicGroupMember) -> Deferred[Any] | None:
-        """Take the parked join, which the caller must answer."""
-        waiter = member.awaiting_join
-        if waiter is not None:
-            member.awaiting_join = None
-            self.awaiting_join_count -= 1
-        return waiter
+    def answer_join(self, member: ClassicGroupMember, message: JoinGroupResponse) -> Sequence[Reply]:
+        """The reply to the member's parked JoinGroup, which then is no longer parked. None if there is none."""
+        caller = member.awaiting_join
+        if caller is None:
+            return ()
+        member.awaiting_join = None
+        self.awaiting_join_count -= 1
+        return ((caller, message),)
 
     def maybe_elect_new_joined_leader(self) -> bool:
         """Whether the leader has joined this rebalance. If the former leader has not, a member that has joined is

@@ -6,15 +6,16 @@ static members (KIP-345).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from kafkacompat.group.sizes import size_of_classic_member
 from kafkacompat.memory import NO_CONNECTION
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.coordinator.core import Caller, Reply
     from kafkacompat.memory import Held
+    from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) pairs in the member's order of preference."""
@@ -70,8 +71,8 @@ class ClassicGroupMember:
         self.protocol_type = protocol_type
         self.protocols = protocols
         self.assignment = assignment
-        self.awaiting_join: Deferred[Any] | None = None
-        self.awaiting_sync: Deferred[Any] | None = None
+        self.awaiting_join: Caller | None = None
+        self.awaiting_sync: Caller | None = None
         self.is_new = False
         self.connection_id = connection_id
         self.held: Held | None = None
@@ -95,6 +96,11 @@ class ClassicGroupMember:
             if name in candidates:
                 return name
         raise KeyError(f"member {self.member_id} speaks none of {sorted(candidates)}")
+
+    def answer_sync(self, message: SyncGroupResponse) -> Sequence[Reply]:
+        """The reply to the parked SyncGroup, which then is no longer parked. None if there is none."""
+        caller, self.awaiting_sync = self.awaiting_sync, None
+        return () if caller is None else ((caller, message),)
 
     def has_satisfied_heartbeat(self) -> bool:
         """A parked request proves that the member is alive. Exception: a new member, whose client may have

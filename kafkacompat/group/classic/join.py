@@ -6,9 +6,9 @@ The member and the group's state decide what a join does. Follows KIP-394 (ids a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from kafkacompat.coordinator.core import CoordinatorResult
@@ -23,6 +23,7 @@ from kafkacompat.group.classic.rebalance import (
     maybe_complete_join_phase,
     maybe_prepare_rebalance_or_complete_join,
     prepare_rebalance,
+    refuse_parked,
     reschedule_heartbeat,
 )
 from kafkacompat.group.classic.records import empty_group_record, group_metadata_record
@@ -32,6 +33,7 @@ from kafkacompat.group.environment import (
     GroupResult,
     heartbeat_key,
     nothing,
+    replied,
 )
 from kafkacompat.group.sizes import (
     size_of_classic_member,
@@ -45,7 +47,7 @@ from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.coordinator.core import Caller, Reply
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
 
 _S = ClassicGroupState
@@ -53,9 +55,9 @@ _S = ClassicGroupState
 
 @dataclass(frozen=True, slots=True)
 class JoinCaller:
-    """The client of the request, its capabilities, and the parked request to answer (`waiter`)."""
+    """The client of the request, its capabilities, and whom the reply goes to."""
 
-    waiter: Deferred[Any]
+    caller: Caller
     client_id: str
     client_host: str
     requires_known_member_id: bool
@@ -68,17 +70,16 @@ class JoinCaller:
 
 
 def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int) -> GroupResult:
-    """Every path answers `caller.waiter`, now or when the group completes its join."""
+    """Every path answers the caller, now or when the group completes its join."""
     group = env.classic_group(request.group_id)
     unknown = request.member_id == ""
     if not env.memory.has_room(_growth(group, request, caller), caller.connection_id):
         # Java's client and librdkafka come back to the same coordinator later. They give up after
         # GROUP_MAX_SIZE_REACHED, and look for another coordinator after COORDINATOR_NOT_AVAILABLE.
-        return _refuse(env, caller, request.member_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return _refuse(caller, request.member_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     if group is None:
         if not unknown:
-            env.reply(caller.waiter, join_refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-            return nothing()
+            return _refuse(caller, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         return _join_new_group(env, request, caller, now_ms)
     if not _accept_joining_member(env, group, request.member_id):
         return _refuse_for_size(env, group, request, caller, now_ms)
@@ -116,10 +117,7 @@ def _join_new_group(
     replaced = env.groups.get(group.group_id)
     env.groups[group.group_id] = group
     tombstones = () if replaced is None else replaced.tombstones()
-    first_reply = len(env.replies)
-    _join_new_member(env, group, request, caller, now_ms)  # an empty group only starts the initial delay
-    held = env.replies[first_reply:]
-    del env.replies[first_reply:]
+    joined = _join_new_member(env, group, request, caller, now_ms)  # at most the initial delay starts
 
     def refused() -> None:
         if replaced is None:
@@ -130,21 +128,20 @@ def _join_new_group(
 
     def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
         if error is ErrorCode.NONE:
-            env.replies.extend(held)
-            return None
+            return joined
         # A refused member never learns its id, so the group must not wait for it.
-        refusal = join_refusal("", error)
-        for waiter, message in held:
-            env.reply(waiter, refusal)
-            _forget(env, group, message.member_id)
+        replies: list[Reply] = []
+        for each, message in joined.replies:
+            replies.append((each, join_refusal("", error)))
+            _forget(env, group, message.member_id)  # type: ignore[attr-defined]  # the response to a join
         for member in list(group.members.values()):
-            if member.awaiting_join is caller.waiter:
-                env.reply(group.take_join_waiter(member), refusal)
+            if member.awaiting_join is caller.caller:
+                replies += group.answer_join(member, join_refusal("", error))
                 _forget(env, group, member.member_id)
         if group.state is _S.DEAD:
-            end_group(env, group, error, at_ms)
-            return None
-        return maybe_complete_join_phase(env, group, at_ms)
+            replies += end_group(env, group, error, at_ms)
+            return nothing().after(replies)
+        return maybe_complete_join_phase(env, group, at_ms).after(replies)
 
     return CoordinatorResult(
         (*tombstones, empty_group_record(group.group_id, now_ms)),
@@ -176,12 +173,11 @@ def _refuse_for_size(
     env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
     member = group.members.get(request.member_id)
+    replies: Sequence[Reply] = ()
     if member is not None:
-        waiter, member.awaiting_sync = member.awaiting_sync, None
-        env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        replies = member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(request.member_id)
-    env.reply(caller.waiter, join_refusal("", ErrorCode.GROUP_MAX_SIZE_REACHED))
-    return nothing()
+    return _refuse(caller, "", ErrorCode.GROUP_MAX_SIZE_REACHED).after(replies)
 
 
 def _join_new_member(
@@ -189,11 +185,9 @@ def _join_new_member(
 ) -> GroupResult:
     protocols = _protocols(request)
     if group.state is _S.DEAD:
-        env.reply(caller.waiter, join_refusal("", ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return nothing()
+        return _refuse(caller, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if not group.supports_protocols(request.protocol_type, protocols):
-        env.reply(caller.waiter, join_refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        return nothing()
+        return _refuse(caller, "", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if request.group_instance_id is not None:
         member_id = env.member_id(request.group_instance_id)
         if request.group_instance_id in group.static_members:
@@ -219,8 +213,7 @@ def _join_new_member(
         request.session_timeout_ms,
         lambda at_ms: expire_member_heartbeat(env, group, member_id, at_ms),
     )
-    env.reply(caller.waiter, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
-    return nothing()
+    return _refuse(caller, member_id, ErrorCode.MEMBER_ID_REQUIRED)
 
 
 def _join_existing_member(
@@ -229,36 +222,33 @@ def _join_existing_member(
     member_id = request.member_id
     protocols = _protocols(request)
     if group.state is _S.DEAD:
-        return _refuse(env, caller, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _refuse(caller, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if not group.supports_protocols(request.protocol_type, protocols):
-        return _refuse(env, caller, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return _refuse(caller, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member_id in group.pending_join:
         if request.group_instance_id is not None:
             # Pending ids belong to dynamic members only. Kafka answers this contradiction in the same way.
-            return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return _refuse(caller, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         return _add_member_then_rebalance_or_complete_join(env, group, request, caller, member_id, now_ms)
     error = group.validate_member(member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
-        return _refuse(env, caller, member_id, error)
+        return _refuse(caller, member_id, error)
     member = group.members[member_id]
     if group.state is _S.EMPTY:
-        return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return _refuse(caller, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     unchanged = member.protocols == protocols
     if group.state is _S.COMPLETING_REBALANCE and unchanged:
         # The first answer may have been lost.
-        env.reply(caller.waiter, join_response(group, member))
-        return nothing()
+        return replied(caller.caller, join_response(group, member))
     if group.state is _S.STABLE and unchanged and group.leader_id != member_id:
-        env.reply(caller.waiter, join_response(group, member))
-        return nothing()
+        return replied(caller.caller, join_response(group, member))
     # A leader that rejoins asks for a rebalance, because the input of its assignment may have changed outside the
     # group.
     return _update_member_then_rebalance_or_complete_join(env, group, member, request, caller, now_ms)
 
 
-def _refuse(env: Environment, caller: JoinCaller, member_id: str, error: ErrorCode) -> GroupResult:
-    env.reply(caller.waiter, join_refusal(member_id, error))
-    return nothing()
+def _refuse(caller: JoinCaller, member_id: str, error: ErrorCode) -> GroupResult:
+    return replied(caller.caller, join_refusal(member_id, error))
 
 
 def _add_member_then_rebalance_or_complete_join(
@@ -283,7 +273,7 @@ def _add_member_then_rebalance_or_complete_join(
     member.is_new = True
     if group.state is _S.PREPARING_REBALANCE and group.previous_state is _S.EMPTY:
         group.new_member_added = True
-    group.add(member, caller.waiter)
+    group.add(member, caller.caller)
     reschedule_heartbeat(env, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
     return maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
 
@@ -298,16 +288,16 @@ def _update_member_then_rebalance_or_complete_join(
 ) -> GroupResult:
     # A member may send the request again on a new connection while the first one is parked. The first one is then
     # answered with an error.
-    env.reply(group.take_join_waiter(member), join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+    replies = group.answer_join(member, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
     group.update_member(
         member,
         _protocols(request),
         request.rebalance_timeout_ms,
         request.session_timeout_ms,
-        caller.waiter,
+        caller.caller,
         caller.connection_id,
     )
-    return maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
+    return maybe_prepare_rebalance_or_complete_join(env, group, now_ms).after(replies)
 
 
 def _update_static_member_then_rebalance_or_complete_join(
@@ -323,7 +313,7 @@ def _update_static_member_then_rebalance_or_complete_join(
     assert instance_id is not None
     old = group.members[group.static_members[instance_id]]
     old_leader_id = group.leader_id
-    _fence(env, group, old)
+    replies = refuse_parked(group, old, old.member_id, ErrorCode.FENCED_INSTANCE_ID)
     env.timers.cancel(heartbeat_key(group, old.member_id))
     member = group.replace_static_member(instance_id, old.member_id, new_member_id)
     group.update_member(
@@ -331,17 +321,17 @@ def _update_static_member_then_rebalance_or_complete_join(
         _protocols(request),
         request.rebalance_timeout_ms,
         request.session_timeout_ms,
-        caller.waiter,
+        caller.caller,
         caller.connection_id,
     )
     reschedule_heartbeat(env, group, member)
     if group.state is _S.COMPLETING_REBALANCE:
         # The leader may be assigning partitions to the old id.
-        return prepare_rebalance(env, group, now_ms)
+        return prepare_rebalance(env, group, now_ms).after(replies)
     if group.state is not _S.STABLE:
-        return maybe_complete_join_phase(env, group, now_ms)
+        return maybe_complete_join_phase(env, group, now_ms).after(replies)
     if group.select_protocol() != group.protocol_name:
-        return maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
+        return maybe_prepare_rebalance_or_complete_join(env, group, now_ms).after(replies)
 
     was_refused = False
 
@@ -351,17 +341,15 @@ def _update_static_member_then_rebalance_or_complete_join(
         _revert_replacement(env, group, member, old)
 
     def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
-        waiter = caller.waiter if was_refused else group.take_join_waiter(member)
-        if waiter is None:
-            return None
         if error is not ErrorCode.NONE:
             response = join_refusal("", error)
             response.generation_id = group.generation_id
             response.protocol_name = group.protocol_name
             response.protocol_type = group.protocol_type
             response.leader = old_leader_id or ""
-            env.reply(waiter, response)
-            return None
+            if was_refused:
+                return replied(caller.caller, response)
+            return nothing().after(group.answer_join(member, response))
         response = JoinGroupResponse(
             member_id=new_member_id,
             generation_id=group.generation_id,
@@ -376,8 +364,7 @@ def _update_static_member_then_rebalance_or_complete_join(
         else:
             # With the former leader's id in the answer, the client does not act as leader and assigns nothing.
             response.leader = old_leader_id or ""
-        env.reply(waiter, response)
-        return None
+        return nothing().after(group.answer_join(member, response))
 
     assignments = {each.member_id: each.assignment for each in group.members.values()}
     return CoordinatorResult(
@@ -386,6 +373,7 @@ def _update_static_member_then_rebalance_or_complete_join(
         replay=False,
         refused=refused,
         committed=committed,
+        replies=replies,
     )
 
 
@@ -400,12 +388,6 @@ def _revert_replacement(
     env.timers.cancel(heartbeat_key(group, member.member_id))
     restored = group.replace_static_member(member.group_instance_id, member.member_id, old.member_id)
     reschedule_heartbeat(env, group, restored)
-
-
-def _fence(env: Environment, group: ClassicGroup, member: ClassicGroupMember) -> None:
-    env.reply(group.take_join_waiter(member), join_refusal(member.member_id, ErrorCode.FENCED_INSTANCE_ID))
-    waiter, member.awaiting_sync = member.awaiting_sync, None
-    env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
 
 
 def _protocols(request: JoinGroupRequest) -> Protocols:

@@ -22,6 +22,7 @@ from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, M
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkacompat.coordinator.core import Reply
     from kafkacompat.wire.messages.leave_group_request import MemberIdentity
 
 _S = ClassicGroupState
@@ -37,12 +38,13 @@ def leave(
     if group.state is _S.DEAD:
         return CoordinatorResult((), LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
     answers = []
+    replies: list[Reply] = []
     for identity in members:
         answers.append(
             MemberResponse(
                 member_id=identity.member_id,
                 group_instance_id=identity.group_instance_id,
-                error_code=_leave_one(env, group, identity),
+                error_code=_leave_one(env, group, identity, replies),
             )
         )
     response = LeaveGroupResponse(members=answers)
@@ -52,7 +54,7 @@ def leave(
         result = maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
     else:
         result = maybe_complete_join_phase(env, group, now_ms)
-    return result.answering(response)
+    return result.answering(response).after(replies)
 
 
 def unknown_members(members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
@@ -68,7 +70,10 @@ def unknown_members(members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
     )
 
 
-def _leave_one(env: Environment, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+def _leave_one(
+    env: Environment, group: ClassicGroup, identity: MemberIdentity, replies: list[Reply]
+) -> ErrorCode:
+    """Adds the replies to the member's parked requests."""
     if identity.member_id == "":
         member_id = (
             None
@@ -77,7 +82,7 @@ def _leave_one(env: Environment, group: ClassicGroup, identity: MemberIdentity) 
         )
         if member_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        remove_member(env, group, group.members[member_id])
+        replies += remove_member(env, group, group.members[member_id])
         return ErrorCode.NONE
     if identity.member_id in group.pending_join:
         group.remove(identity.member_id)
@@ -85,5 +90,5 @@ def _leave_one(env: Environment, group: ClassicGroup, identity: MemberIdentity) 
         return ErrorCode.NONE
     error = group.validate_member(identity.member_id, identity.group_instance_id)
     if error is ErrorCode.NONE:
-        remove_member(env, group, group.members[identity.member_id])
+        replies += remove_member(env, group, group.members[identity.member_id])
     return error

@@ -7,6 +7,8 @@ answers all members when the group ends. A timer refers to its group object, whi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import EMPTY_ASSIGNMENT, ClassicGroupMember
@@ -23,6 +25,11 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkacompat.coordinator.core import Reply
+
 _S = ClassicGroupState
 
 
@@ -36,8 +43,9 @@ def maybe_prepare_rebalance_or_complete_join(
 
 def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
     """Ask all members to rejoin. An empty group first waits for more members (group.initial.rebalance.delay.ms)."""
+    replies: Sequence[Reply] = ()
     if group.state is _S.COMPLETING_REBALANCE:
-        reset_and_propagate_assignments(env, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        replies = reset_and_propagate_assignments(env, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     env.timers.cancel(sync_key(group))
     initial = group.state is _S.EMPTY
@@ -45,12 +53,11 @@ def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> Gro
         delay_ms = env.settings.initial_rebalance_delay_ms
         _schedule_initial(env, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
     group.transition_to(_S.PREPARING_REBALANCE, now_ms)
-    if initial:
-        return nothing()
-    if group.has_all_members_joined():
-        return complete_classic_group_join(env, group, now_ms)
-    _schedule_join(env, group)
-    return nothing()
+    if not initial and group.has_all_members_joined():
+        return complete_classic_group_join(env, group, now_ms).after(replies)
+    if not initial:
+        _schedule_join(env, group)
+    return nothing().after(replies)
 
 
 def maybe_complete_join_phase(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
@@ -82,8 +89,9 @@ def complete_classic_group_join(env: Environment, group: ClassicGroup, now_ms: i
     if group.state is _S.EMPTY:
         # A failed write does no harm, because the generation in the log has no live member.
         return CoordinatorResult((group_metadata_record(group, {}),), None, replay=False)
+    replies: list[Reply] = []
     for member in group.members.values():
-        env.reply(group.take_join_waiter(member), join_response(group, member))
+        replies += group.answer_join(member, join_response(group, member))
         reschedule_heartbeat(env, group, member)
         member.is_new = False
         group.pending_sync.add(member.member_id)
@@ -93,7 +101,7 @@ def complete_classic_group_join(env: Environment, group: ClassicGroup, now_ms: i
         group.rebalance_timeout_ms(),
         lambda at_ms: _expire_pending_sync(env, group, generation_id, at_ms),
     )
-    return nothing()
+    return CoordinatorResult((), None, replies=replies)
 
 
 def join_response(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
@@ -127,34 +135,40 @@ def join_refusal(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 # --- assignments
 
 
-def reset_and_propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
+def reset_and_propagate_assignments(
+    env: Environment, group: ClassicGroup, error: ErrorCode
+) -> Sequence[Reply]:
     """Revoke all assignments and answer the parked syncs."""
     for member in group.members.values():
         group.assign(member, EMPTY_ASSIGNMENT)
-    _propagate_assignments(env, group, error)
+    return _propagate_assignments(env, group, error)
 
 
 def set_and_propagate_assignments(
     env: Environment, group: ClassicGroup, assignments: dict[str, bytes]
-) -> None:
+) -> Sequence[Reply]:
     for member in group.members.values():
         group.assign(member, assignments.get(member.member_id, EMPTY_ASSIGNMENT))
-    _propagate_assignments(env, group, ErrorCode.NONE)
+    return _propagate_assignments(env, group, ErrorCode.NONE)
 
 
-def _propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
+def _propagate_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> Sequence[Reply]:
     succeeded = error is ErrorCode.NONE
+    replies: list[Reply] = []
     for member in group.members.values():
-        waiter, member.awaiting_sync = member.awaiting_sync, None
-        response = SyncGroupResponse(
-            protocol_type=group.protocol_type if succeeded else None,
-            protocol_name=group.protocol_name if succeeded else None,
-            assignment=member.assignment,
-            error_code=error,
+        if member.awaiting_sync is None:
+            continue
+        replies += member.answer_sync(
+            SyncGroupResponse(
+                protocol_type=group.protocol_type if succeeded else None,
+                protocol_name=group.protocol_name if succeeded else None,
+                assignment=member.assignment,
+                error_code=error,
+            )
         )
-        if env.reply(waiter, response):
-            # The end of a session is ignored while the request is parked, so the session must start again now.
-            reschedule_heartbeat(env, group, member)
+        # The end of a session is ignored while the request is parked, so the session must start again now.
+        reschedule_heartbeat(env, group, member)
+    return replies
 
 
 # --- sessions
@@ -183,36 +197,47 @@ def expire_member_heartbeat(
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat():
         return nothing()
-    remove_member(env, group, member)
+    replies = remove_member(env, group, member)
     if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
-        return prepare_rebalance(env, group, now_ms)
-    return _complete_join_if_all_joined(env, group, now_ms)
+        return prepare_rebalance(env, group, now_ms).after(replies)
+    return _complete_join_if_all_joined(env, group, now_ms).after(replies)
 
 
-def remove_member(env: Environment, group: ClassicGroup, member: ClassicGroupMember) -> None:
+def remove_member(env: Environment, group: ClassicGroup, member: ClassicGroupMember) -> Sequence[Reply]:
     """Remove a member without a rebalance. Its parked requests get UNKNOWN_MEMBER_ID, so that it rejoins."""
     cancel_heartbeat(env, group, member.member_id)
-    refuse_parked(env, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
+    replies = refuse_parked(group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
+    return replies
 
 
 def refuse_parked(
-    env: Environment, group: ClassicGroup, member: ClassicGroupMember, member_id: str, error: ErrorCode
-) -> None:
+    group: ClassicGroup, member: ClassicGroupMember, member_id: str, error: ErrorCode
+) -> Sequence[Reply]:
     """Answer the parked requests of a member. `member_id` is told to one that joins."""
-    if member.awaiting_join is not None:
-        env.reply(group.take_join_waiter(member), join_refusal(member_id, error))
-    if member.awaiting_sync is not None:
-        waiter, member.awaiting_sync = member.awaiting_sync, None
-        env.reply(waiter, SyncGroupResponse(error_code=error))
+    if member.awaiting_join is None and member.awaiting_sync is None:
+        return ()
+    return (
+        *group.answer_join(member, join_refusal(member_id, error)),
+        *member.answer_sync(SyncGroupResponse(error_code=error)),
+    )
 
 
-def end_group(env: Environment, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
+def refuse_all_parked(group: ClassicGroup, error: ErrorCode) -> Sequence[Reply]:
+    """Answer the parked requests of all members."""
+    return [
+        reply
+        for member in group.members.values()
+        for reply in refuse_parked(group, member, member.member_id, error)
+    ]
+
+
+def end_group(env: Environment, group: ClassicGroup, error: ErrorCode, now_ms: int) -> Sequence[Reply]:
     """The group is no longer on this broker: answer all its parked requests and cancel its timers."""
     group.transition_to(_S.DEAD, now_ms)
-    for member in group.members.values():
-        refuse_parked(env, group, member, member.member_id, error)
+    replies = refuse_all_parked(group, error)
     cancel_timers(env, group)
+    return replies
 
 
 def cancel_timers(env: Environment, group: ClassicGroup) -> None:

@@ -5,9 +5,9 @@ It parks the members that wait for the leader's assignment, writes the assignmen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.coordinator.core import Caller, CoordinatorResult
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.classic_group_member import EMPTY_ASSIGNMENT
 from kafkacompat.group.classic.rebalance import (
@@ -16,46 +16,44 @@ from kafkacompat.group.classic.rebalance import (
     set_and_propagate_assignments,
 )
 from kafkacompat.group.classic.records import group_metadata_record
-from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.environment import Environment, GroupResult, nothing, replied
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
 
 _S = ClassicGroupState
 
 
-def sync(env: Environment, request: SyncGroupRequest, waiter: Deferred[Any]) -> GroupResult:
-    """Every path answers `waiter`, now or when the assignment is committed or the group rebalances again."""
+def sync(env: Environment, request: SyncGroupRequest, caller: Caller) -> GroupResult:
+    """Every path answers the caller, now or when the assignment is committed or the group rebalances again."""
     group = env.classic_group(request.group_id)
     if group is None or group.state is _S.EMPTY:
-        return _refuse(env, waiter, ErrorCode.UNKNOWN_MEMBER_ID)
+        return _refuse(caller, ErrorCode.UNKNOWN_MEMBER_ID)
     error = _validate(group, request)
     if error is not ErrorCode.NONE:
-        return _refuse(env, waiter, error)
+        return _refuse(caller, error)
     if group.state is _S.PREPARING_REBALANCE:
-        return _refuse(env, waiter, ErrorCode.REBALANCE_IN_PROGRESS)
+        return _refuse(caller, ErrorCode.REBALANCE_IN_PROGRESS)
     member = group.members[request.member_id]
     group.pending_sync.discard(member.member_id)
     if group.state is _S.STABLE:
-        env.reply(
-            waiter,
+        return replied(
+            caller,
             SyncGroupResponse(
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
                 assignment=member.assignment,
             ),
         )
-        return nothing()
     # A member may send the request again on a new connection while the first one is parked. The first one is then
     # answered with an error.
-    env.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    member.awaiting_sync = waiter
+    replies = member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    member.awaiting_sync = caller
     if group.leader_id != member.member_id:
-        return nothing()
-    return _write_plan(env, group, request)
+        return nothing().after(replies)
+    return _write_plan(env, group, request).after(replies)
 
 
 def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest) -> GroupResult:
@@ -69,12 +67,12 @@ def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest
         if group.state is not _S.COMPLETING_REBALANCE or group.generation_id != generation_id:
             return None
         if error is ErrorCode.NONE:
-            set_and_propagate_assignments(env, group, assignments)
+            replies = set_and_propagate_assignments(env, group, assignments)
             group.transition_to(_S.STABLE, at_ms)
             env.note_completed_rebalance()
-            return None
-        reset_and_propagate_assignments(env, group, error)
-        return maybe_prepare_rebalance_or_complete_join(env, group, at_ms)
+            return nothing().after(replies)
+        replies = reset_and_propagate_assignments(env, group, error)
+        return maybe_prepare_rebalance_or_complete_join(env, group, at_ms).after(replies)
 
     return CoordinatorResult(
         (group_metadata_record(group, assignments),), None, replay=False, committed=committed
@@ -96,6 +94,5 @@ def _validate(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _refuse(env: Environment, waiter: Deferred[Any], error: ErrorCode) -> GroupResult:
-    env.reply(waiter, SyncGroupResponse(error_code=error))
-    return nothing()
+def _refuse(caller: Caller, error: ErrorCode) -> GroupResult:
+    return replied(caller, SyncGroupResponse(error_code=error))

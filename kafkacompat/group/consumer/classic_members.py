@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
 from kafkacompat.group.classic.join import JoinCaller
 from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.consumer.consumer_group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
@@ -36,7 +36,7 @@ from kafkacompat.group.consumer.sessions import (
     schedule_sync_timeout,
 )
 from kafkacompat.group.consumer.target_assignment import Change, Target, maybe_update_target
-from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.environment import Environment, GroupResult, replied
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import TopicPartitions
@@ -45,7 +45,6 @@ from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, M
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
     from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
@@ -61,7 +60,7 @@ with the same error."""
 def join_consumer_group(
     env: Environment, group: ConsumerGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
-    """Answers `caller.waiter` when the records are committed. Raises Refused."""
+    """Answers the caller when the records are committed. Raises Refused."""
     if sum(len(protocol.metadata) for protocol in request.protocols) > METADATA_BYTES_MAX:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     is_unknown = request.member_id == ""
@@ -73,8 +72,7 @@ def join_consumer_group(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported."
         )
     if is_unknown and request.group_instance_id is None and caller.requires_known_member_id:
-        env.reply(caller.waiter, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
-        return nothing()
+        return replied(caller.caller, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
     records: list[GroupRecord] = []
     replaced = group.static_member(request.group_instance_id)
     if request.group_instance_id is None:
@@ -135,15 +133,14 @@ def join_consumer_group(
         protocol_name=protocols[0][0],
     )
 
-    def committed(error: ErrorCode, at_ms: int) -> None:
+    def committed(error: ErrorCode, at_ms: int) -> GroupResult:
         if error is not ErrorCode.NONE:
-            env.reply(caller.waiter, join_refusal("", error))
-            return
+            return replied(caller.caller, join_refusal("", error))
         cancel_join_timeout(env, request.group_id, updated.member_id)
         if not downgrades:
             schedule_session_timeout(env, request.group_id, updated.member_id, request.session_timeout_ms)
             schedule_sync_timeout(env, request.group_id, updated.member_id, request.rebalance_timeout_ms)
-        env.reply(caller.waiter, response)
+        return replied(caller.caller, response)
 
     return replace(result, committed=committed)
 
@@ -158,9 +155,9 @@ def _owned(env: Environment, subscription: ConsumerProtocolSubscription) -> list
 
 
 def sync_consumer_group(
-    env: Environment, group: ConsumerGroup, request: SyncGroupRequest, waiter: Deferred[Any]
+    env: Environment, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller
 ) -> GroupResult:
-    """Answers `waiter` when everything before is committed. Raises Refused."""
+    """Answers the caller when everything before is committed. Raises Refused."""
     member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
     name, metadata = member.classic.protocols[0]
@@ -175,15 +172,14 @@ def sync_consumer_group(
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     session_timeout_ms = member.classic.session_timeout_ms
 
-    def committed(error: ErrorCode, at_ms: int) -> None:
+    def committed(error: ErrorCode, at_ms: int) -> GroupResult:
         if error is not ErrorCode.NONE:
-            env.reply(waiter, SyncGroupResponse(error_code=error))
-            return
+            return replied(caller, SyncGroupResponse(error_code=error))
         cancel_sync_timeout(env, group.group_id, member.member_id)
         schedule_session_timeout(env, group.group_id, member.member_id, session_timeout_ms)
         assigned = {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
-        env.reply(
-            waiter,
+        return replied(
+            caller,
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,

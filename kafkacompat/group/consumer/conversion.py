@@ -18,7 +18,6 @@ from kafkacompat.group.classic.rebalance import (
 )
 from kafkacompat.group.classic.rebalance import (
     prepare_rebalance,
-    refuse_parked,
     reschedule_heartbeat,
 )
 from kafkacompat.group.classic.records import group_metadata_record
@@ -71,10 +70,9 @@ def validate_online_upgrade(env: Environment, group: ClassicGroup) -> None:
 
 
 def upgraded(env: Environment, classic: ClassicGroup, records: list[GroupRecord]) -> ConsumerGroup:
-    """The group as it is after these records, with every member still a classic one. Parked members are told to rejoin.
+    """The group as it is after these records, with every member still a classic one. Parked members have to rejoin.
     Raises Refused if a member's metadata cannot be converted."""
     group = at_once(consumer_group_of(env, classic))
-    tell_to_rejoin(env, classic)
     records += classic.tombstones()
     records += upgrade_records(group)
     for converted in group.members.values():
@@ -82,12 +80,6 @@ def upgraded(env: Environment, classic: ClassicGroup, records: list[GroupRecord]
         timeout_ms = converted.classic.session_timeout_ms
         schedule_session_timeout(env, group.group_id, converted.member_id, timeout_ms)
     return group
-
-
-def tell_to_rejoin(env: Environment, classic: ClassicGroup) -> None:
-    """Answer the parked requests of the members."""
-    for member in classic.members.values():
-        refuse_parked(env, classic, member, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def upgrade_records(group: ConsumerGroup) -> Iterator[GroupRecord]:
@@ -208,7 +200,7 @@ def downgraded(
         take_up(env, group)
 
     if rebalance:
-        prepare_rebalance(env, classic, now_ms)
+        prepare_rebalance(env, classic, now_ms)  # nobody has joined it, so it answers nobody
     return CoordinatorResult(records, None, replay=False, refused=refused)
 
 

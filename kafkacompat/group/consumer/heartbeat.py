@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.group.classic.rebalance import refuse_all_parked
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.conversion import upgraded, validate_online_upgrade
 from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, upgraded_if_prepared
@@ -51,6 +52,7 @@ from kafkacompat.wire.messages.consumer_group_heartbeat_response import (
 )
 
 if TYPE_CHECKING:
+    from kafkacompat.group.classic.classic_group import ClassicGroup
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 Result = CoordinatorResult[GroupRecord, ConsumerGroupHeartbeatResponse]
@@ -89,6 +91,7 @@ def _heartbeat(
 ) -> Result:
     records: list[GroupRecord] = []
     joins = request.member_epoch == 0
+    classic = env.classic_group(request.group_id) if joins else None
     group = _group_for(env, request.group_id, joins, records, now_ms)
     throw_if_full(env, group, request.member_id)
     member_id = request.member_id or env.new_uuid()
@@ -111,10 +114,10 @@ def _heartbeat(
         env, group.group_id, member_id, env.consumer_setting(group.group_id, "session_timeout_ms")
     )
     if caller.part is Part.MEMBER:
-        return CoordinatorResult(tuple(records), ConsumerGroupHeartbeatResponse())
+        return _written(records, ConsumerGroupHeartbeatResponse(), classic)
     target = maybe_update_target(env, group, group_epoch, change, homogeneous, records, now_ms)
     if caller.part is Part.TARGET:
-        return CoordinatorResult(tuple(records), ConsumerGroupHeartbeatResponse())
+        return _written(records, ConsumerGroupHeartbeatResponse(), classic)
     has_changed = names_changed or regex is not RegexUpdate.NO_CHANGE
     updated = reconcile(env, group, updated, target, has_changed, request.topic_partitions, records)
     response = ConsumerGroupHeartbeatResponse(
@@ -124,7 +127,17 @@ def _heartbeat(
     )
     if joins or is_full(request) or updated.assigned != member.assigned:
         response.assignment = _told_assignment(updated.assigned)
-    return CoordinatorResult(tuple(records), response)
+    return _written(records, response, classic)
+
+
+def _written(
+    records: list[GroupRecord], response: ConsumerGroupHeartbeatResponse, classic: ClassicGroup | None
+) -> Result:
+    """`classic`: the group that these records replace. Its members have to rejoin."""
+    if classic is None:
+        return CoordinatorResult(tuple(records), response)
+    replies = refuse_all_parked(classic, ErrorCode.REBALANCE_IN_PROGRESS)
+    return CoordinatorResult(tuple(records), response, replies=replies)
 
 
 def _group_for(

@@ -24,7 +24,6 @@ from kafkacompat.group.consumer.conversion import (
     classic_group_of,
     consumer_group_of,
     may_downgrade_without,
-    tell_to_rejoin,
     upgrade_records,
 )
 from kafkacompat.group.consumer.records import group_tombstones
@@ -94,8 +93,8 @@ def _is_unchanged(seen: SeenMember, present: ClassicGroupMember) -> bool:
 def upgraded_if_prepared(
     env: Environment, classic: ClassicGroup, records: list[GroupRecord], now_ms: int
 ) -> ConsumerGroup:
-    """The group as it is after these records. Raises Refused: COORDINATOR_LOAD_IN_PROGRESS if the member has to come back,
-    or why the group cannot be converted."""
+    """Like `upgraded`. Raises Refused: COORDINATOR_LOAD_IN_PROGRESS if the member has to come back, or why the group cannot
+    be converted."""
     prepared: PreparedUpgrade | None = classic.prepared_upgrade
     if prepared is None or not prepared.fits(classic):
         _prepare_upgrade(env, classic)
@@ -105,7 +104,6 @@ def upgraded_if_prepared(
     group, run = prepared.group, prepared.records
     assert group is not None
     assert run is not None
-    tell_to_rejoin(env, classic)
 
     def apply() -> None:
         env.groups[group.group_id] = group
@@ -243,7 +241,7 @@ def _downgraded(
             resume_downgrade(env, group, at_ms, refusals + 1)
         return nothing()
 
-    prepare_rebalance(env, classic, now_ms)
+    prepare_rebalance(env, classic, now_ms)  # nobody has joined it, so it answers nobody
     env.tasks.schedule(
         "taking up the members of a converted group",
         ("taking up", group.group_id),

@@ -6,12 +6,11 @@ ShareCoordinatorShard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kafkacompat.api.share_services import SharePartitionKey
-from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.coordinator.core import CoordinatorResult, Reply
 from kafkacompat.ids import NO_OFFSET, Uuid
 from kafkacompat.share.state.batches import combining
 from kafkacompat.share.state.offsets import ShareCoordinatorOffsetsManager
@@ -85,16 +84,13 @@ class ShareCoordinatorShard:
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[ShareRecord, None] | None]:
         return iter(())
 
-    def unload(self, now_ms: int) -> Iterator[int]:
+    def unload(self, now_ms: int) -> Iterator[tuple[int, Sequence[Reply]]]:
         return iter(())
 
     def take_apart(self) -> Iterator[int]:
         while self.states:
             self.states.popitem()
             yield 1
-
-    def take_replies(self) -> list[tuple[Any, Any]]:
-        return []
 
     # --- replay
 
