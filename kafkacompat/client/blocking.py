@@ -114,7 +114,7 @@ class Connection:
 def _connected(host: str, port: int, timeout_s: float, security: ClientSecurity) -> socket.socket:
     try:
         plain = socket.create_connection((host, port), timeout=timeout_s)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a text that names no host
         raise BrokerAway(f"no broker answers at {host_and_port(host, port)}: {error}") from error
     if security.context is None:
         return plain

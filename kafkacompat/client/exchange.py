@@ -78,7 +78,8 @@ class Exchange:
         authenticator: SaslClientAuthenticator | None = None,
     ) -> None:
         """`peer`: the broker's address, for messages. `authenticator`: None for a listener without SASL."""
-        self.peer = peer
+        # A broker may advertise a text that no page or terminal can show.
+        self.peer = peer.encode(errors="backslashreplace").decode()
         self._client_id = client_id
         self._response_bytes_max = response_bytes_max
         self._authenticator = authenticator
@@ -134,7 +135,7 @@ class Exchange:
         self._correlation_id, self._awaited = correlation_id, awaited
         return frame
 
-    def receive(self, data: bytes | memoryview) -> bool:
+    def receive(self, data: bytes | bytearray | memoryview) -> bool:
         """Take bytes as they arrive, cut anywhere. Return whether the answer is complete. Raises CommandFailed for what
         is no answer to the request."""
         self._received += data

@@ -1,20 +1,40 @@
-"""Settings of the Kafka clients: silent, bounded in memory, quick to reconnect when the broker returns. The clients
-never write."""
+"""The console's clients: the client library's settings, and our own client for what the library cannot ask. They are silent,
+bounded in memory, quick to reconnect when the broker returns, and never write."""
 
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from kafkacompat.client.trio_connection import TrioConnection, connected
+from kafkacompat.console.core.snapshot import NodeSeen
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.security.sasl_client import ClientSecurity
 
+CLIENT_ID = "kafkacompat-console"
 GROUP_ID = "kafkacompat-console"
 """The library requires a group id. Nothing is committed, so no such group appears."""
 MAX_QUEUED_KBYTES = 8 * 1024
 RECONNECT_MAX_MS = 1_000
 SOCKET_TIMEOUT_MS = 6_000
 
+NODE_TIMEOUT_S = 2.0
+RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+
 Settings = dict[str, Any]
+
+
+def connected_to(node: NodeSeen, security: ClientSecurity) -> AbstractAsyncContextManager[TrioConnection]:
+    """A connection to a node, for at most NODE_TIMEOUT_S. Raises CommandFailed with the reason."""
+    return connected(
+        node.host,
+        node.port,
+        security,
+        client_id=CLIENT_ID,
+        response_bytes_max=RESPONSE_BYTES_MAX,
+        within_s=NODE_TIMEOUT_S,
+    )
 
 
 def quiet_logger() -> logging.Logger:
@@ -30,7 +50,7 @@ def common_settings(bootstrap: ClusterAddress) -> Settings:
     """Return the settings that all clients of the console have."""
     return {
         **bootstrap.librdkafka(),
-        "client.id": "kafkacompat-console",
+        "client.id": CLIENT_ID,
         "socket.timeout.ms": SOCKET_TIMEOUT_MS,
         "socket.connection.setup.timeout.ms": SOCKET_TIMEOUT_MS,
         "reconnect.backoff.ms": 100,

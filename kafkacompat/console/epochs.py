@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import trio
 
-from kafkacompat.console.core.group_epochs import (
-    describe_request,
-    describe_version,
-    parse_epochs,
-    versions_request,
-)
+from kafkacompat.console.clients import connected_to
+from kafkacompat.console.core.group_epochs import epochs_in
 from kafkacompat.console.core.snapshot import CONSUMER, GroupEpochs, NodeSeen, Snapshot
-from kafkacompat.console.node_connection import FAILURES, NODE_TIMEOUT_S, answer_to, connected
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.sasl_client import ClientSecurity
+from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 
 MAX_GROUPS_ASKED = 500
 """The epochs of further groups stay unknown."""
@@ -29,11 +29,8 @@ async def epochs_of(snapshot: Snapshot, security: ClientSecurity) -> dict[str, G
     found: dict[str, GroupEpochs] = {}
 
     async def ask(node: NodeSeen, groups: list[str]) -> None:
-        try:
-            with trio.fail_after(NODE_TIMEOUT_S):
-                found.update(await _ask_coordinator(node, security, groups))
-        except FAILURES:
-            return
+        with suppress(CommandFailed):
+            found.update(await _ask_coordinator(node, security, groups))
 
     async with trio.open_nursery() as nursery:
         for node_id, groups in asked.items():
@@ -45,11 +42,10 @@ async def _ask_coordinator(
     node: NodeSeen, security: ClientSecurity, groups: list[str]
 ) -> dict[str, GroupEpochs]:
     found: dict[str, GroupEpochs] = {}
-    async with connected(node, security) as stream:
-        version = describe_version(await answer_to(stream, versions_request()))
+    async with connected_to(node, security) as connection:
         for start in range(0, len(groups), GROUPS_A_REQUEST):
-            request = describe_request(groups[start : start + GROUPS_A_REQUEST], version)
-            answer = await answer_to(stream, request)
-            # A group may have thousands of members. Parsing that many here would block the loop.
-            found |= await trio.to_thread.run_sync(parse_epochs, answer, version)
+            request = ConsumerGroupDescribeRequest(group_ids=groups[start : start + GROUPS_A_REQUEST])
+            answer = await connection.call(request, ConsumerGroupDescribeResponse)
+            # A group may have thousands of members. Reading that many here would block the loop.
+            found |= await trio.to_thread.run_sync(epochs_in, answer)
     return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
 from kafkacompat.addresses import split_host_and_port
+from kafkacompat.client.trio_connection import reason_of
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize
 from kafkacompat.console.epochs import epochs_of
@@ -59,28 +58,10 @@ async def require_listener(places: list[tuple[str, int]]) -> None:
             with trio.fail_after(PROBE_TIMEOUT_S):
                 await (await trio.open_tcp_stream(host, port)).aclose()
             return
-        # A node may advertise a text that is not a host name. Its encoding then raises UnicodeError, other failures
-        # are OSError.
         except (OSError, trio.TooSlowError, UnicodeError) as error:
             if number == 0:
-                reason = _words(error)
+                reason = "no connection in time" if isinstance(error, trio.TooSlowError) else reason_of(error)
     raise BrokerAway(reason)
-
-
-def _words(error: OSError | trio.TooSlowError | UnicodeError) -> str:
-    if isinstance(error, trio.TooSlowError):
-        return "no connection in time"
-    if isinstance(error, UnicodeError):
-        return f"its address is not a host name: {error}"
-    causes = (
-        error.__cause__.exceptions
-        if isinstance(error.__cause__, ExceptionGroup)
-        else (error.__cause__, error)
-    )
-    told = next((cause for cause in causes if isinstance(cause, OSError)), error)
-    if isinstance(told, socket.gaierror) or not told.errno:
-        return (told.strerror or str(told)).lower()
-    return os.strerror(told.errno).lower()
 
 
 async def keep_looking(

@@ -8,18 +8,21 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from kafkacompat.console.core.group_epochs import versions_request
+from kafkacompat.console.clients import connected_to
 from kafkacompat.console.core.share_groups import (
     describe_request,
+    groups_in,
+    has_share_groups,
     list_request,
     offsets_request,
-    offsets_version,
-    parse_groups,
-    parse_list,
+    share_groups_in,
 )
 from kafkacompat.console.core.snapshot import NodeSeen, ShareGroupSeen
-from kafkacompat.console.node_connection import FAILURES, NODE_TIMEOUT_S, answer_to, connected, reason_of
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.sasl_client import ClientSecurity
+from kafkacompat.wire.messages.describe_share_group_offsets_response import DescribeShareGroupOffsetsResponse
+from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
 
 MAX_GROUPS_A_NODE = 200
 """Further groups, in order of names, are counted and not shown."""
@@ -44,11 +47,10 @@ async def share_groups_of(
 
     async def ask(node: NodeSeen) -> None:
         try:
-            with trio.fail_after(NODE_TIMEOUT_S):
-                found[node.node_id] = await _ask_node(node, security)
-        except FAILURES as error:
+            found[node.node_id] = await _ask_node(node, security)
+        except CommandFailed as failure:
             known = before.get(node.node_id, Coordinated())
-            found[node.node_id] = replace(known, error=reason_of(error))
+            found[node.node_id] = replace(known, error=str(failure))
 
     async with trio.open_nursery() as nursery:
         for node in nodes:
@@ -57,17 +59,17 @@ async def share_groups_of(
 
 
 async def _ask_node(node: NodeSeen, security: ClientSecurity) -> Coordinated:
-    async with connected(node, security) as stream:
-        version = offsets_version(await answer_to(stream, versions_request()))
-        if version is None:
+    async with connected_to(node, security) as connection:
+        if not has_share_groups(connection.serves):
             return Coordinated()
-        names = await trio.to_thread.run_sync(parse_list, await answer_to(stream, list_request()))
+        listed = await connection.call(list_request(), ListGroupsResponse)
+        names = await trio.to_thread.run_sync(share_groups_in, listed)
         shown = names[:MAX_GROUPS_A_NODE]
         groups: list[ShareGroupSeen] = []
         for start in range(0, len(shown), GROUPS_A_REQUEST):
             asked = shown[start : start + GROUPS_A_REQUEST]
-            described = await answer_to(stream, describe_request(asked))
-            offsets = await answer_to(stream, offsets_request(asked, version))
-            # A group may have thousands of partitions. Parsing that many here would block the loop.
-            groups += await trio.to_thread.run_sync(parse_groups, described, offsets, version, node.node_id)
+            described = await connection.call(describe_request(asked), ShareGroupDescribeResponse)
+            offsets = await connection.call(offsets_request(asked), DescribeShareGroupOffsetsResponse)
+            # A group may have thousands of partitions. Reading that many here would block the loop.
+            groups += await trio.to_thread.run_sync(groups_in, described, offsets, node.node_id)
     return Coordinated(tuple(groups), len(names) - len(shown))

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 
 import trio
 
-from kafkacompat.console.core.log_directories import parse_response, sizes_request
+from kafkacompat.console.clients import connected_to
+from kafkacompat.console.core.log_directories import sizes_in
 from kafkacompat.console.core.snapshot import NodeSeen, ReplicaSize
-from kafkacompat.console.node_connection import FAILURES, NODE_TIMEOUT_S, answer_to, connected, reason_of
+from kafkacompat.failure import CommandFailed
 from kafkacompat.security.sasl_client import ClientSecurity
+from kafkacompat.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kafkacompat.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
 
 
 async def sizes_of(
@@ -21,10 +24,9 @@ async def sizes_of(
 
     async def ask(node: NodeSeen) -> None:
         try:
-            with trio.fail_after(NODE_TIMEOUT_S):
-                answers[node.node_id] = await _ask_node(node, security)
-        except FAILURES as error:
-            errors.append(f"node {node.node_id}: {reason_of(error)}")
+            answers[node.node_id] = await _ask_node(node, security)
+        except CommandFailed as failure:
+            errors.append(f"node {node.node_id}: {failure}")
 
     async with trio.open_nursery() as nursery:
         for node in nodes:
@@ -34,7 +36,7 @@ async def sizes_of(
 
 
 async def _ask_node(node: NodeSeen, security: ClientSecurity) -> list[ReplicaSize]:
-    async with connected(node, security) as stream:
-        answer = await answer_to(stream, sizes_request())
-    # A node may have tens of thousands of logs. Parsing that many here would block the loop.
-    return await trio.to_thread.run_sync(parse_response, answer, node.node_id)
+    async with connected_to(node, security) as connection:
+        answer = await connection.call(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+    # A node may have tens of thousands of logs. Reading that many here would block the loop.
+    return await trio.to_thread.run_sync(sizes_in, answer, node.node_id)

@@ -207,5 +207,7 @@ def test_a_request_is_repeated_until_the_time_limit(monkeypatch: pytest.MonkeyPa
 def test_all_servers_that_do_not_answer_are_named() -> None:
     with pytest.raises(BrokerAway, match=r"127\.0\.0\.1:1: .*; no broker answers at \[::1\]:1: "):
         Cluster(ClusterAddress("127.0.0.1:1,[::1]:1"), 5)
+    with pytest.raises(BrokerAway, match=r"no broker answers at a\.\.b:1: "):
+        Cluster(ClusterAddress("a..b:1"), 5)
     with pytest.raises(CommandFailed, match="--bootstrap"):
         Cluster(ClusterAddress("nowhere"))

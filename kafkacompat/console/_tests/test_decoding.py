@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import struct
 
@@ -11,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.console.core.decoding import MAX_INDENTED_TIMES, decoded
-from kafkacompat.console.core.exchange import BadResponse
 from kafkacompat.console.core.internal_records import internal_key, internal_value
-from kafkacompat.console.core.log_directories import parse_response, sizes_request
+from kafkacompat.console.core.log_directories import sizes_in
 from kafkacompat.console.core.snapshot import ReplicaSize
+from kafkacompat.failure import CommandFailed
+from kafkacompat.wire.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 
 
 @pytest.mark.parametrize(
@@ -185,29 +190,25 @@ def test_other_topics_are_not_taken_for_internal_ones(topic: str) -> None:
     assert internal_key(topic, OFFSET_KEY) is None
 
 
-def log_directories(error: int = 0) -> bytes:
-    sizes = ((0, 1_000), (1, 50))
-    partitions = b"".join(struct.pack(">iqqb", number, size, 0, 0) for number, size in sizes)
-    topics = text("t") + struct.pack(">i", 2) + partitions
-    return struct.pack(">iiih", 1, 0, 1, error) + text("/data") + struct.pack(">i", 1) + topics
+def log_directories(error: int = 0, whole: int = 0) -> DescribeLogDirsResponse:
+    partitions = [
+        DescribeLogDirsPartition(partition_index=number, partition_size=size)
+        for number, size in ((0, 1_000), (1, 50))
+    ]
+    topics = [DescribeLogDirsTopic(name="t", partitions=partitions)]
+    results = [
+        DescribeLogDirsResult(log_dir="/data", topics=topics),
+        DescribeLogDirsResult(log_dir="/more", error_code=error),
+    ]
+    return DescribeLogDirsResponse(error_code=whole, results=results)
 
 
 def test_sizes_of_logs_are_read_from_the_answer() -> None:
-    assert parse_response(log_directories(), 4) == [ReplicaSize(4, "t", 0, 1_000), ReplicaSize(4, "t", 1, 50)]
-    frame = sizes_request()
-    assert struct.unpack_from(">ihh", frame) == (len(frame) - 4, 35, 1)
+    assert sizes_in(log_directories(), 4) == [ReplicaSize(4, "t", 0, 1_000), ReplicaSize(4, "t", 1, 50)]
 
 
-def test_a_refused_or_cut_answer_of_sizes_is_an_error() -> None:
-    with pytest.raises(BadResponse, match="error 31"):
-        parse_response(log_directories(error=31), 1)
-    whole = log_directories()
-    for length in range(len(whole)):
-        with pytest.raises(BadResponse):
-            parse_response(whole[:length], 1)
-
-
-@given(st.binary(max_size=100))
-def test_any_answer_of_sizes_is_read_or_refused(data: bytes) -> None:
-    with contextlib.suppress(BadResponse):
-        assert isinstance(parse_response(data, 1), list)
+def test_a_refused_answer_of_sizes_is_an_error() -> None:
+    with pytest.raises(CommandFailed, match="log directories: CLUSTER_AUTHORIZATION_FAILED"):
+        sizes_in(log_directories(whole=31), 1)
+    with pytest.raises(CommandFailed, match="log directories: KAFKA_STORAGE_ERROR"):
+        sizes_in(log_directories(error=56), 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import struct
 from dataclasses import replace
@@ -14,8 +13,6 @@ import pytest
 import trio
 import trio.testing
 from confluent_kafka import TopicPartition
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkacompat.console import admin, epochs
 from kafkacompat.console._tests.making import partition, snapshot, topic
@@ -24,8 +21,7 @@ from kafkacompat.console._tests.test_looking import Followed, ScriptedClient
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.cluster_view import MAX_MEMBER_PARTITIONS_SHOWN, cluster_view
 from kafkacompat.console.core.connection import BrokerConnection
-from kafkacompat.console.core.exchange import CORRELATION_ID, BadResponse
-from kafkacompat.console.core.group_epochs import describe_version, parse_epochs
+from kafkacompat.console.core.group_epochs import epochs_in
 from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.snapshot import (
     MAX_MEMBERS_SHOWN,
@@ -80,49 +76,33 @@ def described(*names: str, members: int = 1) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def payload(message: Message, version: int) -> bytes:
+def answer_of(message: Message, version: int, correlation_id: int) -> bytes:
     """An answer without its length. Header version 0 for ApiVersions, and version 1 with no tags for ConsumerGroupDescribe."""
     tags = b"" if message.API_KEY == API_VERSIONS else b"\x00"
-    return struct.pack(">i", CORRELATION_ID) + tags + encode(message, version)
-
-
-@pytest.mark.parametrize(("lowest", "highest", "chosen"), [(0, 0, 0), (0, 1, 1), (0, 9, 1), (1, 1, 1)])
-def test_the_newest_version_that_both_know_is_used(lowest: int, highest: int, chosen: int) -> None:
-    assert describe_version(payload(versions(lowest, highest), 0)) == chosen
-
-
-@pytest.mark.parametrize("answer", [ApiVersionsResponse(), versions(2, 3)])
-def test_a_broker_without_the_request_is_not_asked(answer: ApiVersionsResponse) -> None:
-    with pytest.raises(BadResponse, match="does not describe"):
-        describe_version(payload(answer, 0))
+    return struct.pack(">i", correlation_id) + tags + encode(message, version)
 
 
 def test_epochs_and_subscriptions_are_read_from_the_answer() -> None:
-    assert parse_epochs(payload(described("g"), 1), 1) == {"g": EPOCHS}
+    assert epochs_in(described("g")) == {"g": EPOCHS}
     untold = {"m": replace(EPOCHS.members["m"], kind="")}
-    assert parse_epochs(payload(described("g"), 0), 0) == {"g": replace(EPOCHS, members=untold)}
+    oldest = decode(ConsumerGroupDescribeResponse, 0, encode(described("g"), 0))
+    assert epochs_in(oldest) == {"g": replace(EPOCHS, members=untold)}
     answer = described("g", "refused")
     answer.groups[1].error_code = 30
-    assert parse_epochs(payload(answer, 1), 1).keys() == {"g"}
+    assert epochs_in(answer).keys() == {"g"}
 
 
 def test_members_beyond_the_bound_are_left_out() -> None:
-    (group,) = parse_epochs(payload(described("g", members=MAX_MEMBERS_SHOWN + 9), 1), 1).values()
+    (group,) = epochs_in(described("g", members=MAX_MEMBERS_SHOWN + 9)).values()
     assert len(group.members) == MAX_MEMBERS_SHOWN
-
-
-@given(st.binary(max_size=100))
-def test_any_answer_is_read_or_refused(data: bytes) -> None:
-    for read in (describe_version, partial(parse_epochs, version=1)):
-        with contextlib.suppress(BadResponse):
-            read(data)
 
 
 class Coordinator:
     """Answers over TCP, and records the groups of each request."""
 
-    def __init__(self, highest: int) -> None:
-        self.highest = highest
+    def __init__(self, *served: int) -> None:
+        """`served`: the lowest and the highest version of ConsumerGroupDescribe."""
+        self.served = served
         self.asked: list[list[str]] = []
 
     async def serve(self, stream: trio.SocketStream) -> None:
@@ -141,18 +121,18 @@ class Coordinator:
     def answer_to(self, request: bytes) -> bytes:
         header = parse_request_header(request)
         if header.api_key == API_VERSIONS:
-            return payload(versions(0, self.highest), header.api_version)
-        assert header.api_version == self.highest
+            return answer_of(versions(*self.served), header.api_version, header.correlation_id)
+        assert header.api_version == min(self.served[1], ConsumerGroupDescribeRequest.MAX_VERSION)
         wanted = decode(ConsumerGroupDescribeRequest, header.api_version, request, header.body_offset)
         self.asked.append(wanted.group_ids)
-        return payload(described(*wanted.group_ids), header.api_version)
+        return answer_of(described(*wanted.group_ids), header.api_version, header.correlation_id)
 
 
 async def test_each_coordinator_is_asked_for_its_groups_and_a_silent_one_leaves_its_own_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(epochs, "GROUPS_A_REQUEST", 2)
-    good = Coordinator(1)
+    good, too_new = Coordinator(0, 9), Coordinator(2, 3)
 
     async def end(stream: trio.SocketStream) -> None:
         await stream.aclose()
@@ -162,19 +142,21 @@ async def test_each_coordinator_is_asked_for_its_groups_and_a_silent_one_leaves_
             (await nursery.start(partial(trio.serve_tcp, handler, 0, host="127.0.0.1")))[
                 0
             ].socket.getsockname()[1]
-            for handler in (good.serve, end)
+            for handler in (good.serve, end, too_new.serve)
         ]
         nodes = tuple(NodeSeen(number, "127.0.0.1", port) for number, port in enumerate(ports, 1))
         groups = (
             *(GroupSeen(name, "consumer", "stable", 1, 1) for name in "abc"),
             GroupSeen("classic", "classic", "stable", 1, 1),
             GroupSeen("silent", "consumer", "stable", 1, 2),
-            GroupSeen("gone", "consumer", "stable", 1, 3),
+            GroupSeen("new", "consumer", "stable", 1, 3),
+            GroupSeen("gone", "consumer", "stable", 1, 4),
             GroupSeen("nowhere", "consumer", "stable", 1, None),
         )
         seen = replace(snapshot(groups=groups), nodes=nodes)
         assert await epochs_of(seen, NO_SECURITY) == dict.fromkeys("abc", EPOCHS)
         assert good.asked == [["a", "b"], ["c"]]
+        assert too_new.asked == []
         nursery.cancel_scope.cancel()
 
 

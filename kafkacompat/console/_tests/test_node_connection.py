@@ -15,14 +15,20 @@ import pytest
 import trio
 
 from kafkacompat._tests.certificates import Authority
-from kafkacompat.console import share_groups
+from kafkacompat.client.trio_connection import _LOGINS
+from kafkacompat.console import clients
 from kafkacompat.console._tests.test_share_groups import SEEN, Coordinator
 from kafkacompat.console.core.snapshot import NodeSeen
-from kafkacompat.console.node_connection import _LOGINS
 from kafkacompat.console.share_groups import Coordinated, share_groups_of
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.security.cluster_address import ClusterAddress
-from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator
+from kafkacompat.security.sasl_authenticator import (
+    Answer,
+    AskedForVersions,
+    EnabledMechanism,
+    Failure,
+    SaslServerAuthenticator,
+)
 from kafkacompat.security.scram import SCRAM_SHA_256
 from kafkacompat.security.scram_server import ScramSaslServer
 
@@ -61,8 +67,13 @@ class SecuredNode:
                     return False
                 received += part
             size = struct.unpack_from(">i", received)[0]
-            outcome = authenticator.handle(memoryview(bytes(received[4 : 4 + size])), 0)
+            request = bytes(received[4 : 4 + size])
             del received[: 4 + size]
+            outcome = authenticator.handle(memoryview(request), 0)
+            if isinstance(outcome, AskedForVersions):
+                answer = self.coordinator.answer_to(request)
+                await stream.send_all(struct.pack(">i", len(answer)) + answer)
+                continue
             assert isinstance(outcome, (Answer, Failure))
             if outcome.reply is not None:
                 await stream.send_all(outcome.reply)
@@ -109,7 +120,8 @@ async def test_a_login_that_is_refused_is_told_and_what_was_known_stays(tmp_path
         security = address(authority, tmp_path, "another").security()
         found = await share_groups_of([seen], security, {1: Coordinated((SEEN,))})
         assert found[1].groups == (SEEN,)
-        assert found[1].error.startswith("Authentication failed")
+        told = f"authentication with 127.0.0.1:{seen.port} failed: Authentication failed"
+        assert found[1].error.startswith(told)
         assert node.coordinator.asked == []
 
 
@@ -123,26 +135,31 @@ async def test_a_node_that_the_client_does_not_trust_is_told_nothing(
         sizes, error = await sizes_of([seen], properties.security())
         assert sizes is None
         if trusts_another:
-            assert error.startswith("node 1: its certificate is refused: ")
+            assert error.startswith(f"node 1: the certificate of 127.0.0.1:{seen.port} is refused: ")
         else:
-            assert error == "node 1: the connection ended"
+            assert error.startswith(f"node 1: the broker at 127.0.0.1:{seen.port} closed the connection")
+            assert "security.protocol" in error
         assert node.coordinator.asked == []
 
 
 async def test_logins_that_hang_leave_the_threads_of_the_page_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server that issues tickets may answer nobody, and a thread that waits for it cannot be ended."""
-    monkeypatch.setattr(share_groups, "NODE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(clients, "NODE_TIMEOUT_S", 0.05)
     release = threading.Event()
     hanging = SimpleNamespace(
         context=None, authenticator=lambda host: SimpleNamespace(step=lambda response: release.wait(60))
     )
     try:
-        async with secured(Authority(), tmp_path) as (_, seen):
+        async with trio.open_nursery() as nursery:
+            serve = partial(trio.serve_tcp, Coordinator("g").serve, 0, host="127.0.0.1")
+            (listener,) = await nursery.start(serve)
+            seen = NodeSeen(1, *listener.socket.getsockname())
             for _ in range(3):
                 found = await share_groups_of([seen], hanging, {})  # type: ignore[arg-type]  # as much as is used
-                assert found[1].error == "no answer in time"
+                assert found[1].error == f"the broker at 127.0.0.1:{seen.port} did not answer within 0.05 s"
+            nursery.cancel_scope.cancel()
         assert not trio.to_thread.current_default_thread_limiter().borrowed_tokens
         assert _LOGINS.borrowed_tokens == 3
     finally:

@@ -255,25 +255,29 @@ def test_tails_are_read_from_near_their_end_and_the_rest_from_the_beginning() ->
 
 
 async def test_sizes_are_asked_of_every_node_and_one_that_is_silent_is_named() -> None:
-    async def answer(stream: trio.SocketStream, payload: bytes) -> None:
-        await stream.receive_some(1024)
-        await stream.send_all(payload)
+    async def answer(stream: trio.SocketStream, payloads: list[bytes]) -> None:
+        for payload in payloads:
+            await stream.receive_some(1024)
+            await stream.send_all(payload)
 
-    told = struct.pack(">iiih", 1, 0, 1, 0) + b"\x00\x01d" + struct.pack(">i", 1)
+    served = struct.pack(">ihihhh", 1, 0, 1, 35, 1, 1)
+    told = struct.pack(">iiih", 2, 0, 1, 0) + b"\x00\x01d" + struct.pack(">i", 1)
     told += b"\x00\x01t" + struct.pack(">iiqqb", 1, 0, 77, 0, 0)
+    answers = [struct.pack(">i", len(each)) + each for each in (served, told)]
     async with trio.open_nursery() as nursery:
         good, bad = [
             (
                 await nursery.start(
-                    partial(trio.serve_tcp, partial(answer, payload=payload), 0, host="127.0.0.1")
+                    partial(trio.serve_tcp, partial(answer, payloads=payloads), 0, host="127.0.0.1")
                 )
             )[0]
-            for payload in (struct.pack(">i", len(told)) + told, b"HTTP/1.1 400\r\n\r\n")
+            for payloads in (answers, [b"HTTP/1.1 400\r\n\r\n"])
         ]
         nodes = [NodeSeen(number, *each.socket.getsockname()) for number, each in enumerate((good, bad), 1)]
         sizes, errors = await sizes_of(nodes, NO_SECURITY)
         assert sizes is not None
         assert [(size.node_id, size.topic, size.size_bytes) for size in sizes] == [(1, "t", 77)]
-        assert errors == "node 2: an answer of 1213486160 bytes"
+        assert errors.startswith("node 2: the answer of 127.0.0.1:")
+        assert " to API_VERSIONS claims 1213486160 bytes" in errors
         assert await sizes_of(nodes[1:], NO_SECURITY) == (None, errors)
         nursery.cancel_scope.cancel()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from kafkacompat.console.core.exchange import framed, parsed
 from kafkacompat.console.core.snapshot import (
     MAX_MEMBERS_SHOWN,
     SHARE,
@@ -14,7 +13,6 @@ from kafkacompat.console.core.snapshot import (
     ShareGroupSeen,
     ShareStand,
 )
-from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
 from kafkacompat.wire.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -28,49 +26,43 @@ from kafkacompat.wire.tables import ApiKey
 
 LIST_VERSION = 5
 """The first version of ListGroups that can ask for a type."""
-DESCRIBE_VERSION = 1
 UNKNOWN = -1
 
 
-def offsets_version(payload: bytes) -> int | None:
-    """Return the version of DescribeShareGroupOffsets to use after an answer to ApiVersions 0. None if the broker has no
-    share groups."""
-    answer = parsed(ApiVersionsResponse, 0, payload)
-    served = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
-    for key, version in ((ApiKey.LIST_GROUPS, LIST_VERSION), (ApiKey.SHARE_GROUP_DESCRIBE, DESCRIBE_VERSION)):
-        lowest, highest = served.get(key, (0, -1))
-        if not lowest <= version <= highest:
-            return None
-    lowest, highest = served.get(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, -1))
-    version = min(highest, DescribeShareGroupOffsetsRequest.MAX_VERSION)
-    return version if version >= lowest else None
+def has_share_groups(serves: Callable[[int, int], bool]) -> bool:
+    """Whether a broker can be asked about them. `serves(key, version)` tells what it supports."""
+    return (
+        serves(ApiKey.LIST_GROUPS, LIST_VERSION)
+        and serves(ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest.MIN_VERSION)
+        and serves(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, DescribeShareGroupOffsetsRequest.MIN_VERSION)
+    )
 
 
-def list_request() -> bytearray:
-    return framed(ListGroupsRequest(types_filter=[SHARE]), LIST_VERSION)
+def list_request() -> ListGroupsRequest:
+    return ListGroupsRequest(types_filter=[SHARE])
 
 
-def parse_list(payload: bytes) -> list[str]:
+def share_groups_in(answer: ListGroupsResponse) -> list[str]:
     """Return the ids of the share groups that the node coordinates."""
-    answer = parsed(ListGroupsResponse, LIST_VERSION, payload)
     return sorted(group.group_id for group in answer.groups if group.group_type.lower() == SHARE)
 
 
-def describe_request(groups: Sequence[str]) -> bytearray:
-    return framed(ShareGroupDescribeRequest(group_ids=list(groups)), DESCRIBE_VERSION)
+def describe_request(groups: Sequence[str]) -> ShareGroupDescribeRequest:
+    return ShareGroupDescribeRequest(group_ids=list(groups))
 
 
-def offsets_request(groups: Sequence[str], version: int) -> bytearray:
+def offsets_request(groups: Sequence[str]) -> DescribeShareGroupOffsetsRequest:
     asked = [DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None) for group in groups]
-    return framed(DescribeShareGroupOffsetsRequest(groups=asked), version)
+    return DescribeShareGroupOffsetsRequest(groups=asked)
 
 
-def parse_groups(described: bytes, offsets: bytes, version: int, coordinator: int) -> list[ShareGroupSeen]:
+def groups_in(
+    described: ShareGroupDescribeResponse, offsets: DescribeShareGroupOffsetsResponse, coordinator: int
+) -> list[ShareGroupSeen]:
     """Return the groups of both answers. Groups with an error are left out."""
-    stands = _stands(offsets, version)
-    answer = parsed(ShareGroupDescribeResponse, DESCRIBE_VERSION, described)
+    stands = _stands(offsets)
     found = []
-    for group in answer.groups:
+    for group in described.groups:
         if group.error_code:
             continue
         shown = sorted(group.members, key=lambda each: each.member_id)[:MAX_MEMBERS_SHOWN]
@@ -95,8 +87,7 @@ def parse_groups(described: bytes, offsets: bytes, version: int, coordinator: in
     return found
 
 
-def _stands(payload: bytes, version: int) -> dict[str, dict[tuple[str, int], ShareStand]]:
-    answer = parsed(DescribeShareGroupOffsetsResponse, version, payload)
+def _stands(answer: DescribeShareGroupOffsetsResponse) -> dict[str, dict[tuple[str, int], ShareStand]]:
     return {
         group.group_id: {
             (topic.topic_name, each.partition_index): ShareStand(
