@@ -263,7 +263,7 @@ def test_a_paused_coordinator_may_answer_what_it_knew() -> None:
     assert "committed offset lost" in story.end({}).kinds
 
 
-def test_who_was_not_paused_answers_what_is_committed() -> None:
+def test_a_coordinator_that_was_not_paused_answers_what_is_committed() -> None:
     """If a coordinator returns a commit that is not replicated, it is found as soon as its successor does not know the
     commit."""
 

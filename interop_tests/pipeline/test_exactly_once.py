@@ -125,7 +125,7 @@ def assert_same(found: Results, wanted: Results) -> None:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_whoever_is_killed_the_results_are_the_same(
+def test_the_results_are_the_same_whichever_process_is_killed(
     number: int,
     spark: SparkSession,
     reference: Reference,

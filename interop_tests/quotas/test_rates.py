@@ -16,7 +16,7 @@ def bursts(period_s: float, offset_s: float) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("period_s", [10.5, 11, 11.5, 2, 5])
 @pytest.mark.parametrize("offset_s", range(0, 11, 2))
-def test_it_makes_no_difference_when_the_first_burst_is(period_s: float, offset_s: float) -> None:
+def test_a_rate_does_not_depend_on_the_time_of_the_first_burst(period_s: float, offset_s: float) -> None:
     measured = rate_of_bursts(bursts(period_s, offset_s), SPAN_S, WINDOW_S)
     assert measured == pytest.approx(BURST / period_s, rel=0.02)
 

@@ -174,7 +174,7 @@ def test_the_first_join_waits_for_others(make_member: MakeMember) -> None:
     assert {reply["GenerationId"] for reply in replies} == {1}
 
 
-def test_who_waits_in_a_join_outlives_its_session(make_member: MakeMember) -> None:
+def test_a_member_that_waits_in_a_join_outlives_its_session(make_member: MakeMember) -> None:
     """The session starts with the response to the join. A member cannot heartbeat before that."""
     silent = make_member(session_timeout_ms=30_000, rebalance_timeout_ms=7500)
     settle([silent])
@@ -263,7 +263,7 @@ def test_syncs_that_are_refused(make_member: MakeMember) -> None:
     assert member.sync()["ErrorCode"] == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_is_not_in_the_plan_gets_empty_bytes(make_member: MakeMember) -> None:
+def test_a_member_that_is_not_in_the_plan_gets_empty_bytes(make_member: MakeMember) -> None:
     member = make_member()
     member.receive_join(member.begin())
     assert member.sync({"stranger": b"not yours"})["Assignment"] == b""
@@ -590,7 +590,7 @@ def test_a_second_member_joins_while_the_first_is_stable(make_member: MakeMember
     assert second.receive_sync(waiting)["Assignment"] == b"two"
 
 
-def test_who_does_not_rejoin_in_time_is_put_out(make_member: MakeMember) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(make_member: MakeMember) -> None:
     """The rebalance waits for known members up to the longest rebalance timeout, and then continues without them."""
     first = make_member(rebalance_timeout_ms=1000)
     silent = make_member(rebalance_timeout_ms=1500)

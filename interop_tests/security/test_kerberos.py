@@ -144,7 +144,7 @@ def test_a_repeated_ticket_is_refused(sides: Sides) -> None:
     assert ours[-1][0] == 58
 
 
-def test_who_is_refused_is_logged_with_the_reason(sides: Sides) -> None:
+def test_a_refused_client_is_logged_with_the_reason(sides: Sides) -> None:
     with environment(sides.kdc):
         for name in ("with a changed ticket", "of nobody's name"):
             transcript(sides.addresses[KAFKACOMPAT], sides.kdc, TALKS[name])

@@ -134,7 +134,7 @@ def test_java_tools_show_certificates_out_of_stores_of_each_form(
         assert made.status == 0, made
 
 
-def test_who_shows_a_certificate_goes_by_its_subject_as_in_apache_kafka(
+def test_a_client_with_a_certificate_goes_by_its_subject_as_in_apache_kafka(
     make_broker: MakeBroker, stores: Stores
 ) -> None:
     """The permission to create topics shows the principal of a client. Kafka uses the same settings."""

@@ -124,7 +124,7 @@ def begun(
 
 
 @pytest.mark.parametrize("broker", ["true", "false"], indirect=True)
-def test_who_may_begin_a_transaction_without_a_timeout(
+def test_which_clients_may_begin_a_transaction_without_a_timeout(
     broker: BrokerProcess, administrator: Connection
 ) -> None:
     is_enabled = broker.settings["transaction.two.phase.commit.enable"] == "true"

@@ -130,7 +130,7 @@ CODES: dict[str, tuple[int, int, int, int, int]] = {
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["at rest", "open"])
 @pytest.mark.parametrize("request_name", REQUESTS)
-def test_whoever_is_not_the_producer_changes_nothing(
+def test_a_client_that_is_not_the_producer_changes_nothing(
     request_name: str,
     is_open: bool,
     connection: Connection,

@@ -189,7 +189,7 @@ def test_a_log_may_be_a_pipe(tmp_path: Path, logger: logging.Logger) -> None:
     os.close(reader)
 
 
-def test_whoever_logs_does_not_wait_for_the_disk(tmp_path: Path, logger: logging.Logger) -> None:
+def test_a_logging_thread_does_not_wait_for_the_disk(tmp_path: Path, logger: logging.Logger) -> None:
     log = opened(tmp_path / "node.log", logger, queue_entries_max=2)
     may_write, writes = threading.Event(), threading.Event()
     emit = log.file.emit

@@ -108,7 +108,7 @@ def test_the_number_of_replicas_can_change(size: int) -> None:
         balanced_plan(current, [1, 2, 3], replication_factor=4)
 
 
-def test_who_leaves_is_replaced_and_nothing_else_moves() -> None:
+def test_a_leaving_broker_is_replaced_and_nothing_else_moves() -> None:
     current = {("t", 0): (1, 2, 3), ("t", 1): (2, 3, 4), ("u", 0): (4, 1), ("u", 1): (3,)}
     plan = evacuation_plan(current, 4, [1, 2, 3])
     assert plan.keys() == {("t", 1), ("u", 0)}

@@ -217,7 +217,7 @@ PATTERNS = st.recursive(
 @settings(max_examples=1000)
 @given(PATTERNS, st.lists(st.text("ab_-\n", min_size=1, max_size=5), min_size=1, max_size=6))
 @example("(?:(?:a)*?)*", ["a", "b"])
-def test_it_agrees_with_another_matcher(pattern: str, texts: list[str]) -> None:
+def test_an_expression_matches_what_pythons_matcher_matches(pattern: str, texts: list[str]) -> None:
     """But about the empty text, in which Python finds no \\B."""
     reference = re.compile(pattern, re.ASCII)
     matches = matcher(pattern)

@@ -47,7 +47,7 @@ def test_nobody_is_root_in_it() -> None:
     assert names.index("USER") < names.index("CMD")
 
 
-def test_it_takes_the_product_alone() -> None:
+def test_the_image_takes_the_product_alone() -> None:
     copies = [rest for name, rest in steps() if name == "COPY" and not rest.startswith("--from=")]
     copied = [source for rest in copies for source in rest.split()[:-1] if source[:2] != "--"]
     assert {"kafkacompat", "requirements.lock", "pyproject.toml"} <= set(copied)

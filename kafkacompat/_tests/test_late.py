@@ -54,7 +54,7 @@ def test_a_start_may_have_it_at_once() -> None:
     assert not world.workers.submitted
 
 
-def test_who_asks_while_a_worker_imports_it_may_have_it_at_once() -> None:
+def test_a_caller_may_have_a_part_at_once_while_a_worker_imports_it() -> None:
     world = World()
     asked = world.late.ready()
     assert world.late.now() == "part 0"
@@ -117,7 +117,7 @@ def test_an_answer_that_nobody_wants_is_not_asked_for() -> None:
     assert not asked
 
 
-def test_who_gives_the_answer_hears_that_nobody_wants_it_any_more() -> None:
+def test_the_giver_of_an_answer_hears_that_nobody_wants_it_any_more() -> None:
     world = World()
     given: Deferred[str] = Deferred()
     told: list[bool] = []

@@ -26,7 +26,7 @@ def test_the_narrowest_value_counts() -> None:
     assert of.of_listener("SAFE", name, "SCRAM-SHA-256") == 20
 
 
-def test_it_is_typed_and_checked_under_its_whole_name() -> None:
+def test_a_listeners_setting_is_typed_and_checked_under_its_whole_name() -> None:
     of = config(listener__name__safe__sasl__enabled__mechanisms="PLAIN, SCRAM-SHA-512")
     assert of.of_listener("SAFE", "sasl.enabled.mechanisms") == ("PLAIN", "SCRAM-SHA-512")
     assert of.of_listener("OTHER", "sasl.enabled.mechanisms") == ("GSSAPI",)

@@ -114,7 +114,7 @@ def test_a_list_that_cannot_be_read_is_read_again(world: World) -> None:
     assert provisions.is_complete
 
 
-def test_who_waits_is_served_when_everything_is_there(world: World) -> None:
+def test_a_waiting_request_is_served_when_all_modules_are_loaded(world: World) -> None:
     world.take_away("provision_c")
     world.provisions.begin()
     held = [world.provisions.hold(lambda number=number: Deferred.of(number)) for number in range(3)]
@@ -128,7 +128,7 @@ def test_who_waits_is_served_when_everything_is_there(world: World) -> None:
     assert world.provisions.hold(lambda: Deferred.of("at once")).result() == "at once"
 
 
-def test_who_waits_too_long_is_served_as_it_is(world: World) -> None:
+def test_a_request_that_waited_too_long_is_served_without_the_modules(world: World) -> None:
     world.take_away("provision_a")
     world.provisions.begin()
     held = world.provisions.hold(lambda: Deferred.of("tried"))

@@ -95,7 +95,7 @@ def test_short_pauses_cost_no_turn_and_long_ones_one_each(world: World) -> None:
     assert not world.time.waiting
 
 
-def test_those_that_pause_take_turns(world: World) -> None:
+def test_tasks_that_pause_take_turns(world: World) -> None:
     async def work(name: str, pieces: int) -> None:
         for _ in range(pieces):
             await pause()

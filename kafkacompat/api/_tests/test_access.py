@@ -230,7 +230,7 @@ def test_what_may_be_forwarded_is_judged_by_the_controller_alone() -> None:
     assert not [BROKER_APIS.by_key[key].name for key in forwarded if BROKER_APIS.by_key[key].needs]
 
 
-def test_those_who_become_known_need_no_right() -> None:
+def test_requests_that_authenticate_need_no_right() -> None:
     for table in TABLES.values():
         assert not [entry.name for entry in table.entries if entry.needs and entry.key in NEEDS_NOTHING]
 

@@ -121,7 +121,7 @@ def test_unknown_keys_are_dropped_and_empty_keys_mean_all() -> None:
         (METRICS, "m", ErrorCode.NONE),
     ],
 )
-def test_who_may_be_described(kind: int, name: str, error: int) -> None:
+def test_which_resources_may_be_described(kind: int, name: str, error: int) -> None:
     result = describe(Api(topic_image("t")), kind, name)
     assert result.error_code == error
     assert (result.resource_type, result.resource_name) == (kind, name)

@@ -147,7 +147,7 @@ def test_a_request_of_the_quorum_goes_to_it_with_its_version() -> None:
     assert (message.cluster_id, version) == ("c", 1)
 
 
-def test_who_is_not_active_says_so_at_each_level() -> None:
+def test_an_inactive_controller_says_so_at_each_level() -> None:
     w = World()
     assert w.call(BrokerHeartbeatRequest(), 1).error_code == ErrorCode.NOT_CONTROLLER
     topics = w.call(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), 7).topics

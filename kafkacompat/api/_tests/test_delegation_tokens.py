@@ -226,7 +226,7 @@ def described(api: Api, owners: list[tuple[str, str]] | None = None, version: in
         ((alice_may(AclOperation.CREATE_TOKENS, ResourceType.USER, "*"),), ["mine", "asked", "renewed"]),
     ],
 )
-def test_who_sees_which_tokens(acls: tuple[Acl, ...], seen: list[str]) -> None:
+def test_a_user_sees_the_tokens_that_its_entries_permit(acls: tuple[Acl, ...], seen: list[str]) -> None:
     assert [each.token_id for each in described(secured(ALICE, *acls, tokens=TOKENS))] == seen
 
 

@@ -110,7 +110,7 @@ def test_nothing_is_served_before_the_handshake(key: int) -> None:
     assert not client.served.frames
 
 
-def test_who_is_authenticated_is_served_in_that_name() -> None:
+def test_an_authenticated_client_is_served_in_its_name() -> None:
     client = Client()
     answer = decoded(client.log_in(), AUTHENTICATE, 2)
     assert (answer.error_code, answer.session_lifetime_ms) == (0, 0)
@@ -119,7 +119,7 @@ def test_who_is_authenticated_is_served_in_that_name() -> None:
     assert client.served.frames == [(METADATA, Principal("User", "alice"))]
 
 
-def test_who_has_shown_a_token_is_known_by_it() -> None:
+def test_a_client_is_known_by_the_token_that_it_has_shown() -> None:
     class WithToken(PlainSaslServer):
         def evaluate_response(self, response: bytes) -> bytes:
             self.token_authenticated = True
@@ -310,7 +310,7 @@ def test_what_a_worker_refuses_is_answered_late() -> None:
         pending.reply.result()
 
 
-def test_who_finds_no_worker_is_closed() -> None:
+def test_a_connection_that_finds_no_worker_is_closed() -> None:
     client = Client(blocks=True)
     pending = client.log_in()
     _, answer = client.workers.submitted.pop()
@@ -329,7 +329,7 @@ def test_nothing_is_done_for_a_client_that_has_gone_before_its_turn() -> None:
     assert not client.told
 
 
-def test_who_has_no_name_is_closed_at_the_first_request() -> None:
+def test_a_client_without_a_name_is_closed_at_the_first_request() -> None:
     def nameless(name: str) -> str:
         raise Nameless("no rule applies")
 

@@ -77,7 +77,7 @@ def test_without_the_feature_nothing_is_served(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("fields", [{"group_id": None}, {"member_id": ""}, {"member_id": "m" * 37}])
-def test_who_asks_must_be_said(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
+def test_group_and_member_must_be_named(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]) -> None:
     api = ShareApi(monkeypatch)
     assert api.fetch(**fields).error_code == ErrorCode.INVALID_REQUEST
     values = {"group_id": "g", "member_id": MEMBER, "share_session_epoch": 1, **fields}

@@ -28,7 +28,7 @@ class Counted(RightToTopics):
         return name != self.hidden
 
 
-def test_who_names_many_topics_is_asked_for_in_steps() -> None:
+def test_the_rights_to_many_topics_are_asked_for_in_steps() -> None:
     """With thousands of names, and lists of rights to go through, the loop would be held for long."""
     rights, answer = Counted(), Deferred.of("answer")
     names = [f"t{each}" for each in range(3 * ASKED_AT_ONCE)]

@@ -147,7 +147,7 @@ def test_stores_and_passwords_come_from_the_secrets() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["required", "requested"])
-def test_who_asks_for_certificates_has_a_trust_store(wanted: str) -> None:
+def test_a_listener_that_asks_for_certificates_needs_a_trust_store(wanted: str) -> None:
     asking = TLS | {"KAFKA_SSL_CLIENT_AUTH": wanted}
     with pytest.raises(EnvironmentRefused, match="KAFKA_SSL_TRUSTSTORE_FILENAME"):
         prepared(asking)

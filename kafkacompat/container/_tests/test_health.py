@@ -55,12 +55,12 @@ def close(connection: socket.socket) -> None:
     connection.recv(4096)
 
 
-def test_who_refuses_a_handshake_answers(serve: Serve) -> None:
+def test_a_node_that_refuses_a_handshake_is_healthy(serve: Serve) -> None:
     check_tls("127.0.0.1", serve(refuse), 10)
 
 
 @pytest.mark.parametrize("do", [say_nothing, close])
-def test_who_takes_the_connection_and_does_not_answer_is_not_healthy(
+def test_a_node_that_takes_a_connection_and_does_not_answer_is_not_healthy(
     do: Callable[[socket.socket], None], serve: Serve
 ) -> None:
     with pytest.raises(CommandFailed, match="no broker answers"):

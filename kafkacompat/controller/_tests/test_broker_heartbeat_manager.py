@@ -27,7 +27,7 @@ def test_a_session_lasts_exactly_its_timeout() -> None:
     assert found.next_expiry_ms() is None
 
 
-def test_those_heard_longest_ago_expire_first() -> None:
+def test_brokers_heard_longest_ago_expire_first() -> None:
     found = sessions()
     for broker_id, now_ms in ((3, 0), (1, 10), (2, 20), (3, 30)):
         found.touch(broker_id, 100 + broker_id, 0, fenced=False, now_ms=now_ms)
@@ -132,7 +132,7 @@ def test_activation_gives_every_unfenced_broker_a_fresh_session() -> None:
     assert found.registration_offset(2) == 102
 
 
-def test_who_is_leaving_or_fenced_holds_nobody_back() -> None:
+def test_a_leaving_or_fenced_broker_holds_nobody_back() -> None:
     found = sessions()
     image = cluster(partition(1, 2), brokers=(1, 2, 3, broker(4, fenced=True)))
     found.reset(image, 0)
@@ -160,7 +160,7 @@ def test_an_unregistered_broker_is_forgotten() -> None:
         max_size=60,
     )
 )
-def test_whoever_was_heard_last_too_long_ago_is_told_until_it_is_fenced_and_nobody_else(
+def test_a_broker_that_is_silent_too_long_is_reported_until_it_is_fenced_and_no_other(
     steps: list[tuple[str, int, int]],
 ) -> None:
     """Compared with a model that keeps only last contacts and dead brokers."""

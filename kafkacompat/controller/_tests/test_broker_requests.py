@@ -106,7 +106,9 @@ def test_the_same_process_may_register_again_and_keeps_its_epoch_and_session() -
     assert sessions.has_valid_session(2, 102, 2)
 
 
-def test_who_comes_back_without_goodbye_leaves_the_eligible_leaders_also_when_the_feature_is_off() -> None:
+def test_a_broker_after_an_unclean_shutdown_leaves_the_eligible_leaders_also_when_the_feature_is_off() -> (
+    None
+):
     gone = partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
     members = (broker(1, fenced=True), broker(2, fenced=True))
     image = cluster(gone, brokers=members, features={"metadata.version": 30})
@@ -143,7 +145,7 @@ def test_the_last_of_an_isr_without_a_leader_that_comes_back_without_goodbye_is_
     assert (found.isr, found.leader, found.last_known_elr) == ((2,), 2, ())
 
 
-def test_who_comes_back_without_goodbye_leaves_the_eligible_leaders_too() -> None:
+def test_a_broker_after_an_unclean_shutdown_leaves_the_eligible_leaders_too() -> None:
     gone = partition(1, 2, isr=(1,), eligible_leader_replicas=(2,))
     image = cluster(
         gone, brokers=(1, broker(2, fenced=True)), configs={(2, "t"): {"min.insync.replicas": "2"}}

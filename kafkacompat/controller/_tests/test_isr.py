@@ -133,7 +133,7 @@ def test_a_stale_broker_that_asks_for_nothing_is_not_refused() -> None:
 @pytest.mark.parametrize(
     "third", [broker(3, fenced=True), broker(3, in_controlled_shutdown=True), broker(3, epoch=500), None]
 )
-def test_who_is_away_leaving_or_another_incarnation_may_not_join(third: Any) -> None:
+def test_a_broker_that_is_away_leaving_or_restarted_may_not_join_the_isr(third: Any) -> None:
     brokers = [1, 2] if third is None else [1, 2, third]
     result = alter(cluster(partition(1, 2, 3, isr=(1, 2)), brokers=brokers), asked(1, 2, 3))
     assert (code(result), result.records) == (ErrorCode.INELIGIBLE_REPLICA, ())

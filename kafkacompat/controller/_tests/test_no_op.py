@@ -51,7 +51,7 @@ def test_a_start_reads_them_and_has_the_same_image() -> None:
     assert second.image.offset >= first.image.offset
 
 
-def test_they_end_with_the_leadership() -> None:
+def test_no_op_records_end_with_the_leadership() -> None:
     harness = idle()
     harness.machine.leader_changed(harness.driver.epoch + 1, NO_LEADER)
     end = harness.log.log_end_offset

@@ -112,7 +112,7 @@ def test_nobody_eligible_leads_while_somebody_is_in_sync(up: tuple[int, ...], ch
     assert built(known, isr=(3,), up=up) == change
 
 
-def test_whoever_is_eligible_leads_where_nobody_is_in_sync() -> None:
+def test_an_eligible_replica_leads_where_none_is_in_sync() -> None:
     known = partition(isr=(), leader=-1, eligible_leader_replicas=(2, 3), last_known_elr=(1,))
     assert built(known, up=(3,)) == {"isr": [3], "leader": 3, "elr": [2], "last": []}
 

@@ -131,7 +131,7 @@ def test_as_many_that_come_as_go_wait_only_for_those_that_come() -> None:
     assert (of(image).replicas, of(image).isr, of(image).leader) == ((2, 3, 4), (4,), 4)
 
 
-def test_who_is_moved_away_is_not_eligible_any_more() -> None:
+def test_a_replica_that_is_moved_away_is_not_eligible_any_more() -> None:
     """Kafka 4.3.0 keeps it eligible. Moved back, it would lead with an empty log, and until then no last known leader
     is elected."""
     image = cluster(

@@ -95,7 +95,7 @@ def test_one_is_refused_and_the_other_is_not(alteration: Any, code: ErrorCode, t
 
 
 @pytest.mark.parametrize("size", [1, 200])
-def test_whoever_is_named_twice_is_left_as_before(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_a_user_that_is_named_twice_is_left_as_before(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     whole = module.pieces
     monkeypatch.setattr(module, "pieces", lambda items: whole(items, size))
     image = after(cluster(), alter(cluster(), [upsertion(), upsertion("bob")]))

@@ -144,7 +144,7 @@ def test_a_marker_comes_neither_before_the_load_nor_after_the_end() -> None:
     assert (world.end, world.machine.ended) == (1, [])
 
 
-def test_whoever_is_told_that_a_shard_is_active_may_use_it() -> None:
+def test_a_listener_that_hears_of_an_active_shard_may_use_it() -> None:
     world = loaded("a", "b")
     assert world.active == [world.shard]
     assert world.machine.said == ["a", "b"]

@@ -56,7 +56,7 @@ def test_a_transactions_offset_counts_from_its_marker_on() -> None:
     assert log.counts == within
 
 
-def test_whoever_has_written_last_counts_and_not_whoever_ends_last() -> None:
+def test_the_offset_written_last_counts_and_not_that_of_the_last_end() -> None:
     log = Log()
     log.commit(FIRST)
     log.commit(SECOND)

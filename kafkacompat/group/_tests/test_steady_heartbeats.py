@@ -249,7 +249,7 @@ def test_a_steady_heartbeat_is_answered_again(both: Both) -> None:
     both.compare()
 
 
-def test_it_keeps_the_session(both: Both) -> None:
+def test_a_repeated_heartbeat_keeps_the_session(both: Both) -> None:
     one, two = Client(both, "one", 1), Client(both, "two", 1)
     settled(both, one, two)
     for _ in range(4):

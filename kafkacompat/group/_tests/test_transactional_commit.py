@@ -79,7 +79,7 @@ MEMBER = {"member_id": "m", "group_instance_id": "i", "generation_id": 3}
         (S.DEAD, {}, E.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_who_may_commit(state: S | None, fields: dict[str, Any], code: E) -> None:
+def test_which_members_may_commit_in_a_transaction(state: S | None, fields: dict[str, Any], code: E) -> None:
     assert commit(machine(state), **fields) is code
 
 

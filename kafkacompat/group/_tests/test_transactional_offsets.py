@@ -81,7 +81,7 @@ def code(answer: Any) -> E:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_it_is_verified_or_added_before_it_is_written(version: int) -> None:
+def test_a_commit_is_verified_or_added_before_it_is_written(version: int) -> None:
     """From version 5 on the commit itself adds the offsets' partition to the transaction."""
     committing = Committing()
     assert committing.commit(version) is E.NONE
@@ -171,7 +171,7 @@ def test_a_marker_whose_turn_comes_after_the_coordinator_has_moved_is_refused() 
     assert ended[0].result() is E.NOT_COORDINATOR
 
 
-def test_whoever_does_not_verify_is_not_written() -> None:
+def test_a_commit_that_is_not_verified_is_not_written() -> None:
     committing = Committing()
     committing.world.coordinator.transactional_offsets.verifier = None
     assert committing.commit(5) is E.INVALID_TXN_STATE

@@ -174,7 +174,7 @@ def test_a_slice_with_very_many_aborted_transactions_becomes_shorter() -> None:
     assert len(read_slice(log, 0, 1 << 30, 1000)[1]) == 1000
 
 
-def test_those_that_were_open_together_are_all_told_of() -> None:
+def test_aborted_transactions_that_were_open_together_are_all_reported() -> None:
     writer = Writer(open_log(MemoryDisk(), SMALL_SEGMENTS))
     for producer_id in range(50):
         writer.write(producer_id)

@@ -297,7 +297,7 @@ def test_checkpoints_that_a_full_disk_refuses_do_not_pile_up() -> None:
     assert not directory._begun[HIGH_WATERMARK_FILE]
 
 
-def test_whoever_waits_for_a_log_that_goes_is_told() -> None:
+def test_a_request_that_waits_for_a_deleted_log_is_answered() -> None:
     manager = manager_on(MemoryDisk())
     log = new_log(manager, OLD)
     fill(log, 0, 60)

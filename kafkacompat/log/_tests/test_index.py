@@ -39,7 +39,7 @@ def index_on(disk: MemoryDisk, cache: IndexCache) -> OffsetIndex:
     ),
     st.integers(0, 40_000),
 )
-def test_it_answers_as_a_list_does(steps: list[tuple[str, int]], target: int) -> None:
+def test_an_index_answers_as_a_list_does(steps: list[tuple[str, int]], target: int) -> None:
     disk, cache = MemoryDisk(), IndexCache(SMALL_CACHE)
     index = index_on(disk, cache)
     index.write()

@@ -133,7 +133,7 @@ async def test_a_client_that_sends_nothing_is_let_go(
             assert trio.current_time() >= module.HEAD_S
 
 
-async def test_who_has_sent_nothing_for_longest_makes_room(
+async def test_the_client_that_has_sent_nothing_for_longest_makes_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
@@ -148,7 +148,7 @@ async def test_who_has_sent_nothing_for_longest_makes_room(
         assert (await second.receive_some(12)).startswith(b"HTTP/1.1 200")
 
 
-async def test_who_has_taken_nothing_for_longest_makes_room(
+async def test_the_client_that_has_taken_nothing_for_longest_makes_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients that stop to read must not keep scrapers and probes away."""

@@ -433,7 +433,7 @@ def as_alice(password: str = "secret") -> ClientSecurity:
     return ClientSecurity(mechanism="PLAIN", begin=lambda host: PlainSaslClient("alice", password))
 
 
-async def test_it_says_who_asks_before_it_asks() -> None:
+async def test_a_channel_says_who_asks_before_its_first_request() -> None:
     async with world(security=as_alice()) as w:
         w.peer.users = {"user_alice": "secret"}
         assert await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))

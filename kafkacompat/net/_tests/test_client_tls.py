@@ -83,7 +83,7 @@ async def test_frames_of_every_size_come_back_whole() -> None:
     ("host", "told"),
     [("127.0.0.1", "self-signed|issuer|signature|verify"), ("other.example", "hostname|mismatch")],
 )
-async def test_who_is_not_believed_is_not_talked_to(host: str, told: str) -> None:
+async def test_a_peer_with_an_untrusted_certificate_gets_no_request(host: str, told: str) -> None:
     authority = Authority()
     believed = authority if host != "127.0.0.1" else Authority("Another Root")
     async with echoing(authority.issue()) as port:
@@ -91,7 +91,7 @@ async def test_who_is_not_believed_is_not_talked_to(host: str, told: str) -> Non
             await secured(await dial("127.0.0.1", port), client_context(believed), host)
 
 
-async def test_who_speaks_no_tls_or_leaves_is_told_of() -> None:
+async def test_a_peer_that_speaks_no_tls_or_leaves_is_logged() -> None:
     async def rude(stream: trio.SocketStream) -> None:
         await stream.send_all(b"\0\0\0\4abcd")
         await stream.aclose()

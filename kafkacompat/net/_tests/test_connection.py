@@ -409,7 +409,7 @@ async def parked_and_woken(
     return waiting, other
 
 
-async def test_whoever_a_request_wakes_is_answered_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_that_a_request_wakes_are_answered_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
     flush = output_queue.OutputQueue.flush
 

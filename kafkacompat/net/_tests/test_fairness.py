@@ -118,7 +118,7 @@ async def many(served: Server, count: int = CLIENTS) -> list[socket.socket]:
     return clients
 
 
-async def test_who_sends_thousands_of_requests_at_once_does_not_hold_up_one_who_sends_one(
+async def test_a_client_with_thousands_of_requests_does_not_hold_up_one_with_a_single_request(
     steps: Steps,
 ) -> None:
     dispatcher = Stepping(steps)

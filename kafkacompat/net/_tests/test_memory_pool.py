@@ -159,7 +159,7 @@ async def test_a_drain_does_not_wait_for_memory() -> None:
         assert available(server) == POOL_BYTES
 
 
-def test_those_that_wait_are_woken_once_and_in_order() -> None:
+def test_waiting_connections_are_woken_once_and_in_order() -> None:
     pool = MemoryPool(10)
     woken: list[int] = []
     users = [MemoryUser(pool, lambda number=number: woken.append(number)) for number in range(4)]  # type: ignore[misc]

@@ -149,7 +149,7 @@ def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whoever_holds_a_frame_for_ever_finds_it_as_it_was(seed: int) -> None:
+def test_a_frame_that_is_held_for_ever_stays_as_it_was(seed: int) -> None:
     rng = random.Random(seed)
     sent = [rng.randbytes(rng.choice([1, 3, 100, 4000, 70000])) for _ in range(80)]
     stream = b"".join(framed(payload) for payload in sent)

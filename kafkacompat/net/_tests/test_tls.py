@@ -97,7 +97,7 @@ class Client:
         return received
 
 
-async def test_who_shows_a_certificate_is_known_and_others_are_not() -> None:
+async def test_a_client_with_a_certificate_is_known_and_others_are_not() -> None:
     dispatcher = ScriptedDispatcher()
     alice = ROOT.issue("alice", ())
     properties = {
@@ -142,7 +142,7 @@ async def test_nobody_is_served_who_cannot_be_told_from_a_certificate(
 @pytest.mark.parametrize(
     "sent", [framed(b"hello"), b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(70_000)]
 )
-async def test_who_does_not_speak_tls_is_refused_with_a_reason(
+async def test_a_client_that_does_not_speak_tls_is_refused_with_a_reason(
     sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -158,7 +158,9 @@ async def test_who_does_not_speak_tls_is_refused_with_a_reason(
     assert "TLS handshake failed: " in caplog.text
 
 
-async def test_who_trusts_another_is_refused_and_said_why(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_trusts_another_authority_is_refused_and_the_reason_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     async with serving(ScriptedDispatcher()) as server:
         stream = await dial_in_the_clear(server)
@@ -170,7 +172,7 @@ async def test_who_trusts_another_is_refused_and_said_why(caplog: pytest.LogCapt
     assert "TLS handshake failed: tlsv1 alert unknown ca" in caplog.text
 
 
-async def test_who_stops_in_the_handshake_holds_up_nobody_and_is_closed_in_time() -> None:
+async def test_a_client_that_stops_in_the_handshake_holds_up_nobody_and_is_closed_in_time() -> None:
     clock = HandTime()
     async with serving(ScriptedDispatcher(), clock=clock) as server:
         stopped = [await dial_in_the_clear(server) for _ in range(60)]

@@ -117,7 +117,7 @@ ANSWERED = Moment(wall_s=10.0, loop_cpu_s=3.0, waited_s=1.0)
         pytest.param(Moment(10.55, 3.50, 1.35), Stall(0.5, 0.5), id="for a part of the time"),
     ],
 )
-def test_who_wakes_late_was_kept_from_running_unless_no_processor_was_free(
+def test_a_watchdog_that_wakes_late_was_kept_from_running_unless_no_processor_was_free(
     woke: Moment, stall: Stall | None
 ) -> None:
     found = kept_from_running(ANSWERED, woke, interval_s=0.05, limit_s=0.1)

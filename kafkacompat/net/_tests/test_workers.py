@@ -174,7 +174,7 @@ async def test_an_error_that_is_kept_does_not_keep_what_the_job_had() -> None:
 
 
 @pytest.mark.parametrize("job", [lambda: 1, lambda: 1 // 0])
-async def test_whoever_cannot_use_an_answer_ends_nobody_else(job: Callable[[], int], faults: Any) -> None:
+async def test_a_caller_that_fails_over_its_answer_ends_no_other(job: Callable[[], int], faults: Any) -> None:
     def misuse(_: Deferred[int]) -> None:
         raise FileNotFoundError
 

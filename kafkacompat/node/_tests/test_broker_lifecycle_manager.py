@@ -76,7 +76,7 @@ class World:
         self.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
 
 
-def test_whoever_waits_for_a_step_is_told() -> None:
+def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
     w = World()
     registered = w.heartbeats.start()
     assert isinstance(w.last.message, BrokerRegistrationRequest)

@@ -137,7 +137,7 @@ def test_what_the_controller_does_not_serve_fails() -> None:
     assert failure(answer) is UnsupportedByPeer
 
 
-def test_this_node_while_active_is_called_directly() -> None:
+def test_an_active_controller_of_this_node_is_called_directly() -> None:
     w = World(with_local=True)
     w.active = (OWN_ID, "c1", 9093)
     answer = w.ask()  # leader of the quorum, but not active yet

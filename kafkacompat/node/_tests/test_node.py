@@ -39,7 +39,7 @@ def test_an_immediate_block_is_used_at_once() -> None:
     assert [ids.next_producer_id() for _ in range(3)] == [0, 1, 2]
 
 
-def test_whoever_has_no_id_yet_waits_for_the_block_but_not_for_ever() -> None:
+def test_a_request_without_a_producer_id_waits_for_the_block_but_not_for_ever() -> None:
     asked: list[Deferred[tuple[int, int]]] = []
     time = HandTime()
 

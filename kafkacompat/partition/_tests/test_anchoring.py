@@ -147,7 +147,7 @@ def test_a_new_log_is_durable_before_anything_in_it_is_acknowledged() -> None:
 
 
 @pytest.mark.parametrize("timestamp_ms", [LATEST, 0])
-def test_whoever_asks_for_offsets_of_a_log_that_a_kill_left_waits_until_it_is_durable(
+def test_list_offsets_of_a_log_that_a_kill_left_waits_until_it_is_durable(
     timestamp_ms: int,
 ) -> None:
     """librdkafka reports an error to the application."""

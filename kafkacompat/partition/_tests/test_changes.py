@@ -60,7 +60,7 @@ def test_leadership_of_many_partitions_is_taken_in_steps() -> None:
         assert 0 < taken[-1] - taken[-2] <= TAKEN_A_STEP
 
 
-def test_whoever_asks_for_a_partition_meets_its_newest_role() -> None:
+def test_a_request_meets_the_newest_role_of_its_partition() -> None:
     world = following()
     world.manager.on_image(world.manager.image, led_here(world))
     last = COUNT - 1

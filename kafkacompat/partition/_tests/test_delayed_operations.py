@@ -71,7 +71,7 @@ def test_one_that_cannot_be_answered_when_its_time_is_up(last_ms: int, faults: A
     assert len(waits) == 0
 
 
-def test_whoever_appends_does_not_hear_of_those_who_are_woken(faults: Any) -> None:
+def test_an_append_does_not_fail_with_the_requests_that_it_wakes(faults: Any) -> None:
     wakeups = Wakeups({}, HandTime(), HandTime())
     told: list[object] = []
     core: Any = SimpleNamespace(topic_partition=KEY)

@@ -188,7 +188,7 @@ def test_sessions_by_name_are_keyed_by_name() -> None:
     assert [(one.topic, one.fetch_offset) for one in context.partitions] == [("t", 4)]
 
 
-def test_who_got_records_goes_to_the_end_of_the_order() -> None:
+def test_a_partition_that_got_records_goes_to_the_end_of_the_order() -> None:
     cache = cache_of()
     session_id = session_with(cache, 0, 1, 2)
     answer(open_context(cache, session_id, 1), p0=data(0, records=b"some"))
@@ -256,7 +256,7 @@ def test_a_smaller_consumer_does_not_push_out_a_larger_session() -> None:
     assert cache.get(first) is not None
 
 
-def test_who_has_no_room_for_its_partitions_gets_no_session_and_the_others_keep_theirs() -> None:
+def test_a_fetch_whose_partitions_find_no_room_gets_no_session_and_evicts_none() -> None:
     cache = cache_of(partitions_max=5)
     kept = session_with(cache, 0, 1, 2)
     assert session_with(cache, 0, 1, 2, now_ms=EVICTION_MS) == 0

@@ -340,7 +340,7 @@ def test_every_state_of_three_replicas_against_the_rule_in_words() -> None:
         )
     )
 )
-def test_whoever_the_controller_may_count_in_has_everything_below_the_high_watermark(
+def test_every_replica_that_the_controller_may_count_has_all_below_the_high_watermark(
     events: list[tuple[str, int]],
 ) -> None:
     core = leader(end=0)

@@ -148,7 +148,7 @@ def test_a_deposed_leader_answers_its_parked_produces_and_follows() -> None:
     assert values_of(cluster.nodes[1].log(), 9) == {0: b"new"}
 
 
-def test_whoever_was_cut_back_fetches_once_its_checkpoints_know() -> None:
+def test_a_truncated_follower_fetches_once_its_checkpoints_know() -> None:
     """Its fetched records count as replicated, and a start would take them for checked up to the end of the truncated
     records."""
     cluster = Cluster()
@@ -205,7 +205,7 @@ def cut_back(*, full: bool = False, deleted: bool = False) -> Cluster:
 
 
 @pytest.mark.parametrize("leader", [2, 3])
-def test_whoever_was_cut_back_waits_for_its_checkpoints_under_the_next_leader_as_well(leader: int) -> None:
+def test_a_truncated_follower_waits_for_its_checkpoints_under_the_next_leader_as_well(leader: int) -> None:
     cluster = cut_back()
     cluster.change(leader=leader)
     cluster.publish()
@@ -220,7 +220,7 @@ def test_whoever_was_cut_back_waits_for_its_checkpoints_under_the_next_leader_as
 
 
 @pytest.mark.parametrize("event", ["another address", "no address for a while", "another directory"])
-def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_it_follows_anew(event: str) -> None:
+def test_a_truncated_follower_waits_for_its_checkpoints_also_when_it_follows_anew(event: str) -> None:
     """In the same epoch: its leader has another address, or its log is in another directory and durable there."""
     cluster = cut_back()
     former, broker = cluster.nodes[1], cluster.brokers[2]
@@ -249,7 +249,7 @@ def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_it_follows_an
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_the_disk_refused_its_epochs(
+def test_a_truncated_follower_waits_for_its_checkpoints_also_when_the_disk_refused_its_epochs(
     deleted: bool,
 ) -> None:
     cluster = cut_back(full=True, deleted=deleted)

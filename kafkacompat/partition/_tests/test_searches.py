@@ -261,7 +261,9 @@ def test_a_worker_that_cannot_be_had() -> None:
     assert world.found(ask(world)).error is ErrorCode.NONE
 
 
-def test_whoever_has_room_may_let_others_go_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callback_that_reports_room_may_end_requests_and_answer_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """All within the callback that reports room: other requests leave, and new ones are answered at once."""
     monkeypatch.setattr(list_offsets, "SEARCHES_PACED", 1)
     world = world_with()

@@ -55,7 +55,7 @@ def test_a_place_without_a_scheme_is_on_sparks_default_file_system(session: Spar
         hadoop.set("fs.defaultFS", kept)
 
 
-def test_who_has_chosen_is_obeyed(session: SparkSession) -> None:
+def test_a_chosen_file_manager_is_used(session: SparkSession) -> None:
     session.conf.set(SETTING, "somebody.elses.Choice")
     choose_checkpoint_files(session, RunOptions(jobs=("logs",), checkpoint="/a", output="/b"))
     assert session.conf.get(SETTING) == "somebody.elses.Choice"

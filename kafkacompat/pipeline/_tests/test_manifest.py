@@ -28,7 +28,7 @@ def manifest(options: RunOptions = OPTIONS_OF_RUN, job: str = "activity") -> Man
     return manifest_of(job, options, "cluster", IDS)
 
 
-def test_it_comes_back_as_it_was_written() -> None:
+def test_a_manifest_is_read_as_it_was_written() -> None:
     assert decode(encode(manifest())) == manifest()
 
 

@@ -36,7 +36,7 @@ def listened_to() -> Iterator[Callable[[], None]]:
                 os.close(end)
 
 
-def test_who_reads_no_more_is_noticed_once_and_the_rest_goes_nowhere() -> None:
+def test_a_reader_that_has_gone_is_noticed_once_and_the_rest_goes_nowhere() -> None:
     noticed: list[str] = []
     voice = Voice(lambda: noticed.append("gone"))
     with listened_to() as go_away:

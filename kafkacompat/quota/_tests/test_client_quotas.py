@@ -64,7 +64,7 @@ def test_without_a_quota_nothing_is_measured() -> None:
         (entity(user=None, client_id=None), ("alice", "a"), ("bob", "a")),
     ],
 )
-def test_who_shares_a_quota(quota: Any, shared: tuple[str, str], separate: tuple[str, str]) -> None:
+def test_which_clients_share_a_quota(quota: Any, shared: tuple[str, str], separate: tuple[str, str]) -> None:
     made = quotas(quota)
     sensor = made.sensor("alice", "a", 0)
     assert made.sensor(*shared, 0) is sensor

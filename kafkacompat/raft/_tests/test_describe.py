@@ -65,7 +65,7 @@ def test_old_clients_are_told_what_they_have_fields_for(version: int) -> None:
     assert [each.log_end_offset for each in topic.partitions[0].current_voters] == [88, 100, -1]
 
 
-def test_who_does_not_lead_says_so_at_the_partition() -> None:
+def test_a_voter_that_does_not_lead_says_so_at_the_partition() -> None:
     answer = describe_quorum(request(METADATA), None)
     assert answer.error_code == 0
     assert [each.error_code for each in answer.topics[0].partitions] == [6]

@@ -113,7 +113,7 @@ def test_a_leader_that_is_no_voter_needs_one_more() -> None:
     assert leading.hear(key(3), 200) == 200 + TIMEOUT_MS
 
 
-def test_who_was_heard_and_is_removed_is_not_heard() -> None:
+def test_a_removed_voter_does_not_count_as_heard() -> None:
     leading = Leading(1, 2, 3, 4, 5)
     leading.hear(key(2), 100)
     leading.change(1, 3, 4, 5)
@@ -151,7 +151,7 @@ def test_of_very_many_observers_the_one_that_was_heard_of_longest_ago_goes() -> 
     assert next(iter(leading.state.observers)).directory_id == (3).to_bytes(16, "big")
 
 
-def test_who_has_most_of_the_log_comes_first() -> None:
+def test_the_voter_with_most_of_the_log_comes_first() -> None:
     leading = Leading(1, 2, 3, 4)
     for replica, end in ((2, 12), (3, 20), (4, 20)):
         leading.fetch(replica, end)
@@ -159,7 +159,7 @@ def test_who_has_most_of_the_log_comes_first() -> None:
     assert order == (key(3), key(4), key(2))
 
 
-def test_who_has_all_is_caught_up() -> None:
+def test_a_replica_with_the_whole_log_is_caught_up() -> None:
     leading = Leading(1, 2)
     leading.fetch(2, END - 1, now_ms=5)
     assert leading.state.voters[2].last_caught_up_ms == -1

@@ -145,7 +145,9 @@ def test_node_0_may_have_an_empty_log() -> None:
         (directory(9), 1000),
     ],
 )
-def test_whoever_has_another_disk_than_the_preferred_candidate_is_none(mine: bytes, backoff_ms: int) -> None:
+def test_a_voter_with_another_directory_than_the_preferred_candidates_is_none(
+    mine: bytes, backoff_ms: int
+) -> None:
     me = ReplicaKey(1, directory(1))
     preferred = (key(2), ReplicaKey(1, mine))
     assert end_epoch_election_backoff_ms(me, preferred, 1000) == backoff_ms
@@ -195,7 +197,7 @@ def test_a_voter_that_has_fetched_and_is_silent_is_told_again_who_leads() -> Non
 # A leader that has resigned.
 
 
-def test_whoever_has_heard_of_the_end_is_not_told_again() -> None:
+def test_a_voter_that_knows_of_the_epochs_end_is_not_told_again() -> None:
     node = leading()
     node.step(events.Resign())
     told = [each.node_id for each in node.sent(EndQuorumEpochRequest)]

@@ -490,7 +490,7 @@ def test_a_leader_hands_out_the_snapshots_it_has() -> None:
     assert node.fetch(3, 0, 0).snapshot_id == snapshot_id
 
 
-def test_whoever_takes_a_snapshot_is_heard() -> None:
+def test_a_voter_that_fetches_a_snapshot_counts_as_heard() -> None:
     """Fetching a large snapshot may take longer than a majority may be silent."""
     node = committed_leader()
     snapshot_id = OffsetAndEpoch(15, 5)

@@ -60,7 +60,7 @@ def test_a_leader_that_cannot_append_hands_over_and_stands_again_once_there_is_r
     assert cluster.leader() is not None
 
 
-def test_it_does_not_stand_while_only_large_records_find_no_room() -> None:
+def test_a_node_stands_for_no_election_while_only_large_records_find_no_room() -> None:
     """Votes and small records may fit where the next large record does not: the node would win and resign forever."""
     cluster = started(voters=(1, 2))
     full = cluster.settle()

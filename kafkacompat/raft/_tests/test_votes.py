@@ -325,7 +325,7 @@ def test_an_election_that_another_one_wins_takes_its_time_too() -> None:
     assert node.core.election_times.mean_and_max(node.now_ms) == (11, 11), "it did not stand again"
 
 
-def test_who_does_not_stand_has_no_time_to_tell() -> None:
+def test_a_node_that_held_no_election_has_no_election_time() -> None:
     node = unattached()
     node.ask(BeginQuorumEpochRequest(key(1), 3, EPOCH, address(3), "cluster"))
     assert node.core.role is Role.FOLLOWER

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from kafkacompat.records.crc import EXTENSION, checksum_of, crc32c
 
 
-def test_it_is_the_checksum_of_the_standard() -> None:
+def test_crc32c_is_the_checksum_of_the_standard() -> None:
     """RFC 3720, B.4."""
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(memoryview(bytearray(b"123456789"))) == 0xE3069283
 
 
 @given(st.binary(max_size=2000))
-def test_it_is_that_of_the_library(data: bytes) -> None:
+def test_crc32c_is_that_of_the_library(data: bytes) -> None:
     assert crc32c(data) == library.crc32c(data)
 
 

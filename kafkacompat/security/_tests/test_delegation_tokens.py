@@ -91,7 +91,7 @@ def test_an_owner_of_another_type_is_a_user_of_its_name() -> None:
     ("token_id", "secret", "is_token"),
     [(ID, "wrong", True), ("unknown", None, True), ("alice", None, True), (ID, None, False)],
 )
-def test_who_is_not_let_in(token_id: str, secret: str | None, is_token: bool) -> None:
+def test_which_tokens_let_nobody_in(token_id: str, secret: str | None, is_token: bool) -> None:
     server = server_of({ID: token()})
     client = ScramSaslClient(SCRAM_SHA_256, token_id, secret or password(), "client", is_token=is_token)
     with pytest.raises(SaslError) as refused:

@@ -17,7 +17,7 @@ def test_the_first_rule_that_applies_names_the_user(rules: list[str], principal:
 
 
 @pytest.mark.parametrize(("rules", "principal"), NAMELESS)
-def test_who_fits_no_rule_has_no_name(rules: list[str], principal: str) -> None:
+def test_a_principal_that_fits_no_rule_has_no_name(rules: list[str], principal: str) -> None:
     with pytest.raises(Nameless):
         KerberosShortNamer(rules, REALM).name_of(principal)
 

@@ -212,7 +212,7 @@ def unsigned(header: dict[str, Any], signature: str = "") -> str:
     return ".".join((*parts, signature))
 
 
-def test_who_did_not_sign_is_not_believed() -> None:
+def test_a_token_signed_by_another_key_is_refused() -> None:
     from jwt import encode
 
     secret = "a secret that everybody knows, long enough to sign with it"

@@ -56,7 +56,7 @@ def test_replacements_are_made_as_java_makes_them(rules: str, subject: str, name
 
 
 @pytest.mark.parametrize("rules", ["", "RULE:CN=b/$0/", "RULE:CN=/$0/"])
-def test_who_fits_no_rule_is_not_let_in(rules: str) -> None:
+def test_a_certificate_that_fits_no_rule_is_refused(rules: str) -> None:
     with pytest.raises(NoMatchingRule):
         SslPrincipalMapper(rules).name("CN=a")
 

@@ -316,7 +316,7 @@ def nameless(name: str) -> str:
     raise Nameless("no rule")
 
 
-def test_who_has_no_name_is_authenticated_and_the_reason_is_known() -> None:
+def test_a_client_without_a_name_is_authenticated_and_the_reason_is_known() -> None:
     of = blocking(nameless)
     assert answer(of.worked(begun(of).evaluate, 0), AUTHENTICATE, 2).error_code == 0
     assert (of.is_complete, of.nameless_because) == (True, "no rule")

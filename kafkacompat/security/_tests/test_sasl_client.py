@@ -75,7 +75,7 @@ def made(properties: dict[str, str]) -> SaslClientAuthenticator:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_knows_the_password_gets_in(mechanism: str) -> None:
+def test_a_client_with_the_password_gets_in(mechanism: str) -> None:
     client, other = made(client_properties(mechanism)), server(5000)
     talk(client, other)
     assert other.user == USER
@@ -83,7 +83,7 @@ def test_who_knows_the_password_gets_in(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_does_not_is_told_so(mechanism: str) -> None:
+def test_a_client_with_a_wrong_password_is_told_so(mechanism: str) -> None:
     other = server()
     with pytest.raises(AuthenticationFailed, match="Authentication failed") as failed:
         talk(made(client_properties(mechanism, "n0t-this")), other)

@@ -74,7 +74,7 @@ def test_the_exchange_of_rfc_7677() -> None:
         ("n,,", "n=user,r=abc,ext=of=mine,tokenauth=false", "user"),
     ],
 )
-def test_whoever_knows_the_password_gets_in(
+def test_a_scram_client_with_the_password_gets_in(
     mechanism: ScramMechanism, header: str, bare: str, user: str
 ) -> None:
     server = server_of(mechanism, user=user)
@@ -115,7 +115,7 @@ def test_a_credential_of_too_few_iterations_is_not_used() -> None:
         server_of(kept=credential(iterations=4095)).evaluate_response(b"n,,n=user,r=abc")
 
 
-def test_whoever_does_not_know_the_password_does_not_get_in() -> None:
+def test_a_scram_client_without_the_password_does_not_get_in() -> None:
     right = final_message(SCRAM_SHA_256, "n=user,r=abc", server_first()).decode()
     other_nonce = right.replace("r=abc", "r=abd")
     for message, reason in (

@@ -134,7 +134,7 @@ def test_a_chain_is_sent_up_to_who_is_trusted() -> None:
     handshake(server_of(inline(middle.issue())), client_of(inline(None, ROOT)))
 
 
-def test_whoever_stands_in_the_truststore_is_trusted_whoever_issued_it() -> None:
+def test_a_certificate_in_the_truststore_is_trusted_whoever_issued_it() -> None:
     middle = Authority("Middle", ROOT)
     handshake(server_of(inline(middle.issue())), client_of(inline(None, middle)))
 
@@ -149,7 +149,9 @@ def test_whoever_stands_in_the_truststore_is_trusted_whoever_issued_it() -> None
         ("required", inline(ALICE, ROOT), ((("commonName", "alice"),),)),
     ],
 )
-def test_who_shows_a_certificate_is_known(auth: str, client: dict[str, str], subject: object) -> None:
+def test_a_client_that_shows_a_certificate_is_known(
+    auth: str, client: dict[str, str], subject: object
+) -> None:
     server = server_of(inline(BROKER, ROOT, **{"ssl.client.auth": auth}))
     ours, _ = handshake(server, client_of(client))
     assert subject_of(ours) == subject
@@ -166,7 +168,9 @@ def test_who_shows_a_certificate_is_known(auth: str, client: dict[str, str], sub
     ],
 )
 @pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
-def test_who_shows_none_or_a_bad_one_is_refused(auth: str, client: Identity | None, protocol: str) -> None:
+def test_a_client_without_a_valid_certificate_is_refused(
+    auth: str, client: Identity | None, protocol: str
+) -> None:
     server = server_of(inline(BROKER, ROOT, **{"ssl.client.auth": auth, "ssl.enabled.protocols": protocol}))
     with pytest.raises(ssl.SSLError):
         handshake(server, client_of(inline(client, ROOT)))

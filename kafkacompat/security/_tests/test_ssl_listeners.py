@@ -120,7 +120,7 @@ OTHER_NAME = x509.Name(
         (ROOT.issue(hosts=()), "Keystore SubjectAltNames do not match", "ssl.allow.san.changes"),
     ],
 )
-def test_whoever_knew_the_node_must_know_it_afterwards_unless_that_is_permitted(
+def test_peers_that_trusted_the_node_trust_its_new_certificate_unless_a_change_is_permitted(
     after: Identity, told: str, permission: str
 ) -> None:
     served = listener(stores(ROOT.issue()))

@@ -81,7 +81,7 @@ def world() -> World:
     return World(node)
 
 
-def test_who_only_produces_and_fetches_does_not_make_them(world: World) -> None:
+def test_produce_and_fetch_make_no_coordinators(world: World) -> None:
     world.ask(MetadataRequest(), 9)
     world.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
     assert world.made is None
@@ -108,7 +108,7 @@ def test_a_transactional_producer_makes_them(world: World) -> None:
 
 
 @pytest.mark.parametrize(("kind", "topic"), [(0, OFFSETS_TOPIC), (1, TRANSACTION_TOPIC)])
-def test_they_are_made_when_their_topic_is_there(world: World, kind: int, topic: str) -> None:
+def test_coordinators_are_made_when_their_topic_appears(world: World, kind: int, topic: str) -> None:
     """It leads partitions then, and must end sessions and transactions of which nobody tells any more."""
     world.make_topic(kind)
     world.node.pass_time(100)
@@ -116,7 +116,7 @@ def test_they_are_made_when_their_topic_is_there(world: World, kind: int, topic:
     assert not world.node.findings
 
 
-def test_they_are_there_before_clients_are_served_where_a_topic_exists(
+def test_coordinators_of_an_existing_topic_are_made_before_clients_are_served(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.make_topic(0)
@@ -167,7 +167,7 @@ def test_a_client_tries_again_if_the_system_lacks_what_they_need(world: World, l
     assert not world.node.findings
 
 
-def test_they_are_made_for_their_topic_as_soon_as_the_system_allows(
+def test_coordinators_of_a_topic_are_made_as_soon_as_the_system_allows(
     world: World, lacking: list[bool]
 ) -> None:
     world.make_topic(1)

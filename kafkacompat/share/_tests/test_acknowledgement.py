@@ -295,7 +295,7 @@ class TestRenewal:
         assert leader.ask((0, 1, [ACCEPT, RENEW])) == forbidden
         assert leader.runs[0] == (0, 0, ACQUIRED, 1) or leader.runs[0] == (0, 4, ACQUIRED, 1)
 
-    def test_it_stays_when_the_request_is_refused(self, leader: Leader) -> None:
+    def test_a_lock_stays_when_the_renewal_is_refused(self, leader: Leader) -> None:
         leader.now_ms = 600
         assert leader.ask((0, 4, [RENEW]), (15, 15, [ACCEPT])) == FIRST_IS_PAST
         assert batches_of(leader.expire(LOCK_MS)) == [(5, 14, AVAILABLE, 1)]

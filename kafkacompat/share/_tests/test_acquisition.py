@@ -308,7 +308,7 @@ class TestReadCommitted:
         assert leader.partition.in_flight_batches() == 5
         assert leader.runs[1] == (5, 9, ARCHIVED, 1)
 
-    def test_it_is_not_locked(self) -> None:
+    def test_an_aborted_batch_is_not_locked(self) -> None:
         leader = Leader()
         leader.fetch(*self.log[1:2], aborted=self.aborted, committed=True)
         assert leader.expire(LOCK_MS) is None

@@ -41,7 +41,7 @@ def test_the_groups_and_the_brokers_settings_count() -> None:
     assert dead_letter_policy(broker, overrides) == DeadLetterPolicy("dead.a", True, "dead.", True)
 
 
-def test_they_are_described_only_where_they_are_set() -> None:
+def test_dead_letter_settings_are_described_only_where_they_are_set() -> None:
     config = DynamicConfig(effective(), {})
     assert [each.name for each in describe_group(config, {}) if "deadletter" in each.name] == []
     assert [each.name for each in describe_topic(config, {}) if "deadletter" in each.name] == []

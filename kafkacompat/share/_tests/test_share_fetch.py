@@ -442,7 +442,9 @@ def test_a_share_partition_that_is_dropped_while_a_worker_reads_gives_nothing() 
     assert all(not row.acquired_records for row in rows(response).values())
 
 
-def test_who_finds_a_lock_taken_for_several_steps_gets_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_that_finds_a_lock_taken_for_several_steps_gets_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("kafkacompat.share.delayed_share_fetch.ACQUIRED_AT_ONCE", 10)
     world = many_batches()
     answer = world.parked("a", partitions=[0, 1, 2], max_records=20, batch_size=1, share_acquire_mode=1)

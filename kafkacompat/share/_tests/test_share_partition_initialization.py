@@ -16,7 +16,7 @@ def partition() -> SharePartition:
     return SharePartition(KEY, "t", 7, ShareSettings)
 
 
-def test_it_is_initialized_once(partition: SharePartition) -> None:
+def test_a_share_partition_is_initialized_once(partition: SharePartition) -> None:
     assert partition.begin_initialization() is None
     assert partition.state is SharePartitionState.INITIALIZING
     assert partition.begin_initialization() == ShareError(

@@ -281,7 +281,7 @@ def test_what_makes_a_state_anew_does_not_overtake_its_deletion() -> None:
 
 
 @pytest.mark.parametrize("leader", [FOLLOWER, -1])
-def test_who_is_refused_in_the_end_may_ask_for_something_else(leader: int) -> None:
+def test_a_caller_that_was_refused_may_ask_for_something_else(leader: int) -> None:
     world = World(leader)
     place = KEY.topic_id_partition
     found: list[E] = []

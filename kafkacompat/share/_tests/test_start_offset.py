@@ -22,7 +22,7 @@ def given(*batches: tuple[int, int]) -> Leader:
 
 
 class TestAcknowledged:
-    def test_it_waits_for_the_first_record(self) -> None:
+    def test_the_start_offset_waits_for_the_first_record(self) -> None:
         leader = given((0, 4), (5, 9), (10, 14))
         leader.finish(5, 9, ACCEPT)
         assert leader.offsets == (0, 14)
@@ -42,7 +42,7 @@ class TestAcknowledged:
         assert leader.offsets == (10, 10)
         assert leader.partition.in_flight_records() == 0
 
-    def test_it_passes_over_what_the_log_lacks(self) -> None:
+    def test_the_start_offset_passes_over_what_the_log_lacks(self) -> None:
         leader = given((0, 4), (10, 14))
         leader.finish(0, 4, ACCEPT)
         assert leader.offsets == (10, 14)
@@ -64,7 +64,7 @@ class TestLogStart:
         assert leader.offsets == (20, 20)
         assert leader.partition.next_fetch_offset() == 20
 
-    def test_it_does_not_move_back(self) -> None:
+    def test_the_start_offset_does_not_move_back(self) -> None:
         leader = Leader(5)
         leader.partition.update_cache_and_offsets(4)
         assert leader.offsets == (5, 5)
@@ -105,7 +105,7 @@ class TestLogStart:
         leader.finish(20, 24, ACCEPT)
         assert leader.runs == []
 
-    def test_it_does_not_move_back_when_the_last_lock_below_it_ends(self) -> None:
+    def test_the_start_offset_does_not_move_back_when_the_last_lock_below_it_ends(self) -> None:
         leader = given((0, 4), (5, 9))
         leader.partition.update_cache_and_offsets(20)
         leader.written(leader.expire(LOCK_MS))

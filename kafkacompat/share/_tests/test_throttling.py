@@ -77,7 +77,7 @@ def test_nothing_else_is_acquired_with_them() -> None:
     assert leader.fetch((0, 9), (10, 19), (20, 29)) == [(0, 4, 4)]
 
 
-def test_they_are_not_acquired_with_others() -> None:
+def test_records_delivered_often_are_not_acquired_with_others() -> None:
     leader = given((0, 9, 1), (10, 19, 3))
     assert leader.fetch((0, 9), (10, 19), (20, 29)) == [(0, 9, 2)]
     assert leader.fetch((0, 9), (10, 19), (20, 29)) == [(10, 14, 4)]

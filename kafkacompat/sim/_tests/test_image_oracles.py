@@ -60,7 +60,7 @@ def test_nobody_in_sync_is_passed_over() -> None:
         Cluster().elect(1)
 
 
-def test_who_is_known_to_be_gone_is_not_passed_over() -> None:
+def test_a_broker_that_is_known_to_be_gone_is_not_passed_over() -> None:
     """A controller moves leadership away from a dead broker at once, and fences the broker when its session expires."""
     cluster = Cluster()
     cluster.oracles.taken_for_gone(IN_SYNC)
@@ -95,9 +95,7 @@ def test_a_leadership_that_begins_and_ends_within_an_event_may_have_written() ->
 
 
 @pytest.mark.parametrize(("led_by", "seen_epoch"), [(1, 0), (-1, 0), (3, 1), (3, 2)])
-def test_whoever_did_not_lead_since_it_was_seen_last_has_written_nothing(
-    led_by: int, seen_epoch: int
-) -> None:
+def test_a_node_that_has_not_led_since_it_was_seen_has_written_nothing(led_by: int, seen_epoch: int) -> None:
     with pytest.raises(Breach, match="log matching"):
         match(led_by=led_by, epoch=1, seen_epoch=seen_epoch)
 

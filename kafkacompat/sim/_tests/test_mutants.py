@@ -30,6 +30,6 @@ EVERY_MUTANT = (
 
 
 @pytest.mark.parametrize("plant", EVERY_MUTANT, ids=lambda plant: plant.__name__)
-def test_it_can_be_planted(plant: Plant) -> None:
+def test_a_bug_can_be_planted(plant: Plant) -> None:
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)

@@ -47,7 +47,7 @@ class Watched:
         return [str(each) for each in self.found]
 
 
-def test_who_gets_no_answer_in_its_time_is_told_of() -> None:
+def test_a_request_without_an_answer_in_its_time_is_a_breach() -> None:
     life = Watched()
     life.watch(ProduceRequest(timeout_ms=800))
     life.watch(FetchRequest(max_wait_ms=250))
@@ -85,7 +85,7 @@ def test_what_is_not_parked_is_not_watched() -> None:
 
 
 @pytest.mark.parametrize("ends", ["stops", "has closed", "refuses"])
-def test_whoever_ends_in_order_owes_nothing(ends: str) -> None:
+def test_a_node_that_ends_in_order_owes_no_answer(ends: str) -> None:
     life = Watched()
     life.watch(ProduceRequest(timeout_ms=800))
     life.is_stopping = ends == "stops"

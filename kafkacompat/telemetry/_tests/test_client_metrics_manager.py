@@ -105,7 +105,9 @@ def test_subscriptions_add_up_and_the_shortest_interval_counts(manager: ClientMe
     assert changed.subscription_id != java.subscription_id
 
 
-def test_who_asks_too_early_is_throttled_but_not_after_a_change(manager: ClientMetricsManager) -> None:
+def test_a_client_that_asks_too_early_is_throttled_but_not_after_a_change(
+    manager: ClientMetricsManager,
+) -> None:
     assert manager.get(A, JAVA, CONNECTION, 0)[0] is ErrorCode.NONE
     assert manager.get(A, JAVA, CONNECTION, 999)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert manager.get(A, JAVA, CONNECTION, 1000)[0] is ErrorCode.NONE
@@ -205,7 +207,7 @@ def test_clients_are_forgotten_when_they_are_silent_or_too_many(
     assert list(manager.instances) == [A]
 
 
-def test_those_who_are_silent_are_forgotten_without_others_and_in_steps(
+def test_silent_clients_are_forgotten_without_others_and_in_steps(
     manager: ClientMetricsManager, taken: Taken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_metrics_manager, "FORGOTTEN_AT_ONCE", 2)

@@ -254,7 +254,7 @@ def test_a_partition_without_a_leader_waits_for_one_and_one_that_is_gone_is_left
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 @pytest.mark.parametrize("then", [Asked.lose, lambda asked: asked.give_all(E.NONE)])
-def test_whoever_is_overtaken_in_one_partition_goes_on_in_none(code: E, then: Any) -> None:
+def test_a_sending_that_is_overtaken_in_one_partition_goes_on_in_none(code: E, then: Any) -> None:
     world = World()
     world.lead({T0: SECOND, T1: SECOND, T2: THIRD})
     world.send(T0, T1, T2)
@@ -266,7 +266,7 @@ def test_whoever_is_overtaken_in_one_partition_goes_on_in_none(code: E, then: An
 
 
 @pytest.mark.parametrize("then", [Asked.lose, lambda asked: asked.give_all(E.NONE)])
-def test_whoever_is_no_coordinator_any_more_ends_nothing(then: Any) -> None:
+def test_a_former_coordinator_ends_no_transaction(then: Any) -> None:
     world = World()
     world.send(T1)
     world.send(T2, producer_id=11, shard=OTHER_SHARD)

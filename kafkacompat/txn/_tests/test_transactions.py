@@ -311,7 +311,7 @@ def test_markers_are_sent_until_they_are_written(code: E | None) -> None:
 
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
-def test_whoever_was_overtaken_sends_no_more(code: E) -> None:
+def test_a_coordinator_that_was_overtaken_sends_no_more(code: E) -> None:
     world = World()
     world.begin(T0)
     channel = far(world)
@@ -475,7 +475,7 @@ def test_transactions_are_listed_by_state_and_unknown_states_are_told(
     assert answer.unknown_state_filters == unknown
 
 
-def test_who_is_named_twice_is_described_once() -> None:
+def test_a_transactional_id_that_is_named_twice_is_described_once() -> None:
     world = World()
     world.begin(T0)
     request = DescribeTransactionsRequest(transactional_ids=["tx", "no", "tx"])

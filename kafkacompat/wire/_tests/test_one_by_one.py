@@ -103,7 +103,7 @@ class TestWhatIsNot:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form[0].__name__)
-def test_they_agree_on_any_batches_and_any_damage(form: Any) -> None:
+def test_both_readers_agree_on_any_batches_and_any_damage(form: Any) -> None:
     rng = random.Random(form[0].__name__)
     cls, together, refused = form[0], 0, 0
     for _ in range(300):

@@ -44,7 +44,7 @@ def test_only_the_last_members_get_one_more_if_nobody_has_it() -> None:
     assert run(assign(spec)) == {"m0": {A: {0}}, "m1": {A: {1, 2}}, "m2": {A: {3, 4}}}
 
 
-def test_whoever_has_one_more_keeps_it() -> None:
+def test_a_member_with_one_partition_more_keeps_it() -> None:
     spec = group(
         {A: 5},
         m0=member(A, assigned={A: [0, 1]}),
