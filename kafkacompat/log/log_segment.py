@@ -462,6 +462,16 @@ class LogSegment:
         offsets, times = self._search(lambda offsets, times: (len(offsets), len(times)))
         return offsets >= index_bytes // 8 or times >= max(index_bytes // 12 - 1, 1)
 
+    def look_at(self, offset: int) -> int:
+        """Read what a truncation at the offset would read. Returns the base offset of the first batch that it would drop,
+        or the offset."""
+        found = self.find(offset)
+        self._search(lambda offsets, times: (offsets.lookup(offset), times.last_entry()))
+        self.aborted.find(offset, MAX_OFFSET, 1)
+        if found is None:
+            return offset
+        return min(offset, next(iter(self.headers(found[0], chunk=HEADER_SIZE))).base_offset)
+
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop the batches from the one that contains the offset on. Returns the new end of the log: a batch that
         spans the offset is dropped whole."""

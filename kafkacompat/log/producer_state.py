@@ -353,6 +353,16 @@ class ProducerStateManager:
         self._open.extend(self._begun)
         self._refresh_unstable()
 
+    def take_over(self, other: ProducerStateManager, end_offset: int) -> None:
+        """Replace the state by another one, which is not used any more. Verifications stay."""
+        self.clear(end_offset)
+        self.producers.update(other.producers)
+        self._ongoing.update(other._ongoing)
+        self._unreplicated.update(other._unreplicated)
+        self._begun.extend(other._begun)
+        self._open.extend(other._open)
+        self.first_unstable_offset = other.first_unstable_offset
+
     def active(self) -> Iterator[ProducerStateEntry]:
         """The producers known at the call, except those dropped before their turn. The state may change between two of them."""
         for producer_id in list(self.producers):

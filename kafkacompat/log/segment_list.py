@@ -225,9 +225,11 @@ class SegmentList:
         for segment in self.items:
             segment.relocate(directory)
 
-    def look_at(self, offset: int) -> None:
-        """Read what a truncation at the offset would read, while it can still be refused."""
-        self.items[self.index_of(offset)].find(offset)
+    def look_at(self, offset: int) -> int:
+        """Read what a truncation at the offset would read, while it can still be refused. Returns the new end, as far as
+        batches with producers are concerned."""
+        keep, offset = self._kept_of_truncation(offset)
+        return self.items[keep - 1].look_at(offset)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop everything from the batch that contains the offset on. Returns the new end.
@@ -236,10 +238,7 @@ class SegmentList:
         caller may call again.
         """
         self.changes += 1
-        keep = self.index_of(offset) + 1
-        least = len(self.items) - DROPPED_AT_ONCE
-        if keep < least and self._delete_later is not None:
-            keep, offset = least, self._bases[least]
+        keep, offset = self._kept_of_truncation(offset)
         is_over_several = keep < len(self.items)
         self._drop_newest(keep)
         if is_over_several:
@@ -247,6 +246,14 @@ class SegmentList:
             # detects.
             self._disk.sync_directory(self.directory)
         return self.items[-1].truncate_to(offset, now_ms)
+
+    def _kept_of_truncation(self, offset: int) -> tuple[int, int]:
+        """How many segments stay, and the offset where the last of them is cut."""
+        keep = self.index_of(offset) + 1
+        least = len(self.items) - DROPPED_AT_ONCE
+        if keep < least and self._delete_later is not None:
+            return least, self._bases[least]
+        return keep, offset
 
     def goes_in_one_step(self) -> bool:
         """Whether one step may drop all segments."""

@@ -97,12 +97,14 @@ class SnapshotStore:
         return True
 
     def load_latest(self, state: ProducerStateManager, log_start_offset: int, end_offset: int) -> None:
-        """Load the newest snapshot in (log start, end]. Without one the state is empty at the log start.
-
-        Snapshots outside that range are removed, because their records are gone.
-        """
+        """Like `read_latest`. Snapshots outside the range are removed, because their records are gone."""
         self.drop_outside(log_start_offset, end_offset)
-        for offset in reversed(list(self.offsets)):
+        self.read_latest(state, log_start_offset, end_offset)
+
+    def read_latest(self, state: ProducerStateManager, log_start_offset: int, end_offset: int) -> None:
+        """Load the newest snapshot in (log start, end]. Without one the state is empty at the log start. Snapshots that
+        cannot be read are removed."""
+        for offset in reversed([each for each in self.offsets if log_start_offset < each <= end_offset]):
             try:
                 producers = decode_snapshot(self._disk.read_bytes(self.path(offset)))
             except (SnapshotCorrupt, FileNotFoundError):

@@ -26,6 +26,7 @@ from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
 from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
 from kafkacompat.log.looks import SegmentsLook
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
+from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
 from kafkacompat.log.retention import count_deletable
 from kafkacompat.log.rolling import roll_after_ms
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.log.epoch_cache import LeaderEpochCache
     from kafkacompat.log.index_cache import IndexCache
-    from kafkacompat.log.producer_state import BatchMetadata, ProducerStateManager
+    from kafkacompat.log.producer_state import BatchMetadata
     from kafkacompat.log.snapshots import SnapshotStore
     from kafkacompat.ports import Disk, File, TransactionTerms
     from kafkacompat.records.validated import ValidatedBatch
@@ -559,27 +560,27 @@ class UnifiedLog:
         if offset < self._segments.items[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
-        self._segments.look_at(offset)
+        state = self._state_as_of(self._segments.look_at(offset))
         with change_of_many(f"the truncation of {self.topic_partition}"):
             offset = self._segments.truncate_to(offset, now_ms)
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             self._after_truncation()
-            self._restore_state(offset)
+            self._state.take_over(state, offset)
+            self._snapshots.drop_outside(self.log_start_offset, offset)
         self._state.on_high_watermark(self.high_watermark)
         # Written last, because the log is complete without this file. A start drops epochs that begin at the log's
         # end, and finds later epochs in the batches.
         self._write_epochs()
 
-    def _restore_state(self, offset: int) -> None:
-        """Restore the producers' state as of an offset. If no producer is known, older ones are not searched for,
-        because that would read a segment."""
-        if not self._state.producers:
-            self._snapshots.drop_outside(self.log_start_offset, offset)
-            self._state.clear(offset)
-            return
-        self._snapshots.load_latest(self._state, self.log_start_offset, offset)
-        replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
+    def _state_as_of(self, offset: int) -> ProducerStateManager:
+        """The producers' state at an offset. If no producer is known, older ones are not searched for, because that
+        would read a segment."""
+        state = ProducerStateManager()
+        if self._state.producers:
+            self._snapshots.read_latest(state, min(self.log_start_offset, offset), offset)
+            replay_segments(state, self._segments.from_offset(state.end_offset), offset)
+        return state
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything, like `truncate_to`. If that needs several calls, the log ends where this call has stopped."""

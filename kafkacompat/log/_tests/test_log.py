@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+from collections.abc import Callable
 
 import pytest
 
+from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log._tests.logs import (
     DIRECTORY,
     NOW_MS,
@@ -20,7 +23,7 @@ from kafkacompat.log._tests.logs import (
 )
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.ports import FileSlice, LogRefused, TimestampOffset
+from kafkacompat.ports import FileSlice, IndexesRebuilt, LogRefused, TimestampOffset, passes
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, assemble, build_batch
 from kafkacompat.records.record import Record
@@ -435,3 +438,50 @@ def test_a_truncation_inside_a_wrapper_at_the_beginning_of_a_segment() -> None:
     log = open_log(disk)
     log.truncate_to(12, NOW_MS)
     assert log.log_end_offset == 10
+
+
+Refused = Callable[[MemoryDisk, UnifiedLog], type[Exception]]
+
+
+def no_descriptor(disk: MemoryDisk, log: UnifiedLog) -> type[Exception]:
+    disk.refuse = refusing("open", log.segments[0].stem + ".log", errno.EMFILE)
+    return OSError
+
+
+def damaged_index(disk: MemoryDisk, log: UnifiedLog) -> type[Exception]:
+    """It is rebuilt meanwhile."""
+    segment = log.segments[0]
+    del disk.files[segment.stem + ".index"][-3:]
+    segment.indexes.forget()
+    segment.mend_later = lambda _: None
+    return IndexesRebuilt
+
+
+@pytest.mark.parametrize("refused", [no_descriptor, damaged_index])
+@pytest.mark.parametrize("beyond", [1, 25])
+def test_a_truncation_that_is_refused_for_now_changes_nothing(refused: Refused, beyond: int) -> None:
+    """There are no snapshots, because the disk had no room for them. So the producers' state as of the new end is read from
+    the whole log."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for number in range(60):
+        batch = batch_of(
+            [b"v"], producer_id=number % 4, producer_epoch=0, base_sequence=number // 4, base_offset=number
+        )
+        log.append_as_follower(batch.buffer, 0)
+    log.flush()
+    for path in [path for path in disk.files if path.endswith(".snapshot")]:
+        disk.remove(path)
+    log = open_log(disk, clean=True)
+    before = list(log.active_producers())
+    wanted = refused(disk, log)
+    with pytest.raises(wanted) as met:
+        log.truncate_to(60 - beyond)
+    assert passes(met.value)
+    assert log.log_end_offset == 60
+    assert list(log.active_producers()) == before
+    disk.refuse = None
+    log.segments[0].mend_later = None
+    log.truncate_to(60 - beyond)
+    assert log.log_end_offset == 60 - beyond
+    assert list(log.active_producers()) == list(open_log(disk.copy()).active_producers()) != before
