@@ -1,6 +1,7 @@
 """A raw connection to a broker: frames, headers, correlation ids, and calls with dicts as bodies.
 
-Headers are encoded by hand here, and bodies by `schema`. A closed or reset connection raises `ConnectionClosed`.
+Headers are encoded by hand here, and bodies by `schema`. Nothing of `kafkacompat/client` or `kafkacompat/wire` is used: a
+mistake that a broker of ours shares with our own codec would pass unseen. A closed or reset connection raises `ConnectionClosed`.
 Silence within the time limit raises `Silence`. So a test can distinguish a refusal from a missing response.
 """
 
