@@ -24,9 +24,9 @@ from kafkacompat.pipeline.alerts import (
     encode,
 )
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.file_systems import names_in, read_text, remove, write_text
 from kafkacompat.pipeline.jobs.metrics import ESTIMATES
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.places import names_in, read_text, remove, write_text
 from kafkacompat.pipeline.results import as_records, row_record
 
 if TYPE_CHECKING:

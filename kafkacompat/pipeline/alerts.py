@@ -211,20 +211,20 @@ def _fired(one: Watched, rule: Rule, needed: int) -> tuple[Watched, Change] | No
 
 
 def _changed_while_firing(one: Watched, rule: Rule, needed: int) -> tuple[Watched, Change] | None:
-    """Return the first change: a complete good window, or enough consecutive critical ones to make the alert critical."""
+    """Return the first change: a complete normal window, or enough consecutive critical ones to make the alert critical."""
     over = one.windows[:-1]
-    good = next((each for each in over if each.severity is None and each.start_ms > one.settled_ms), None)
+    normal = next((each for each in over if each.severity is None and each.start_ms > one.settled_ms), None)
     worse = None
     if one.severity == WARNING:
         worse = next(_rows_of(one.windows, CRITICAL, needed), None)
-    if worse is not None and (good is None or worse[-1].start_ms < good.start_ms):
+    if worse is not None and (normal is None or worse[-1].start_ms < normal.start_ms):
         settled_ms = max(one.settled_ms, worse[-1].start_ms)
         after = replace(one, severity=CRITICAL, settled_ms=settled_ms)
         return after, _change(after, rule, FIRING, CRITICAL, worse[-1])
-    if good is None or one.severity is None:
+    if normal is None or one.severity is None:
         return None
-    after = Watched(windows=_from(one.windows, good.start_ms + 1), settled_ms=good.start_ms)
-    return after, _change(one, rule, RESOLVED, one.severity, good)
+    after = Watched(windows=_from(one.windows, normal.start_ms + 1), settled_ms=normal.start_ms)
+    return after, _change(one, rule, RESOLVED, one.severity, normal)
 
 
 def _rows_of(windows: Iterable[Judged], least: str, length: int) -> Iterator[list[Judged]]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkacompat.pipeline.file_systems import scheme_of
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.places import scheme_of
 from kafkacompat.pipeline.session import is_jvm_gone
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import socket
 import time
 from typing import Final
 
+from kafkacompat.pipeline.argument_types import positive
 from kafkacompat.pipeline.collector.disk import MAX_FILES, MAX_HANDLES, Disk
 from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.options import add_bootstrap, address_of
-from kafkacompat.pipeline.quantities import positive
-from kafkacompat.pipeline.saying import Voice
+from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import DEFAULT_TIMEOUT_S, LOGS_RAW, create_missing, plans
 from kafkacompat.pipeline.user_data import user_data
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         stopping: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, frame: stopping.append(number))
-        voice = Voice(lambda: stopping.append(signal.SIGPIPE))
+        terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
 
         def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
             create_missing(address, plans([LOGS_RAW]), timeout_s)
@@ -80,15 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
         disk = Disk(arguments.files, allow_handles())
         shipper = Shipper(address, arguments.host, ensure_topics)
         if away is not None:
-            voice.warn(f"collector: {away}; follows the files meanwhile")
+            terminal.warn(f"collector: {away}; follows the files meanwhile")
             shipper.seek_topic()
-        teller = Teller(arguments.interval, voice)
+        teller = Teller(arguments.interval, terminal)
         collector = Collector(disk, state, shipper, arguments.host)
-        voice.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {address}")
+        terminal.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {address}")
         collector.run(lambda: bool(stopping), teller.tell, arguments.until_end)
         shipper.close()
         disk.close()
-        voice.say(f"collector stopped: {described(collector.figures(), None)}")
+        terminal.say(f"collector stopped: {described(collector.figures(), None)}")
     finally:
         state.close()
     return 0
@@ -107,9 +107,9 @@ def allow_handles() -> int:
 class Teller:
     """Prints one line per interval."""
 
-    def __init__(self, interval_s: float, voice: Voice) -> None:
+    def __init__(self, interval_s: float, terminal: Terminal) -> None:
         self._interval_s = interval_s
-        self._voice = voice
+        self._voice = terminal
         self._told_s = time.monotonic()
         self._lines = 0
         self._trouble: str | None = None

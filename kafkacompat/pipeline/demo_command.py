@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kafkacompat.pipeline.argument_types import positive
 from kafkacompat.pipeline.demo.board import Rates, board, line
-from kafkacompat.pipeline.demo.children import Child, why
+from kafkacompat.pipeline.demo.child_processes import ChildProcess, exit_reason
 from kafkacompat.pipeline.demo.plan import (
     BROKER,
     COLLECTOR,
@@ -31,9 +32,8 @@ from kafkacompat.pipeline.demo.plan import (
 )
 from kafkacompat.pipeline.demo.topic_sizes import TopicSizes
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
-from kafkacompat.pipeline.quantities import positive
-from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import require_java, require_writable
+from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import INPUTS, LOGS_RAW, create_missing, plans
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -100,9 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
     require_java()
     signals: list[int] = []
     listen(signals)
-    voice = Voice(partial(_note_once, signals, signal.SIGPIPE))
+    terminal = Terminal(partial(_note_once, signals, signal.SIGPIPE))
     with data_folder(arguments.data) as folder:
-        demo = Demo(planned(arguments, folder), signals, voice)
+        demo = Demo(planned(arguments, folder), signals, terminal)
         try:
             demo.start()
             if demo.wanted:
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
                 demo.watch(arguments.duration)
         finally:
             demo.end()
-    voice.say("demo ended")
+    terminal.say("demo ended")
     return 0
 
 
@@ -174,12 +174,12 @@ def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
 class Demo:
     """Starts, watches and ends the children."""
 
-    def __init__(self, plan: DemoPlan, signals: list[int], voice: Voice) -> None:
+    def __init__(self, plan: DemoPlan, signals: list[int], terminal: Terminal) -> None:
         """`signals` are those received so far. One asks for a clean end, two for a quick one."""
         self._plan = plan
-        self._say = voice.say
+        self._say = terminal.say
         self._signals = signals
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, ChildProcess] = {}
         self.page = ""
 
     @property
@@ -259,7 +259,7 @@ class Demo:
             raise failed
 
     def _start_child(self, name: str) -> None:
-        self._children[name] = Child(name, self._plan.command(name), self._plan.log(name))
+        self._children[name] = ChildProcess(name, self._plan.command(name), self._plan.log(name))
 
     def _wait_ready(self, name: str) -> str | None:
         """Return the line in which the child says that it is ready. None if the end is requested before."""
@@ -277,7 +277,7 @@ class Demo:
     def _check(self) -> None:
         for child in self._children.values():
             if child.status() is not None:
-                raise PipelineFailed(why(child))
+                raise PipelineFailed(exit_reason(child))
 
     def _words(self) -> dict[str, str]:
         words = {}

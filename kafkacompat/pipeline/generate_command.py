@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
+from kafkacompat.pipeline.argument_types import positive, whole
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.generator.access_log import DEFAULT_ROTATE_BYTES, RENAME, ROTATIONS, AccessLog
 from kafkacompat.pipeline.generator.chance import Chance
@@ -21,8 +22,7 @@ from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.generator.sending import Sender
 from kafkacompat.pipeline.generator.traffic import Traffic
 from kafkacompat.pipeline.options import add_bootstrap, address_of
-from kafkacompat.pipeline.quantities import positive, whole
-from kafkacompat.pipeline.saying import Voice
+from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import (
     ACTIVITY_PAGE_VIEWS,
     ACTIVITY_SEARCHES,
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     stopping: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopping.append(number))
-    voice = Voice(lambda: stopping.append(signal.SIGPIPE))
+    terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
     plan = planned(arguments, int(time.time() * 1000))
     names = [LOGS_RAW, ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW]
     topics = plans(names)
@@ -125,14 +125,14 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.access_log
         else None
     )
-    voice.say(f"generator sends {plan.what} to {address}, event time from {shown(plan.start_ms)}")
+    terminal.say(f"generator sends {plan.what} to {address}, event time from {shown(plan.start_ms)}")
     try:
-        Sending(arguments, plan, sender, log, lambda: bool(stopping), voice).run()
+        Sending(arguments, plan, sender, log, lambda: bool(stopping), terminal).run()
     finally:
         if log is not None:
             log.close()
     sender.close()
-    voice.say(stopped(sender.sent, log))
+    terminal.say(stopped(sender.sent, log))
     return 0
 
 
@@ -219,9 +219,9 @@ class Sending:
         sender: Sender,
         log: AccessLog | None,
         stopping: Callable[[], bool],
-        voice: Voice,
+        terminal: Terminal,
     ) -> None:
-        self._voice = voice
+        self._voice = terminal
         self._at_once = arguments.at_once
         self._duration_s = arguments.duration
         self._interval_s = arguments.interval

@@ -2,7 +2,7 @@
 
 Spark accepts a checkpoint with other settings than it was started with. Windows of two lengths would then overlap in
 one table, or the offsets of one topic would be used for another. So a manifest beside the checkpoint records the
-settings that its state depends on, the cluster, and the ids of the topics. Pure: `belonging` reads and writes the
+settings that its state depends on, the cluster, and the ids of the topics. Pure: `checkpoint_validation` reads and writes the
 file.
 """
 

@@ -11,7 +11,7 @@ from typing import Any
 
 NAME_WIDTH = 22
 RECENT_BATCHES = 10
-"""Whether a query drops most events is judged over this number of batches with records."""
+"""Whether a query drops most events is decided over this number of batches with records."""
 REASON_CHARACTERS_MAX = 400
 RUNNING, STOPPED, FAILED = "running", "stopped", "failed"
 

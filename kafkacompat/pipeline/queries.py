@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from kafkacompat.pipeline import topics
 from kafkacompat.pipeline.alerting import Alerting
 from kafkacompat.pipeline.jobs import activity, logs, metrics
-from kafkacompat.pipeline.jobs.judging import good, once, rejected
 from kafkacompat.pipeline.jobs.log_formats import line_format
+from kafkacompat.pipeline.jobs.validation import deduplicate, rejected, valid_events
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.results import (
     as_records,
@@ -51,27 +51,27 @@ class Query:
     writer: MakeWriter | None = None
 
 
-def _once(events: DataFrame, options: RunOptions) -> DataFrame:
-    return once(events, options.watermark_s)
+def _deduplicated(events: DataFrame, options: RunOptions) -> DataFrame:
+    return deduplicate(events, options.watermark_s)
 
 
 # Log collection.
 
 
 def _log_lines(source: DataFrame, options: RunOptions) -> DataFrame:
-    return logs.judge(source, line_format(options.log_format))
+    return logs.validate(source, line_format(options.log_format))
 
 
 def log_events(source: DataFrame, options: RunOptions) -> DataFrame:
-    """Every good line once. The watermark is on the arrival time: a line that arrives a day late is still kept."""
-    events = once(good(_log_lines(source, options)), options.duplicate_horizon_s, "received")
+    """Every valid line once. The watermark is on the arrival time: a line that arrives a day late is still kept."""
+    events = deduplicate(valid_events(_log_lines(source, options)), options.duplicate_horizon_s, "received")
     # Each task writes a file in each hour's folder. Partitioned by the hour, one task could get the work of two.
     return logs.event_rows(events).repartition(options.files_per_batch, "event_id")
 
 
 def log_summary(source: DataFrame, options: RunOptions) -> DataFrame:
     """The summary per minute, while it grows."""
-    rows = logs.summary(_once(good(_log_lines(source, options)), options))
+    rows = logs.summary(_deduplicated(valid_events(_log_lines(source, options)), options))
     return one_record_each(topics.LOGS_SUMMARY, rows, ["window_start_ms"])
 
 
@@ -85,31 +85,41 @@ def log_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
 
 def activity_sessions(source: DataFrame, options: RunOptions) -> DataFrame:
     """Closed sessions as a table."""
-    rows = activity.session_rows(_once(good(activity.judge(source)), options), options.session_gap_s)
+    rows = activity.session_rows(
+        _deduplicated(valid_events(activity.validate(source)), options), options.session_gap_s
+    )
     return with_event_id("activity/sessions", rows, ["user_id"]).repartition(1)
 
 
 def activity_sessions_live(source: DataFrame, options: RunOptions) -> DataFrame:
     """Closed sessions as records."""
-    rows = activity.sessions(_once(good(activity.judge(source)), options), options.session_gap_s)
+    rows = activity.sessions(
+        _deduplicated(valid_events(activity.validate(source)), options), options.session_gap_s
+    )
     return one_record_each(topics.ACTIVITY_SESSIONS, rows, ["user_id"])
 
 
 def activity_top_pages(source: DataFrame, options: RunOptions) -> DataFrame:
     """Ranked pages of closed windows."""
-    rows = activity.top_page_rows(_once(good(activity.judge(source)), options), options.window_s)
+    rows = activity.top_page_rows(
+        _deduplicated(valid_events(activity.validate(source)), options), options.window_s
+    )
     return with_event_id("activity/top_pages", rows, ["page", "window_start_ms"]).repartition(1)
 
 
 def activity_visitors(source: DataFrame, options: RunOptions) -> DataFrame:
     """Visitors of closed windows."""
-    rows = activity.visitor_rows(_once(good(activity.judge(source)), options), options.window_s)
+    rows = activity.visitor_rows(
+        _deduplicated(valid_events(activity.validate(source)), options), options.window_s
+    )
     return with_event_id("activity/visitors", rows, ["window_start_ms"]).repartition(1)
 
 
 def activity_live(source: DataFrame, options: RunOptions) -> DataFrame:
     """Pages and visitors of windows while they grow, to two topics."""
-    rows = activity.live_windows(_once(good(activity.judge(source)), options), options.window_s)
+    rows = activity.live_windows(
+        _deduplicated(valid_events(activity.validate(source)), options), options.window_s
+    )
     bounds = ["window_start_ms", "window_end_ms"]
     # The ids exclude the visitors, because a repeated batch may give another estimate. The estimate only changes
     # together with the counts.
@@ -128,7 +138,7 @@ def activity_live(source: DataFrame, options: RunOptions) -> DataFrame:
 
 def activity_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
     """Bad page views and searches."""
-    return rejected_records(topics.ACTIVITY_REJECTED, rejected(activity.judge(source)))
+    return rejected_records(topics.ACTIVITY_REJECTED, rejected(activity.validate(source)))
 
 
 # Operational metrics.
@@ -136,24 +146,28 @@ def activity_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
 
 def metrics_windows(source: DataFrame, options: RunOptions) -> DataFrame:
     """The figures of closed windows."""
-    rows = metrics.window_rows(_once(good(metrics.judge(source)), options), options.window_s)
+    rows = metrics.window_rows(
+        _deduplicated(valid_events(metrics.validate(source)), options), options.window_s
+    )
     return with_event_id("metrics/windows", rows, ["service", "window_start_ms"]).repartition(1)
 
 
 def metrics_live(source: DataFrame, options: RunOptions) -> DataFrame:
     """The figures of windows while they grow. `Alerting` writes them as records, and the alerts that they change."""
-    return metrics.live_windows(_once(good(metrics.judge(source)), options), options.window_s)
+    return metrics.live_windows(
+        _deduplicated(valid_events(metrics.validate(source)), options), options.window_s
+    )
 
 
 def metrics_latest(source: DataFrame, options: RunOptions) -> DataFrame:
     """The last sample of each service. Duplicates need not be removed, because a repeated sample changes nothing."""
-    rows = metrics.latest(good(metrics.judge(source)))
+    rows = metrics.latest(valid_events(metrics.validate(source)))
     return one_record_each(topics.METRICS_LATEST, rows, ["service"])
 
 
 def metrics_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
     """Bad samples."""
-    return rejected_records(topics.METRICS_REJECTED, rejected(metrics.judge(source)))
+    return rejected_records(topics.METRICS_REJECTED, rejected(metrics.validate(source)))
 
 
 def _topic(name: str, job: str, build: Build, output_mode: str) -> Query:

@@ -8,13 +8,12 @@ import os
 from typing import IO, Final
 
 from kafkacompat.pipeline import options as defaults
+from kafkacompat.pipeline.argument_types import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.jobs.log_formats import AUTO, NAMED, FormatProblem, line_format
 from kafkacompat.pipeline.manifest import manifest_of
 from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of
-from kafkacompat.pipeline.quantities import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.reports import Reports
-from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
     require_java,
@@ -22,6 +21,7 @@ from kafkacompat.pipeline.session import (
     start_session,
     stop_session,
 )
+from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import (
     BROKERS_REPLICATION,
     DEFAULT_PARTITIONS,
@@ -221,14 +221,14 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
     # Imported here, because these modules need pyspark.
-    from kafkacompat.pipeline.belonging import jobs_locked, require_same_run
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
+    from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
     from kafkacompat.pipeline.queries import QUERIES
     from kafkacompat.pipeline.runner import Run, StopRequest
 
     stop = StopRequest()
     stop.listen()
-    say = Voice(stop.ask).say
+    say = Terminal(stop.ask).say
     # The locks are released last: a query that did not stop in time may write until the session has stopped.
     with _progress_file(options.progress) as progress, contextlib.ExitStack() as held:
         names = [name for job in options.jobs for name in (*INPUTS[job], *OUTPUTS[job])]

@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from kafkacompat.pipeline.belonging import checkpoint_of, require_one_past, table_of
+from kafkacompat.pipeline.checkpoint_validation import checkpoint_of, require_matching_table, table_of
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.jobs.judging import arrived
+from kafkacompat.pipeline.jobs.validation import cap_timestamps
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.progress import (
     FAILED,
@@ -93,7 +93,7 @@ def source_options(query: Query, options: RunOptions) -> dict[str, str]:
 
 def source(session: SparkSession, query: Query, options: RunOptions) -> DataFrame:
     """Return the records of the query's topics. No timestamp is in the future."""
-    return arrived(session.readStream.format("kafka").options(**source_options(query, options)).load())
+    return cap_timestamps(session.readStream.format("kafka").options(**source_options(query, options)).load())
 
 
 def trigger_of(query: Query, options: RunOptions) -> float:
@@ -203,7 +203,7 @@ class Run:
                     raise PipelineFailed(f"query {query.name} {self._failures[query.name]}") from error
 
     def _look_at(self, query: Query) -> None:
-        require_one_past(self._session, query, self._options)
+        require_matching_table(self._session, query, self._options)
 
     def _start(self, query: Query) -> None:
         self._running.append(start(self._session, query, self._options))

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from kafkacompat.pipeline.demo.board import Rates, board, clock, line
-from kafkacompat.pipeline.demo.children import Child, why
+from kafkacompat.pipeline.demo.child_processes import ChildProcess, exit_reason
 from kafkacompat.pipeline.demo.plan import ENDING_ORDER, STARTING_ORDER, DemoPlan
 from kafkacompat.pipeline.demo_command import BOARD_LINES, planned
 from kafkacompat.pipeline.generate_command import moment
@@ -91,8 +91,8 @@ def test_rates_are_what_came_since_the_last_look() -> None:
     assert clock(3700) == "1:01:40"
 
 
-def started(tmp_path: Path, program: str) -> Child:
-    child = Child("child", [sys.executable, "-c", program], tmp_path / "child.log")
+def started(tmp_path: Path, program: str) -> ChildProcess:
+    child = ChildProcess("child", [sys.executable, "-c", program], tmp_path / "child.log")
     deadline = time.monotonic() + WAIT_S
     while "ready" not in child.said() and child.status() is None:
         assert time.monotonic() < deadline
@@ -129,7 +129,7 @@ def test_a_child_that_dies_is_named_with_its_reason(tmp_path: Path) -> None:
     )
     while child.status() is None:
         time.sleep(0.01)
-    assert why(child) == "the child ended with status 3, and said: kafkacompat: no room left"
+    assert exit_reason(child) == "the child ended with status 3, and said: kafkacompat: no room left"
 
 
 def test_an_earlier_run_in_the_same_log_is_not_read(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_an_earlier_run_in_the_same_log_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
 def test_children_end_when_the_demo_is_killed(tmp_path: Path) -> None:
     program = (
-        "import sys, time\nfrom pathlib import Path\nfrom kafkacompat.pipeline.demo.children import Child\n"
-        f"child = Child('c', [sys.executable, '-c', 'import time; time.sleep(60)'], Path({str(tmp_path / 'inner.log')!r}))\n"
+        "import sys, time\nfrom pathlib import Path\nfrom kafkacompat.pipeline.demo.child_processes import ChildProcess\n"
+        f"child = ChildProcess('c', [sys.executable, '-c', 'import time; time.sleep(60)'], Path({str(tmp_path / 'inner.log')!r}))\n"
         "print(child.pid, flush=True)\nprint('ready', flush=True)\ntime.sleep(60)\n"
     )
     outer = started(tmp_path, program)

@@ -18,9 +18,9 @@ from kafkacompat.pipeline.generator.access_lines import BAD_LINES
 from kafkacompat.pipeline.generator.chance import Zipf, daily_rhythm
 from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.pace import Pace
+from kafkacompat.pipeline.generator.periods import Periods
 from kafkacompat.pipeline.generator.profile import DAY_MS, DEFAULT, HOUR_MS, MINUTE_MS
 from kafkacompat.pipeline.generator.services import Services
-from kafkacompat.pipeline.generator.spells import Spells
 from kafkacompat.pipeline.generator.traffic import ANCIENT_MS, FUTURE_MS, OVERSIZED_BYTES, Traffic
 from kafkacompat.pipeline.generator.visitors import page_name
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, LINE_BYTES_MAX, METRICS_RAW
@@ -39,14 +39,14 @@ def traffic(seed: int = SEED) -> Traffic:
 
 
 class Day:
-    """All events of one day, and the good records with each event id once."""
+    """All events of one day, and the valid records with each event id once."""
 
     def __init__(self) -> None:
         made = traffic()
         self.events = list(takewhile(lambda event: event.arrival_ms < START_MS + DAY_MS, made))
         self.counts = made.counts
         self.ids: Counter[str] = Counter()
-        self.good: dict[str, dict[str, tuple[int, dict]]] = defaultdict(dict)
+        self.valid: dict[str, dict[str, tuple[int, dict]]] = defaultdict(dict)
         self.bad = 0
         for event in self.events:
             if event.stream == ACCESS_LINES:
@@ -56,7 +56,7 @@ class Day:
                 self.bad += 1
             else:
                 self.ids[fields["event_id"]] += 1
-                self.good[event.stream].setdefault(fields["event_id"], (event.arrival_ms, fields))
+                self.valid[event.stream].setdefault(fields["event_id"], (event.arrival_ms, fields))
         self.lines = [event for event in self.events if event.stream == ACCESS_LINES]
 
     def _good(self, event: Event) -> dict | None:
@@ -129,7 +129,7 @@ def test_users_and_pages_are_as_skewed_as_said(ranks: int, exponent: float) -> N
 
 
 def test_page_views_are_skewed(day: Day) -> None:
-    pages = Counter(fields["page"] for _, fields in day.good[ACTIVITY_PAGE_VIEWS].values())
+    pages = Counter(fields["page"] for _, fields in day.valid[ACTIVITY_PAGE_VIEWS].values())
     expected = 1 / sum((rank + 1) ** -DEFAULT.page_exponent for rank in range(DEFAULT.pages))
     assert pages[page_name(0)] / pages.total() == pytest.approx(expected, rel=0.15)
 
@@ -147,8 +147,8 @@ def test_shares_of_bad_late_and_repeated_events(day: Day) -> None:
     assert max(day.ids.values()) == 2
     delays = [
         arrival_ms - fields["event_time_ms"]
-        for good in day.good.values()
-        for arrival_ms, fields in good.values()
+        for valid in day.valid.values()
+        for arrival_ms, fields in valid.values()
     ]
     late = sum(3_000 < delay < 20 * MINUTE_MS for delay in delays)
     assert late / len(delays) == pytest.approx(DEFAULT.late_share * math.exp(-3 / 60), rel=0.25)
@@ -159,9 +159,9 @@ def test_visits_are_as_long_as_said_and_their_gaps_short(day: Day) -> None:
     actions = [
         (fields["user_id"], fields["event_time_ms"])
         for topic in (ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES)
-        for _, fields in day.good[topic].values()
+        for _, fields in day.valid[topic].values()
     ]
-    searches = len(day.good[ACTIVITY_SEARCHES])
+    searches = len(day.valid[ACTIVITY_SEARCHES])
     assert searches / len(actions) == pytest.approx(DEFAULT.search_share, rel=0.1)
     gaps = [
         later - earlier
@@ -177,11 +177,11 @@ def test_an_incident_comes_soon_and_shows_in_the_samples(day: Day) -> None:
     services = Services(chances(SEED), DEFAULT, START_MS)
     hit = []
     for service in DEFAULT.services:
-        spells = [services.incident(service.name, START_MS + second * 1000) for second in range(0, 600, 10)]
-        if any(spells):
+        periods = [services.incident(service.name, START_MS + second * 1000) for second in range(0, 600, 10)]
+        if any(periods):
             hit.append(service.name)
     assert hit
-    samples = [fields for _, fields in day.good[METRICS_RAW].values()]
+    samples = [fields for _, fields in day.valid[METRICS_RAW].values()]
     services = Services(chances(SEED), DEFAULT, START_MS)
     for service in DEFAULT.services:
         mine = [(sample["event_time_ms"], sample) for sample in samples if sample["service"] == service.name]
@@ -199,14 +199,16 @@ def test_an_incident_comes_soon_and_shows_in_the_samples(day: Day) -> None:
 
 
 def test_bursts_bring_more_visits() -> None:
-    spells = Spells(random.Random(SEED), 1000.0, 10_000.0, (1000, 2000), (3.0, 6.0))
-    inside = [spell for spell in (spells.at(time) for time in range(0, 100_000, 100)) if spell is not None]
-    numbers = sorted({spell.number for spell in inside})
+    periods = Periods(random.Random(SEED), 1000.0, 10_000.0, (1000, 2000), (3.0, 6.0))
+    inside = [
+        period for period in (periods.at(time) for time in range(0, 100_000, 100)) if period is not None
+    ]
+    numbers = sorted({period.number for period in inside})
     assert numbers == list(range(len(numbers)))
     assert all(
-        3.0 <= spell.factor <= 6.0 and 1000 <= spell.end_ms - spell.start_ms <= 2000 for spell in inside
+        3.0 <= period.factor <= 6.0 and 1000 <= period.end_ms - period.start_ms <= 2000 for period in inside
     )
-    assert spells.at(500) is None
+    assert periods.at(500) is None
 
 
 @given(st.floats(1, 10_000), st.integers(0, 10**9), st.lists(st.integers(0, 10**7), max_size=20))

@@ -1,4 +1,4 @@
-"""The jobs as functions of batch frames: their results for good and bad records, compared with plain Python."""
+"""The jobs as functions of batch frames: their results for valid and invalid records, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ BAD_SAMPLES = [
 
 def test_a_bad_sample_is_told_by_its_first_fault(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
-    from kafkacompat.pipeline.jobs.judging import REJECTED_TEXT_CHARACTERS_MAX, rejected
+    from kafkacompat.pipeline.jobs.validation import REJECTED_TEXT_CHARACTERS_MAX, rejected
 
     values = [value for value, _ in BAD_SAMPLES]
     frame = records("metrics.raw", *values, key=b"shop")
-    found = {row["offset"]: row for row in rows(rejected(metrics.judge(frame)))}
+    found = {row["offset"]: row for row in rows(rejected(metrics.validate(frame)))}
     assert {offset: row["reason"] for offset, row in found.items()} == dict(
         enumerate(reason for _, reason in BAD_SAMPLES)
     )
@@ -127,7 +127,7 @@ def test_a_bad_sample_is_told_by_its_first_fault(records: Records) -> None:
 
 def test_good_samples_keep_their_values_to_the_edge_of_the_bounds(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     values = [
         encoded(SAMPLE),
@@ -138,7 +138,7 @@ def test_good_samples_keep_their_values_to_the_edge_of_the_bounds(records: Recor
         encoded(SAMPLE) + b"\n",
         encoded(SAMPLE, latency_ms=1e3, more={"service": 7}, host="{h}"),
     ]
-    found = rows(good(metrics.judge(records("metrics.raw", *values))))
+    found = rows(valid_events(metrics.validate(records("metrics.raw", *values))))
     assert [row["latency_ms"] for row in found] == [12.5, 12.5, 12.5, 0.0, 12.5, 12.5, 1000.0]
     assert {name: found[0][name] for name in SAMPLE} == SAMPLE
     assert [row["event_time_ms"] - RECEIVED_MS for row in found] == [0, 600_000, -604_800_000, 0, 0, 0, 0]
@@ -147,14 +147,14 @@ def test_good_samples_keep_their_values_to_the_edge_of_the_bounds(records: Recor
 
 def test_both_kinds_of_activity_are_judged_by_their_own_fields(records: Records) -> None:
     from kafkacompat.pipeline.jobs import activity
-    from kafkacompat.pipeline.jobs.judging import rejected
+    from kafkacompat.pipeline.jobs.validation import rejected
 
     search = {"event_id": "s-1", "user_id": "ann", "event_time_ms": RECEIVED_MS, "query": "q", "results": 3}
     frame = records("activity.page_views", encoded(VIEW), encoded(VIEW, referrer=5), encoded(search)).union(
         records("activity.searches", encoded(search), encoded(search, results=-1), encoded(VIEW))
     )
-    judged = activity.judge(frame)
-    assert [(row["topic"], row["offset"], row["reason"]) for row in rows(rejected(judged))] == [
+    validated = activity.validate(frame)
+    assert [(row["topic"], row["offset"], row["reason"]) for row in rows(rejected(validated))] == [
         ("activity.page_views", 1, "wrong type: referrer"),
         ("activity.page_views", 2, "missing field: page"),
         ("activity.searches", 1, "out of range: results"),
@@ -164,10 +164,12 @@ def test_both_kinds_of_activity_are_judged_by_their_own_fields(records: Records)
 
 def test_a_log_line_becomes_an_event(records: Records) -> None:
     from kafkacompat.pipeline.jobs import logs
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     headers = [("source", b"web1/access.log"), ("file", b"8:1234"), ("position", b"77")]
-    (found,) = rows(logs.event_rows(good(logs.judge(records("logs.raw", LINE.encode(), headers=headers)))))
+    (found,) = rows(
+        logs.event_rows(valid_events(logs.validate(records("logs.raw", LINE.encode(), headers=headers))))
+    )
     assert found == {
         "event_id": "8:1234@77",
         "event_time_ms": RECEIVED_MS,
@@ -190,10 +192,10 @@ def test_a_log_line_becomes_an_event(records: Records) -> None:
 
 def test_what_stands_about_the_combined_format_is_kept(records: Records) -> None:
     from kafkacompat.pipeline.jobs import logs
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     lines = [LINE + ' "198.51.100.9" 0.003', "www.example.org:443 " + LINE, LINE + ' "-"']
-    found = rows(logs.event_rows(good(logs.judge(records("logs.raw", *map(str.encode, lines))))))
+    found = rows(logs.event_rows(valid_events(logs.validate(records("logs.raw", *map(str.encode, lines))))))
     assert [(row["client"], row["virtual_host"], row["extra"]) for row in found] == [
         ("192.0.2.7", None, {"rest": '"198.51.100.9" 0.003'}),
         ("192.0.2.7", "www.example.org", None),
@@ -234,7 +236,7 @@ def test_a_line_without_position_is_known_by_its_place_in_the_topic(
 ) -> None:
     from kafkacompat.pipeline.jobs import logs
 
-    (found,) = rows(logs.judge(records("logs.raw", LINE.encode(), headers=headers)))
+    (found,) = rows(logs.validate(records("logs.raw", LINE.encode(), headers=headers)))
     assert found["event_id"] == "logs.raw-0-0"
     assert found["source"] == ("web2" if headers == [("source", b"web2")] else "key")
 
@@ -295,27 +297,29 @@ BAD_LINES = {
 
 def test_odd_lines_are_events_where_the_server_wrote_them(records: Records) -> None:
     from kafkacompat.pipeline.jobs import logs
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
-    found = rows(logs.event_rows(good(logs.judge(records("logs.raw", *map(str.encode, GOOD_LINES))))))
+    found = rows(
+        logs.event_rows(valid_events(logs.validate(records("logs.raw", *map(str.encode, GOOD_LINES)))))
+    )
     names = ["event_time_ms", "method", "path", "protocol", "status", "bytes", "referrer", "user_agent"]
     assert [tuple(row[name] for name in names) for row in found] == list(GOOD_LINES.values())
 
 
 def test_bad_lines_are_rejected_with_their_reason(records: Records) -> None:
     from kafkacompat.pipeline.jobs import logs
-    from kafkacompat.pipeline.jobs.judging import rejected
+    from kafkacompat.pipeline.jobs.validation import rejected
 
-    found = rows(rejected(logs.judge(records("logs.raw", *BAD_LINES))))
+    found = rows(rejected(logs.validate(records("logs.raw", *BAD_LINES))))
     assert [row["reason"] for row in found] == list(BAD_LINES.values())
 
 
 def test_a_summary_counts_a_minute(records: Records) -> None:
     from kafkacompat.pipeline.jobs import logs
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     lines = [LINE.replace(" 200 ", f" {status} ").encode() for status in (200, 204, 301, 404, 500, 503, 101)]
-    (found,) = rows(logs.summary(good(logs.judge(records("logs.raw", *lines)))))
+    (found,) = rows(logs.summary(valid_events(logs.validate(records("logs.raw", *lines)))))
     start = RECEIVED_MS // 60_000 * 60_000
     assert found == {
         "window_start_ms": start,
@@ -331,14 +335,14 @@ def test_a_summary_counts_a_minute(records: Records) -> None:
 
 def activity_events(records: Records, *events: dict[str, Any]) -> DataFrame:
     from kafkacompat.pipeline.jobs import activity
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     views = [encoded(event) for event in events if "page" in event]
     searches = [encoded(event) for event in events if "page" not in event]
     arrival_ms = RECEIVED_MS + 10 * 60_000
     frame = records("activity.page_views", *views, received_ms=arrival_ms)
     frame = frame.union(records("activity.searches", *searches, received_ms=arrival_ms))
-    return good(activity.judge(frame))
+    return valid_events(activity.validate(frame))
 
 
 def view(number: int, user: str, after_s: int, page: str) -> dict[str, Any]:
@@ -431,14 +435,14 @@ def rounded(latency_us: int) -> int:
 
 def test_percentiles_are_the_nearest_rank_of_rounded_latencies(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     latencies = [0.0, 0.4567, 1.2345, 9.996, 123.4567, 99_999.5, *(float(n) * 1.7 for n in range(1, 95))]
     samples = [
         encoded(SAMPLE, event_id=f"m-{n}", latency_ms=latency, error=n % 4 == 0, cpu_percent=n % 7)
         for n, latency in enumerate(latencies)
     ]
-    (found,) = rows(metrics.window_rows(good(metrics.judge(records("metrics.raw", *samples))), 60))
+    (found,) = rows(metrics.window_rows(valid_events(metrics.validate(records("metrics.raw", *samples))), 60))
     whole = [math.floor(latency * 1000 + 0.5) for latency in latencies]
     order = sorted(map(rounded, whole))
     for percentile in (50, 95, 99):
@@ -452,7 +456,7 @@ def test_percentiles_are_the_nearest_rank_of_rounded_latencies(records: Records)
 
 def test_cpu_is_judged_by_the_cores_there_are(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
-    from kafkacompat.pipeline.jobs.judging import good, rejected
+    from kafkacompat.pipeline.jobs.validation import rejected, valid_events
 
     busy = [
         encoded(SAMPLE, event_id=f"b-{n}", service="busy", cpu_percent=720, cpu_cores=8) for n in range(20)
@@ -460,36 +464,36 @@ def test_cpu_is_judged_by_the_cores_there_are(records: Records) -> None:
     idle = [
         encoded(SAMPLE, event_id=f"i-{n}", service="idle", cpu_percent=240, cpu_cores=8) for n in range(20)
     ]
-    judged = metrics.judge(records("metrics.raw", *busy, *idle, encoded(SAMPLE, cpu_cores=0)))
-    assert [row["reason"] for row in rows(rejected(judged))] == ["out of range: cpu_cores"]
+    validated = metrics.validate(records("metrics.raw", *busy, *idle, encoded(SAMPLE, cpu_cores=0)))
+    assert [row["reason"] for row in rows(rejected(validated))] == ["out of range: cpu_cores"]
     for made in (metrics.window_rows, metrics.live_windows):
-        found = rows(made(good(judged), 60))
+        found = rows(made(valid_events(validated), 60))
         assert {row["service"]: row["cpu_mean_percent"] for row in found} == {"busy": 90.0, "idle": 30.0}
 
 
 def test_the_latest_sample_goes_by_event_time(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     values = [
         encoded(SAMPLE, event_id=f"m-{n}", event_time_ms=RECEIVED_MS + offset, host=f"h{n}")
         for n, offset in enumerate([-5, -1, -8])
     ]
-    (found,) = rows(metrics.latest(good(metrics.judge(records("metrics.raw", *values)))))
+    (found,) = rows(metrics.latest(valid_events(metrics.validate(records("metrics.raw", *values)))))
     assert (found["host"], found["event_time_ms"]) == ("h1", RECEIVED_MS - 1)
 
 
 def test_an_event_ahead_of_its_arrival_counts_at_its_arrival(records: Records) -> None:
     """What it says of its time is kept."""
     from kafkacompat.pipeline.jobs import metrics
-    from kafkacompat.pipeline.jobs.judging import good
+    from kafkacompat.pipeline.jobs.validation import valid_events
 
     ahead_ms = 5 * 60_000
     values = [
         encoded(SAMPLE, event_id=f"m-{n}", event_time_ms=RECEIVED_MS + offset, host=f"h{n}")
         for n, offset in enumerate([ahead_ms, -7])
     ]
-    events = good(metrics.judge(records("metrics.raw", *values)))
+    events = valid_events(metrics.validate(records("metrics.raw", *values)))
     found = {row["host"]: row for row in rows(events.selectExpr("*", "unix_millis(event_time) AS counts_at"))}
     assert {host: row["event_time_ms"] - RECEIVED_MS for host, row in found.items()} == {
         "h0": ahead_ms,
@@ -500,7 +504,7 @@ def test_an_event_ahead_of_its_arrival_counts_at_its_arrival(records: Records) -
     next_ms = records(
         "metrics.raw", encoded(SAMPLE, host="h3", event_time_ms=RECEIVED_MS + 1), received_ms=RECEIVED_MS + 1
     )
-    (latest,) = rows(metrics.latest(good(metrics.judge(later.union(next_ms))).unionByName(events)))
+    (latest,) = rows(metrics.latest(valid_events(metrics.validate(later.union(next_ms))).unionByName(events)))
     assert latest["host"] == "h3", "the clock that is ahead does not hide later samples"
 
 
@@ -582,10 +586,10 @@ def test_each_task_writes_a_file_of_each_hour(records: Records) -> None:
 
 
 def test_a_record_from_the_future_arrived_now(records: Records) -> None:
-    from kafkacompat.pipeline.jobs.judging import arrived
+    from kafkacompat.pipeline.jobs.validation import cap_timestamps
 
     future_ms = 4_000_000_000_000
-    (kept,) = rows(arrived(records("logs.raw", b"")))
-    (ahead,) = rows(arrived(records("logs.raw", b"", received_ms=future_ms)))
+    (kept,) = rows(cap_timestamps(records("logs.raw", b"")))
+    (ahead,) = rows(cap_timestamps(records("logs.raw", b"", received_ms=future_ms)))
     assert kept["timestamp"].timestamp() * 1000 == RECEIVED_MS
     assert ahead["timestamp"].timestamp() * 1000 < future_ms

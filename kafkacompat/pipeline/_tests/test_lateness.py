@@ -47,7 +47,7 @@ def batches(spark: SparkSession, records: Callable[..., DataFrame], tmp_path: Pa
     """batches([arrivals], ...) runs the query of activity/visitors over these batches, one after the other."""
     from pyspark.sql import functions as F
 
-    from kafkacompat.pipeline.jobs.judging import arrived
+    from kafkacompat.pipeline.jobs.validation import cap_timestamps
     from kafkacompat.pipeline.queries import activity_visitors
 
     source, output, checkpoint = (str(tmp_path / name) for name in ("source", "table", "checkpoint"))
@@ -62,7 +62,7 @@ def batches(spark: SparkSession, records: Callable[..., DataFrame], tmp_path: Pa
             frame = frame.union(records("activity.page_views", event, received_ms=START_MS + arrival_ms))
         frame.coalesce(1).write.mode("append").parquet(source)
         read = spark.readStream.schema(SOURCE_SCHEMA).parquet(source)
-        writer = activity_visitors(arrived(read), OPTIONS).writeStream.outputMode("append")
+        writer = activity_visitors(cap_timestamps(read), OPTIONS).writeStream.outputMode("append")
         writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
         query = writer.start(output, "parquet")
         try:

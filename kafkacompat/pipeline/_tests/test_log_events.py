@@ -18,11 +18,11 @@ Records = Callable[..., "DataFrame"]
 ISO, SECONDS, MICROSECONDS = "$time_iso8601 $status", "$msec $status", "%{usec}t %s"
 
 
-def judged(records: Records, form: str, lines: list[bytes], **more: Any) -> list[dict[str, Any]]:
+def validated(records: Records, form: str, lines: list[bytes], **more: Any) -> list[dict[str, Any]]:
     from kafkacompat.pipeline.jobs import logs
     from kafkacompat.pipeline.jobs.log_formats import line_format
 
-    frame = logs.judge(records("logs.raw", *lines, **more), line_format(form))
+    frame = logs.validate(records("logs.raw", *lines, **more), line_format(form))
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
@@ -61,7 +61,7 @@ TIMES: dict[str, dict[str, int | str]] = {
 
 @pytest.mark.parametrize("form", TIMES)
 def test_a_time_is_read_with_its_fraction_and_offset(records: Records, form: str) -> None:
-    found = judged(records, form, [f"{text} 200".encode() for text in TIMES[form]])
+    found = validated(records, form, [f"{text} 200".encode() for text in TIMES[form]])
     assert {
         text: row["reason"] or row["event_time_ms"] - RECEIVED_MS
         for text, row in zip(TIMES[form], found, strict=True)
@@ -91,7 +91,7 @@ ESCAPED = {
 
 def test_a_request_is_read_without_the_escapes_of_the_server(records: Records) -> None:
     lines = [b'::1 [%s] "%s" 200' % (WHEN.encode(), request) for request in ESCAPED]
-    found = judged(records, '%h %t "%r" %>s', lines)
+    found = validated(records, '%h %t "%r" %>s', lines)
     assert [(row["reason"], row["method"], row["path"], row["protocol"]) for row in found] == [
         (None, *wanted) for wanted in ESCAPED.values()
     ]
@@ -99,7 +99,7 @@ def test_a_request_is_read_without_the_escapes_of_the_server(records: Records) -
 
 def test_without_escapes_a_backslash_is_a_backslash(records: Records) -> None:
     line = rf'[{WHEN}] "GET /\x22 HTTP/1.1" 200 a\"b'
-    (found,) = judged(
+    (found,) = validated(
         records, 'escape=none [$time_local] "$request" $status $http_user_agent', [line.encode()]
     )
     assert (found["path"], found["user_agent"]) == (r"/\x22", r"a\"b")
@@ -107,13 +107,13 @@ def test_without_escapes_a_backslash_is_a_backslash(records: Records) -> None:
 
 def test_an_absent_name_is_null_and_a_name_may_have_a_blank(records: Records) -> None:
     names = {"-": None, '""': None, "": None, "ann": "ann", "Ann Lee": "Ann Lee", r"\"a\"": '"a"'}
-    found = judged(records, "%h %l %u %t %>s", [f"::1 - {name} [{WHEN}] 200".encode() for name in names])
+    found = validated(records, "%h %l %u %t %>s", [f"::1 - {name} [{WHEN}] 200".encode() for name in names])
     assert [(row["reason"], row["user"]) for row in found] == [(None, name) for name in names.values()]
 
 
 def test_lists_of_upstreams_are_kept_by_their_names(records: Records) -> None:
     line = INGRESS.format("10.0.0.5:80, 10.0.0.6:80 0, 612 0.001, 0.002 502, 200")
-    (found,) = judged(records, "upstreaminfo", [line.encode()])
+    (found,) = validated(records, "upstreaminfo", [line.encode()])
     assert found["reason"] is None
     assert found["extra"] == {
         "request_length": "80",
@@ -131,7 +131,7 @@ def test_the_job_takes_what_the_collector_sends_whole(records: Records) -> None:
     line = f'::1 [{WHEN}] "GET /" 200 "'.encode()
     longest = line + b"a" * (LINE_BYTES_MAX - len(line) - 1) + b'"'
     form = '$remote_addr [$time_local] "$request" $status "$http_user_agent"'
-    found = judged(records, form, [longest, longest + b" "])
+    found = validated(records, form, [longest, longest + b" "])
     assert [row["reason"] for row in found] == [None, "oversized record"]
-    (cut,) = judged(records, form, [longest], headers=[(CUT_HEADER, b"600000")])
+    (cut,) = validated(records, form, [longest], headers=[(CUT_HEADER, b"600000")])
     assert cut["reason"] == "oversized record"

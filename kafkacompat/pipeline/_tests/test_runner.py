@@ -20,7 +20,7 @@ from kafkacompat.pipeline import runner
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import QUERIES, Query
-from kafkacompat.pipeline.saying import Voice
+from kafkacompat.pipeline.terminal import Terminal
 
 
 class JavaProgress:
@@ -106,7 +106,7 @@ class Polls:
 @pytest.fixture(autouse=True)
 def nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests have no folders to compare, and no session to read them."""
-    monkeypatch.setattr(runner, "require_one_past", lambda *arguments: None)
+    monkeypatch.setattr(runner, "require_matching_table", lambda *arguments: None)
 
 
 def run(
@@ -188,7 +188,7 @@ def test_a_run_that_nobody_reads_any_more_stops_cleanly(
     with open(writes, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         options = RunOptions(jobs=("logs",), checkpoint="c", output="o")
-        runner.Run(None, QUERIES["logs"][:1], options, Voice(stop.ask).say).run(stop)  # type: ignore[arg-type]
+        runner.Run(None, QUERIES["logs"][:1], options, Terminal(stop.ask).say).run(stop)  # type: ignore[arg-type]
         monkeypatch.undo()
     assert stop.is_set
     assert query.stopped == 1
@@ -247,7 +247,7 @@ def test_no_query_starts_when_one_must_not(monkeypatch: pytest.MonkeyPatch) -> N
         if query.name == "logs-summary":
             raise PipelineFailed("not of one past")
 
-    monkeypatch.setattr(runner, "require_one_past", refused)
+    monkeypatch.setattr(runner, "require_matching_table", refused)
     queries = [Scripted("logs-events", 1000), Scripted("logs-summary", 1000)]
     with pytest.raises(PipelineFailed, match="query logs-summary cannot start: not of one past"):
         run(monkeypatch, [*queries], Polls())

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kafkacompat.pipeline import places
-from kafkacompat.pipeline.belonging import jobs_locked, require_same_run
+from kafkacompat.pipeline import file_systems
+from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.manifest import Manifest, manifest_of
 from kafkacompat.pipeline.options import RunOptions
@@ -94,7 +94,7 @@ def test_a_second_run_waits_and_is_refused(
         waits.append(timeout_s)
         return False
 
-    monkeypatch.setattr(places, "monotonic_s", lambda: sum(waits))
+    monkeypatch.setattr(file_systems, "monotonic_s", lambda: sum(waits))
     place = f"{getattr(options, held)}{'logs.lock' if held == 'checkpoint' else '.logs.lock'}"
     with open(place, "w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
@@ -103,7 +103,7 @@ def test_a_second_run_waits_and_is_refused(
             jobs_locked(spark, options, wait),
         ):
             pytest.fail("it is held")
-        assert sum(waits) >= places.LOCK_WAIT_S
+        assert sum(waits) >= file_systems.LOCK_WAIT_S
         # A requested stop ends the wait.
         with jobs_locked(spark, options, lambda timeout_s: True):
             pass
@@ -159,14 +159,14 @@ def test_a_file_system_without_locks_is_named(
     spark: SparkSession, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The JVM refuses the lock with an IOException, as on a system without locks."""
-    opened = places._file_to_lock
+    opened = file_systems._file_to_lock
 
     def closed(session: SparkSession, name: str) -> object:
         file = opened(session, name)
         file.close()
         return file
 
-    monkeypatch.setattr(places, "_file_to_lock", closed)
+    monkeypatch.setattr(file_systems, "_file_to_lock", closed)
     with (
         pytest.raises(
             PipelineFailed,

@@ -25,7 +25,7 @@ from kafkacompat.pipeline.generator.access_log import COPY_TRUNCATE, KEPT, NEVER
 from kafkacompat.pipeline.generator.data_set import DataSet
 from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.sending import Sender
-from kafkacompat.pipeline.saying import Voice
+from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -288,7 +288,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(
 
 
 def test_more_files_than_the_bound_are_warned_of_once_a_time(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = Teller(1e9, Voice(lambda: None))
+    teller = Teller(1e9, Terminal(lambda: None))
     figures = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None)
     for beyond in (0, 1, 2, 0, 1):
         teller.tell(figures._replace(beyond_files=beyond))

@@ -45,7 +45,7 @@ def combined(
 
 
 def spoiled(chance: Chance, line: bytes, kind: str) -> bytes:
-    """Turn a good line into a bad line of this kind."""
+    """Turn a valid line into a bad line of this kind."""
     match kind:
         case "cut":
             return line[: chance.randrange(10, len(line) // 2)]

@@ -7,8 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from kafkacompat.pipeline.generator.chance import Chance, Chances, between, daily_rhythm, exponential
+from kafkacompat.pipeline.generator.periods import Period, Periods
 from kafkacompat.pipeline.generator.profile import Profile, Service
-from kafkacompat.pipeline.generator.spells import Spell, Spells
 
 GIB = 1024**3
 
@@ -32,7 +32,7 @@ class Services:
                 if number == soon
                 else exponential(chance, profile.incident_every_ms)
             )
-            self._incidents[service.name] = Spells(
+            self._incidents[service.name] = Periods(
                 chance,
                 start_ms + wait_ms,
                 profile.incident_every_ms,
@@ -41,7 +41,7 @@ class Services:
                 profile.incident_error_rate,
             )
 
-    def incident(self, service: str, time_ms: float) -> Spell | None:
+    def incident(self, service: str, time_ms: float) -> Period | None:
         """Return the incident of the service at this time."""
         return self._incidents[service].at(time_ms)
 
@@ -68,5 +68,5 @@ class Services:
             "memory_bytes": int((2.0 + 1.5 * load + 0.2 * chance.random()) * GIB),
         }
 
-    def _fails(self, chance: Chance, service: Service, incident: Spell | None) -> bool:
+    def _fails(self, chance: Chance, service: Service, incident: Period | None) -> bool:
         return chance.random() < (service.error_rate if incident is None else incident.rate)

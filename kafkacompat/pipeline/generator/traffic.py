@@ -21,9 +21,9 @@ from kafkacompat.pipeline.generator.access_lines import (
 )
 from kafkacompat.pipeline.generator.chance import Chances, between, daily_rhythm, exponential
 from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event, encoded
+from kafkacompat.pipeline.generator.periods import Periods
 from kafkacompat.pipeline.generator.profile import DAY_MS, DEFAULT, HOUR_MS, Profile
 from kafkacompat.pipeline.generator.services import Services
-from kafkacompat.pipeline.generator.spells import Spells
 from kafkacompat.pipeline.generator.visitors import AGENTS, Visit, Visitors
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW
 
@@ -55,7 +55,7 @@ class Traffic:
         self._lines = chances("lines")
         self._records = chances("records")
         burst_chance = chances("bursts")
-        self._bursts = Spells(
+        self._bursts = Periods(
             burst_chance,
             start_ms + exponential(burst_chance, profile.first_burst_ms),
             profile.burst_every_ms,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafkacompat.pipeline.generator.chance import Chance, Zipf, exponential, geometric
+from kafkacompat.pipeline.generator.periods import Period
 from kafkacompat.pipeline.generator.profile import MAX_ACTIONS, MAX_GAP_MS, Profile
-from kafkacompat.pipeline.generator.spells import Spell
 
 DEVICES: Final = ("mobile", "desktop", "tablet")
 AGENTS: Final = {
@@ -66,7 +66,7 @@ class Visitors:
         self._pages = Zipf(profile.pages, profile.page_exponent)
         self._words = Zipf(profile.words, profile.word_exponent)
 
-    def visit(self, start_ms: float, burst: Spell | None) -> Visit:
+    def visit(self, start_ms: float, burst: Period | None) -> Visit:
         """Return one visit that begins at start_ms."""
         chance, profile = self._chance, self._profile
         user = self._users.draw(chance)

@@ -11,7 +11,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, in_order, judge_json, with_window_bounds
+from kafkacompat.pipeline.jobs.validation import (
+    Field,
+    Kind,
+    date_of,
+    event_order,
+    validate_json,
+    with_window_bounds,
+)
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES
 
 FIELDS: Final = (
@@ -33,10 +40,10 @@ VISITORS_SKETCH_LG_K: Final = 14
 visitors has a few bytes per visitor, and most pages of a window have few."""
 
 
-def judge(records: DataFrame) -> DataFrame:
+def validate(records: DataFrame) -> DataFrame:
     """Turn records of both topics into the envelope, the columns of both event types, and `reason`, which is null for
-    good records."""
-    return judge_json(records, FIELDS)
+    valid records."""
+    return validate_json(records, FIELDS)
 
 
 def _is_view() -> Column:
@@ -53,7 +60,7 @@ def sessions(events: DataFrame, gap_s: int) -> DataFrame:
     A session is emitted when the watermark has passed its end, so it never changes (Spark has no update mode for
     sessions).
     """
-    order = F.when(_is_view(), in_order())
+    order = F.when(_is_view(), event_order())
     gathered = events.groupBy(F.session_window("event_time", f"{gap_s} seconds"), "user_id").agg(
         F.min(F.unix_millis("event_time")).alias("session_start_ms"),
         F.max(F.unix_millis("event_time")).alias("session_end_ms"),

@@ -8,16 +8,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkacompat.pipeline.jobs.judging import (
-    ENVELOPE_KEPT,
-    OVERSIZED,
-    behind_a_wall,
-    date_of,
-    envelope,
-    first_reason,
-    time_checks,
-    with_window_bounds,
-)
 from kafkacompat.pipeline.jobs.log_formats import (
     AUTO,
     EVENT_PARTS,
@@ -26,6 +16,16 @@ from kafkacompat.pipeline.jobs.log_formats import (
     LineFormat,
     Time,
     line_format,
+)
+from kafkacompat.pipeline.jobs.validation import (
+    ENVELOPE_KEPT,
+    OVERSIZED,
+    date_of,
+    envelope,
+    first_reason,
+    time_checks,
+    with_optimization_barrier,
+    with_window_bounds,
 )
 from kafkacompat.pipeline.topics import CUT_HEADER, LINE_BYTES_MAX
 
@@ -132,9 +132,9 @@ def _refusal(text: Column, form: LineFormat) -> Column:
     return F.get(F.array(*map(F.lit, form.refusals)), number)
 
 
-def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
+def validate(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
     """Turn records of logs.raw (with headers) into the envelope, the columns of an event, and `reason`, which is null
-    for good lines.
+    for valid lines.
 
     The event's id is file@position if the collector set those headers, otherwise topic-partition-offset.
     """
@@ -145,7 +145,7 @@ def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
     readable = (F.col("size_bytes") <= LINE_BYTES_MAX) & ~marked
     matched = F.when(readable, F.split(_groups(text, form.pattern, len(form.parts)), PART_MARK))
     position = F.concat(_header("file"), F.lit("@"), _header("position"))
-    lines = behind_a_wall(
+    lines = with_optimization_barrier(
         lines,
         [
             F.when(readable, text).alias("text"),
@@ -191,7 +191,7 @@ def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
         _absent_as_null(part["virtual_host"]).alias("virtual_host"),
         _extra(part, form.extra).alias("extra"),
     ]
-    judged = behind_a_wall(lines, columns, kept)
+    validated = with_optimization_barrier(lines, columns, kept)
     checks: list[tuple[Column, str | Column]] = [
         ((F.col("size_bytes") > LINE_BYTES_MAX) | F.col("cut"), OVERSIZED),
         (F.col("marked"), MARKED),
@@ -199,8 +199,8 @@ def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
         (F.col("event_time_ms").isNull(), NO_TIME),
         *time_checks(F.col("event_time_ms"), F.col("received_ms")),
     ]
-    wanted = [name for name in judged.columns if name not in ("size_bytes", "cut", "marked", "refused")]
-    return judged.select(*wanted, first_reason(checks).alias("reason"))
+    wanted = [name for name in validated.columns if name not in ("size_bytes", "cut", "marked", "refused")]
+    return validated.select(*wanted, first_reason(checks).alias("reason"))
 
 
 def event_rows(events: DataFrame) -> DataFrame:

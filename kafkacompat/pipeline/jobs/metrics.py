@@ -12,7 +12,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, in_order, judge_json, with_window_bounds
+from kafkacompat.pipeline.jobs.validation import (
+    Field,
+    Kind,
+    date_of,
+    event_order,
+    validate_json,
+    with_window_bounds,
+)
 
 LATENCY_MS_MAX: Final = 24 * 3600 * 1000.0
 CPU_PERCENT_MAX: Final = 100_000.0
@@ -40,9 +47,9 @@ ESTIMATES: Final = frozenset(f"latency_p{percentile}_ms" for percentile in PERCE
 """Columns of live rows that may depend on the order of the samples."""
 
 
-def judge(records: DataFrame) -> DataFrame:
-    """Turn records of metrics.raw into the envelope, the columns of a sample, and `reason`, which is null for good samples."""
-    return judge_json(records, FIELDS)
+def validate(records: DataFrame) -> DataFrame:
+    """Turn records of metrics.raw into the envelope, the columns of a sample, and `reason`, which is null for valid samples."""
+    return validate_json(records, FIELDS)
 
 
 def _window(window_s: int) -> Column:
@@ -140,4 +147,4 @@ def _figures(gathered: DataFrame, percentiles: Sequence[Column]) -> DataFrame:
 def latest(samples: DataFrame) -> DataFrame:
     """The sample with the latest event time of each service. The state has one row per service and never expires."""
     sample = F.struct(*(name for name in SAMPLE_COLUMNS if name != "event_id"))
-    return samples.groupBy("service").agg(F.max_by(sample, in_order()).alias("sample")).select("sample.*")
+    return samples.groupBy("service").agg(F.max_by(sample, event_order()).alias("sample")).select("sample.*")

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kafkacompat.pipeline.belonging import NONE, fault, last_batch, require_one_past
+from kafkacompat.pipeline.checkpoint_validation import NONE, last_batch, mismatch, require_matching_table
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import QUERIES
@@ -50,7 +50,7 @@ def test_the_last_batch_goes_by_number(names: list[str], last: int) -> None:
     ],
 )
 def test_a_driver_may_die_at_any_moment(planned: int, ended: int, written: int) -> None:
-    assert fault("c", "t", planned, ended, written) is None
+    assert mismatch("c", "t", planned, ended, written) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_driver_may_die_at_any_moment(planned: int, ended: int, written: int) 
     ],
 )
 def test_what_does_not_follow_is_told(planned: int, ended: int, written: int, said: str) -> None:
-    found = fault("c", "t", planned, ended, written)
+    found = mismatch("c", "t", planned, ended, written)
     assert found is not None
     assert found.startswith(said)
 
@@ -97,14 +97,14 @@ def test_tables_stay_with_the_checkpoint_that_spark_wrote_with_them(
     kept = RunOptions(jobs=("logs",), checkpoint=f"{tmp_path}/a [1] c/", output=f"{tmp_path}/a [1] t/")
     new = RunOptions(jobs=("logs",), checkpoint=f"file:{tmp_path}/new-c", output=f"file:{tmp_path}/new-t")
     query = QUERIES["logs"][0]
-    require_one_past(spark, query, kept)
+    require_matching_table(spark, query, kept)
     assert write_lines(spark, lines, kept) == BATCHES
     (log,) = tmp_path.glob("a * t/logs/events/_spark_metadata")
     assert (log / f"{BATCHES - 1}.compact").exists()
-    require_one_past(spark, query, kept)
+    require_matching_table(spark, query, kept)
     mixed = RunOptions(jobs=("logs",), checkpoint=new.checkpoint, output=kept.output)
     with pytest.raises(PipelineFailed) as failed:
-        require_one_past(spark, query, mixed)
+        require_matching_table(spark, query, mixed)
     assert str(failed.value).startswith(
         f"table {tmp_path}/a [1] t/logs/events contains batches up to number "
         f"{BATCHES - 1}, which checkpoint file:{tmp_path}/new-c/logs-events does not have"
@@ -117,8 +117,8 @@ def test_tables_stay_with_the_checkpoint_that_spark_wrote_with_them(
     with pytest.raises(
         PipelineFailed, match=f"completed batch {BATCHES - 1}, which table file:{tmp_path}/new-t"
     ):
-        require_one_past(spark, query, mixed)
+        require_matching_table(spark, query, mixed)
     # As a driver leaves it that dies before the end of its last batch.
     (tmp_path / "a [1] c" / "logs-events" / "commits" / str(BATCHES - 1)).unlink()
-    require_one_past(spark, query, kept)
-    require_one_past(spark, query, new)
+    require_matching_table(spark, query, kept)
+    require_matching_table(spark, query, new)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.file_systems import lock, names_in, read_text, write_text
 from kafkacompat.pipeline.manifest import (
     Manifest,
     ManifestUnreadable,
@@ -23,7 +24,6 @@ from kafkacompat.pipeline.manifest import (
     topics_made_anew,
 )
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.places import lock, names_in, read_text, write_text
 from kafkacompat.pipeline.queries import QUERIES, Query
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def last_batch(names: Iterable[str]) -> int:
     return max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=NONE)
 
 
-def fault(checkpoint: str, table: str, planned: int, ended: int, written: int) -> str | None:
+def mismatch(checkpoint: str, table: str, planned: int, ended: int, written: int) -> str | None:
     """Return the mismatch between a checkpoint (its last planned and ended batch) and a table (its last batch). None
     if they match.
 
@@ -67,7 +67,7 @@ def fault(checkpoint: str, table: str, planned: int, ended: int, written: int) -
     return f"{said}: {danger}. Use the --checkpoint and --output of the same run or, to start again, an empty folder for each"
 
 
-def require_one_past(session: SparkSession, query: Query, options: RunOptions) -> None:
+def require_matching_table(session: SparkSession, query: Query, options: RunOptions) -> None:
     """Raise PipelineFailed with both folders unless the query's table, if it has one, matches its checkpoint."""
     table = table_of(query, options)
     if table is None:
@@ -76,7 +76,7 @@ def require_one_past(session: SparkSession, query: Query, options: RunOptions) -
     planned = _planned(session, query, options)
     ended = last_batch(names_in(session, f"{checkpoint}/commits"))
     written = last_batch(names_in(session, f"{table}/{SINK_LOG}"))
-    found = fault(checkpoint, table, planned, ended, written)
+    found = mismatch(checkpoint, table, planned, ended, written)
     if found is not None:
         raise PipelineFailed(found)
 
@@ -85,7 +85,7 @@ def require_one_past(session: SparkSession, query: Query, options: RunOptions) -
 def jobs_locked(session: SparkSession, options: RunOptions, wait: Callable[[float], bool]) -> Iterator[None]:
     """Lock the checkpoints and tables of these jobs against other runs. Raises PipelineFailed if another run has them.
 
-    Runs of different jobs may share both folders. `wait` is as in `places.lock`.
+    Runs of different jobs may share both folders. `wait` is as in `file_systems.lock`.
     """
     checkpoint, output = options.checkpoint, options.output
     with contextlib.ExitStack() as held:

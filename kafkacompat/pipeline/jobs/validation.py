@@ -1,7 +1,7 @@
-"""The part that all jobs share: records of Spark's Kafka source are validated, and bad ones get a reason.
+"""The part that all jobs share: records of Spark's Kafka source are validated, and invalid ones get a reason.
 
 A record is checked against its Kafka timestamp, so a replay has the same result. Only a timestamp in the future is
-replaced by the batch's time (`arrived`). Every expression here is total: it uses `try_` functions and comparisons that
+replaced by the batch's time (`cap_timestamps`). Every expression here is total: it uses `try_` functions and comparisons that
 cannot overflow. An exception on an executor ends the query, and a single record must not cause that.
 """
 
@@ -20,7 +20,7 @@ RECORD_BYTES_MAX: Final = 64 * 1024
 """A longer value is rejected as `oversized record`."""
 
 REJECTED_TEXT_CHARACTERS_MAX: Final = 2048
-"""Maximum number of characters of a bad record's text in the rejected topic."""
+"""Maximum number of characters of an invalid record's text in the rejected topic."""
 
 FUTURE_TOLERANCE_MS: Final = 10 * 60 * 1000
 ANCIENT_TOLERANCE_MS: Final = 7 * 24 * 3600 * 1000
@@ -100,7 +100,7 @@ def envelope(records: DataFrame) -> DataFrame:
     return records.select(*columns)
 
 
-def arrived(records: DataFrame) -> DataFrame:
+def cap_timestamps(records: DataFrame) -> DataFrame:
     """Limit the records' timestamps to the batch's time.
 
     Watermarks and checks of event times use the records' timestamps. If one sending host's clock is ahead, the events
@@ -111,7 +111,7 @@ def arrived(records: DataFrame) -> DataFrame:
 
 def first_reason(checks: Sequence[tuple[Column, str | Column]]) -> Column:
     """Return the reason of the first check that is true, or null. A reason may be a column."""
-    reasons = [F.when(bad, F.lit(reason)) for bad, reason in checks]
+    reasons = [F.when(is_bad, F.lit(reason)) for is_bad, reason in checks]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
 
 
@@ -123,15 +123,15 @@ def time_checks(event_time_ms: Column, received_ms: Column) -> list[tuple[Column
     ]
 
 
-def behind_a_wall(frame: DataFrame, columns: Sequence[Column], kept: Sequence[str]) -> DataFrame:
+def with_optimization_barrier(frame: DataFrame, columns: Sequence[Column], kept: Sequence[str]) -> DataFrame:
     """Select `kept` and these columns. Each column is computed once per record.
 
     The optimizer pushes a filter through a projection and repeats the projection's expressions in it, field by field.
     Each record would be parsed a dozen times. It does not push filters through a generator, even one that returns one
     row per row.
     """
-    judged = frame.select(*kept, F.explode(F.array(F.struct(*columns))).alias("judged"))
-    return judged.select(*kept, "judged.*")
+    computed = frame.select(*kept, F.explode(F.array(F.struct(*columns))).alias("computed"))
+    return computed.select(*kept, "computed.*")
 
 
 ENVELOPE_KEPT: Final = (
@@ -145,9 +145,9 @@ ENVELOPE_KEPT: Final = (
 )
 
 
-def judge_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
+def validate_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
     """Parse records with JSON objects into ENVELOPE_KEPT, the fields as typed columns, and `reason`, which is null for
-    good events.
+    valid events.
 
     `event_id` and `event_time_ms` must be among the fields. A field of one topic may be anything in the others, and is
     null there. Records are first parsed with their schema, which is fast. Only if that leaves a doubt, they are parsed
@@ -156,23 +156,25 @@ def judge_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
     """
     small = F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.col("value").cast("string"))
     text = F.try_validate_utf8(small)
-    read = behind_a_wall(
+    read = with_optimization_barrier(
         envelope(records).withColumn("text", text),
         [F.col("text"), F.from_json("text", _schema(fields), PARSING).alias("typed")],
         [*ENVELOPE_KEPT, "size_bytes"],
     )
     kept = [*ENVELOPE_KEPT, "size_bytes", "typed"]
     plain = F.coalesce(_is_plain(fields), F.lit(False))
-    doubted = behind_a_wall(read.withColumn("plain", plain), [F.col("plain"), F.col("text")], kept)
+    reparsed = with_optimization_barrier(
+        read.withColumn("plain", plain), [F.col("plain"), F.col("text")], kept
+    )
     parsed = F.when(~F.col("plain"), F.try_parse_json(_closed(F.col("text")))).alias("parsed")
     mark = F.when(~F.col("plain"), _mark(F.col("text"))).alias("mark")
-    doubted = behind_a_wall(doubted, [parsed, mark], [*kept, "plain"])
+    reparsed = with_optimization_barrier(reparsed, [parsed, mark], [*kept, "plain"])
     reason = F.when(~F.col("plain"), first_reason(_json_checks(fields))).alias("first_reason")
-    judged = behind_a_wall(doubted, [reason], [*ENVELOPE_KEPT, "typed"])
-    judged = judged.select(*ENVELOPE_KEPT, "first_reason", *(_column(field) for field in fields))
+    validated = with_optimization_barrier(reparsed, [reason], [*ENVELOPE_KEPT, "typed"])
+    validated = validated.select(*ENVELOPE_KEPT, "first_reason", *(_column(field) for field in fields))
     value_checks = _value_checks(fields) + time_checks(F.col("event_time_ms"), F.col("received_ms"))
     final = F.coalesce(F.col("first_reason"), first_reason(value_checks)).alias("reason")
-    return judged.select(*ENVELOPE_KEPT, *(field.name for field in fields), final)
+    return validated.select(*ENVELOPE_KEPT, *(field.name for field in fields), final)
 
 
 def _column(field: Field) -> Column:
@@ -257,26 +259,26 @@ def _value_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
     return checks
 
 
-def good(judged: DataFrame) -> DataFrame:
-    """Return the good events, with `event_time` as a timestamp for watermarks, windows and sessions.
+def valid_events(validated: DataFrame) -> DataFrame:
+    """Return the valid events, with `event_time` as a timestamp for watermarks, windows and sessions.
 
     An event has happened by the time it arrives. If its time is later, a clock is ahead, and the event counts at its
     arrival. So no event moves the watermark past the present, where it would make the events of all others late.
     `event_time_ms` stays what the event says.
     """
-    kept = judged.where(F.col("reason").isNull()).drop("reason", "value")
+    kept = validated.where(F.col("reason").isNull()).drop("reason", "value")
     return kept.withColumn("event_time", F.timestamp_millis(F.least("event_time_ms", "received_ms")))
 
 
-def in_order() -> Column:
-    """Order good events by the time at which they count. It is a number, as in the state of earlier checkpoints."""
+def event_order() -> Column:
+    """Order valid events by the time at which they count. It is a number, as in the state of earlier checkpoints."""
     return F.struct(F.unix_millis("event_time").alias("event_time_ms"), "event_id")
 
 
-def rejected(judged: DataFrame) -> DataFrame:
-    """Return the bad records as rows of a rejected topic (docs/reference/pipeline.md). `source` is the key."""
+def rejected(validated: DataFrame) -> DataFrame:
+    """Return the invalid records as rows of a rejected topic (docs/reference/pipeline.md). `source` is the key."""
     text = F.make_valid_utf8(F.col("value").cast("string"))
-    return judged.where(F.col("reason").isNotNull()).select(
+    return validated.where(F.col("reason").isNotNull()).select(
         F.concat_ws("-", "topic", "partition", "offset").alias("event_id"),
         "reason",
         F.substring(text, 1, REJECTED_TEXT_CHARACTERS_MAX).alias("line"),
@@ -288,7 +290,7 @@ def rejected(judged: DataFrame) -> DataFrame:
     )
 
 
-def once(events: DataFrame, watermark_s: int, time: str = "event_time") -> DataFrame:
+def deduplicate(events: DataFrame, watermark_s: int, time: str = "event_time") -> DataFrame:
     """Drop events whose event_id occurred before, as far back as the watermark on the column `time` reaches.
 
     Events behind the watermark are dropped here. Spark counts them in numRowsDroppedByWatermark. A batch query has no

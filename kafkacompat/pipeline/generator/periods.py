@@ -9,7 +9,7 @@ from kafkacompat.pipeline.generator.chance import Chance, between, exponential
 from kafkacompat.pipeline.generator.profile import DAY_MS
 
 
-class Spell(NamedTuple):
+class Period(NamedTuple):
     """A special period, from start to end."""
 
     start_ms: float
@@ -21,10 +21,10 @@ class Spell(NamedTuple):
     number: int
 
 
-class Spells:
+class Periods:
     """Periods with exponential waits between them. `at` works for times up to a day before the latest time asked for."""
 
-    __slots__ = ("_chance", "_every_ms", "_factor", "_length_ms", "_next_ms", "_number", "_rate", "_spells")
+    __slots__ = ("_chance", "_every_ms", "_factor", "_length_ms", "_next_ms", "_number", "_periods", "_rate")
 
     def __init__(
         self,
@@ -43,23 +43,23 @@ class Spells:
         self._factor = factor
         self._rate = rate
         self._number = 0
-        self._spells: deque[Spell] = deque()
+        self._periods: deque[Period] = deque()
 
-    def at(self, time_ms: float) -> Spell | None:
+    def at(self, time_ms: float) -> Period | None:
         """Return the period at this time, or None."""
         while self._next_ms <= time_ms:
             self._draw()
-        while self._spells and self._spells[0].end_ms < time_ms - DAY_MS:
-            self._spells.popleft()
-        for spell in reversed(self._spells):
-            if spell.start_ms <= time_ms < spell.end_ms:
-                return spell
+        while self._periods and self._periods[0].end_ms < time_ms - DAY_MS:
+            self._periods.popleft()
+        for period in reversed(self._periods):
+            if period.start_ms <= time_ms < period.end_ms:
+                return period
         return None
 
     def _draw(self) -> None:
         start_ms = self._next_ms
         end_ms = start_ms + between(self._chance, self._length_ms)
         factor, rate = between(self._chance, self._factor), between(self._chance, self._rate)
-        self._spells.append(Spell(start_ms, end_ms, factor, rate, self._number))
+        self._periods.append(Period(start_ms, end_ms, factor, rate, self._number))
         self._number += 1
         self._next_ms = end_ms + exponential(self._chance, self._every_ms)

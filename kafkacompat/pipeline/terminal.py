@@ -15,7 +15,7 @@ from typing import TextIO
 from kafkacompat.pipeline.failure import PipelineFailed
 
 
-class Voice:
+class Terminal:
     """Writes to standard output and standard error, until one of them fails.
 
     Raises PipelineFailed, once, if the failure has another reason than a missing reader, such as a full disk.

@@ -30,7 +30,7 @@ def _die_with_parent() -> Callable[[], None] | None:
     return lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-class Child:
+class ChildProcess:
     """One process in a separate process group. Ctrl-C then reaches only the demo, which ends its children in order."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
@@ -81,7 +81,7 @@ class Child:
         return ended
 
 
-def why(child: Child) -> str:
+def exit_reason(child: ChildProcess) -> str:
     """Describe in one line how a child ended and its last output."""
     status = child.status()
     how = (

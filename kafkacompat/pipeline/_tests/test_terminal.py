@@ -16,7 +16,7 @@ from kafkacompat.pipeline import demo_command
 from kafkacompat.pipeline.demo.plan import ENDING_ORDER, DemoPlan
 from kafkacompat.pipeline.demo_command import READY_WORDS, Demo, listen
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.saying import Voice
+from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import CONFIGS
 
 
@@ -38,25 +38,25 @@ def listened_to() -> Iterator[Callable[[], None]]:
 
 def test_a_reader_that_has_gone_is_noticed_once_and_the_rest_goes_nowhere() -> None:
     noticed: list[str] = []
-    voice = Voice(lambda: noticed.append("gone"))
+    terminal = Terminal(lambda: noticed.append("gone"))
     with listened_to() as go_away:
-        voice.say("heard")
+        terminal.say("heard")
         assert noticed == []
         go_away()
         for _ in range(3):
-            voice.say("not heard")
+            terminal.say("not heard")
     assert noticed == ["gone"]
 
 
 def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that ended with status 0 would not be restarted."""
     noticed: list[str] = []
-    voice = Voice(lambda: noticed.append("gone"))
+    terminal = Terminal(lambda: noticed.append("gone"))
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(PipelineFailed, match="cannot be written: No space left on device"):
-            voice.say("to a file")
-        voice.say("what is said while it ends")
+            terminal.say("to a file")
+        terminal.say("what is said while it ends")
         monkeypatch.undo()
     assert noticed == []
 
@@ -67,16 +67,16 @@ def test_a_name_that_is_no_text_is_said_in_escapes(
     """Python reads a file's name in this form if it is not in the system's encoding."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        Voice(lambda: None).say("follows caf\u00e9-\udcff.log")
+        Terminal(lambda: None).say("follows caf\u00e9-\udcff.log")
         monkeypatch.undo()
     assert capfd.readouterr().out == "follows caf\\xe9-\\udcff.log\n"
 
 
 def test_a_line_goes_out_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    voice = Voice(lambda: None)
-    voice.say("to a person")
-    voice.say("drawn", end="")
-    voice.warn("trouble")
+    terminal = Terminal(lambda: None)
+    terminal.say("to a person")
+    terminal.say("drawn", end="")
+    terminal.warn("trouble")
     assert capfd.readouterr() == ("to a person\ndrawn", "trouble\n")
 
 
@@ -109,7 +109,7 @@ def test_a_demo_whose_reader_ends_first_ends_its_children(
     monkeypatch.setattr(demo_command, "create_missing", lambda bootstrap, topics: [])
     plan = Played(tmp_path, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
     signals: list[int] = []
-    demo = Demo(plan, signals, Voice(lambda: signals.append(signal.SIGPIPE)))
+    demo = Demo(plan, signals, Terminal(lambda: signals.append(signal.SIGPIPE)))
     # Other tests may leave Spark's JVM running.
     others = psutil.Process().children()
     with listened_to() as go_away:
@@ -130,7 +130,7 @@ def test_a_demo_that_cannot_say_so_ends_all_its_children(
 ) -> None:
     """On a full disk."""
     plan = Played(tmp_path, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
-    demo = Demo(plan, [], Voice(lambda: None))
+    demo = Demo(plan, [], Terminal(lambda: None))
     others = psutil.Process().children()
     for name in ENDING_ORDER:
         demo._start_child(name)
