@@ -111,16 +111,18 @@ def look_into(
     opener: Callable[[LoadTask], UnifiedLog],
     note: Callable[[str], None],
 ) -> Found:
-    """List the partitions of a directory with their checkpointed offsets. Removes the clean-shutdown mark."""
-    epoch = directory.take_clean_mark()
+    """List the partitions of a directory with their checkpointed offsets. Removes the clean-shutdown mark, at last: what is
+    refused before can be asked again."""
+    names = disk.list_directory(directory.path)
     offsets = {}
     for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE):
         offsets[name], trouble = directory.read_offsets(name)
         if trouble is not None:
             note(trouble)
+    epoch = directory.take_clean_mark()
     tasks: list[LoadTask] = []
     doomed: list[str] = []
-    for name in disk.list_directory(directory.path):
+    for name in names:
         path = f"{directory.path}/{name}"
         if name.endswith(DELETE_SUFFIX):
             doomed.append(path)

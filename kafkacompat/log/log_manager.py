@@ -30,7 +30,7 @@ from kafkacompat.log.directory import (
 )
 from kafkacompat.log.future import FutureLogs
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.loading import LoadTask, agreed_epoch, is_of_the_directory, look_into
+from kafkacompat.log.loading import Found, LoadTask, agreed_epoch, is_of_the_directory, look_into
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import LogOpener, TopicUnknown
 from kafkacompat.log.predecessors import Predecessors, Retirement, age_of, suffix_of_second
@@ -111,6 +111,8 @@ class LogManager:
         self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}
         """Partitions in these directories that cannot be opened or are withheld, with their directory and the path of
         their files."""
+        self._found: dict[LogDirectory, Found] = {}
+        """What a start has found so far."""
         self._rivals: list[tuple[UnifiedLog, LogDirectory]] = []
         """Logs that a start found beside another log of the same name but with another topic id."""
         self._rival_futures: list[tuple[UnifiedLog, LogDirectory]] = []
@@ -322,22 +324,27 @@ class LogManager:
         self.finish_load(tasks)
         return self.logs
 
-    def begin_load(self) -> list[LoadTask]:
-        """A task for each partition directory. Also takes the clean-shutdown marks and lists what is to be deleted."""
-        tasks: list[LoadTask] = []
-        epochs: list[int] = []
+    def begin_load(self, *, waits: bool = False) -> list[LoadTask]:
+        """A task for each partition directory. Also takes the clean-shutdown marks and lists what is to be deleted.
+
+        With `waits`, an OSError that passes is raised: call again later, for the directories that are left.
+        """
         for directory in self._online():
-            try:
-                found = look_into(self._disk, directory, self._open_found, self._note)
-            except OSError as error:
-                self.fail_directory(directory, error)
+            if directory in self._found:
                 continue
-            tasks += found.tasks
-            epochs.append(found.broker_epoch)
-            for path in found.doomed:
+            try:
+                self._found[directory] = look_into(self._disk, directory, self._open_found, self._note)
+            except OSError as error:
+                if waits and passes(error):
+                    raise
+                self.fail_directory(directory, error)
+        found = list(self._found.values())
+        self._found.clear()
+        for each in found:
+            for path in each.doomed:
                 self.doomed.add_directory(path, self.default_config.file_delete_delay_ms)
-        self.previous_broker_epoch = agreed_epoch(epochs)
-        return tasks
+        self.previous_broker_epoch = agreed_epoch([each.broker_epoch for each in found])
+        return [task for each in found for task in each.tasks]
 
     def _open_found(self, task: LoadTask) -> UnifiedLog:
         return self._opener.open_log(

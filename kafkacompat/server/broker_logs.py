@@ -68,8 +68,7 @@ class BrokerLogs:
         repeats it.
         """
         workers = self._doors.workers
-        tasks = self._logs.begin_load()
-
+        tasks = await self._begin_load()
         if all(task.clean for task in tasks):
             stepping = Stepping(self._doors.timers, workers.files, 1, 0)
             opened = stepping.submit(_loaded_in_steps(tasks)).and_then(self._open_lacking)
@@ -82,6 +81,20 @@ class BrokerLogs:
             self.leaves_threads = False
             self._loaded(tasks)
 
+    async def _begin_load(self) -> list[LoadTask]:
+        for tries in range(LACK_TRIES, 0, -1):
+            try:
+                return self._logs.begin_load(waits=tries > 1)
+            except OSError as error:
+                logger.warning("the log directories are looked at again: %s", error)
+            await self._later()
+        raise AssertionError("the last try waits for nothing")
+
+    def _later(self) -> Deferred[None]:
+        later: Deferred[None] = Deferred()
+        self._doors.timers.call_after(LACK_AGAIN_MS, lambda: later.resolve(None))
+        return later
+
     def _open_lacking(
         self, tasks: Sequence[LoadTask], tries: int = LACK_TRIES
     ) -> Deferred[Sequence[LoadTask]]:
@@ -92,12 +105,12 @@ class BrokerLogs:
         logger.warning(
             "%s, and %d logs more: opened later: %s", lacking[0].path, len(lacking) - 1, lacking[0].result
         )
-        doors = self._doors
-        later: Deferred[None] = Deferred()
-        doors.timers.call_after(LACK_AGAIN_MS, lambda: later.resolve(None))
-        return later.and_then(
-            lambda _: gather([doors.workers.recovery.submit(task.run) for task in lacking])
-        ).and_then(lambda _: self._open_lacking(tasks, tries - 1))
+        recovery = self._doors.workers.recovery
+        return (
+            self._later()
+            .and_then(lambda _: gather([recovery.submit(task.run) for task in lacking]))
+            .and_then(lambda _: self._open_lacking(tasks, tries - 1))
+        )
 
     async def load_is_over(self) -> None:
         """Wait for the load of a start that was cancelled."""

@@ -17,16 +17,16 @@ from kafkacompat.sim.errands import Errand
 
 
 class Start:
-    """Four logs of 40 records are loaded while opening files of partition 2 fails."""
+    """Four logs of 40 records are loaded while opening files of partition 2 fails, or another operation."""
 
-    def __init__(self, number: int, *, clean: bool) -> None:
+    def __init__(self, number: int, *, clean: bool, operations: str = "open", path: str = "/a/t-2") -> None:
         before = Broker(MemoryDisk())
         for each in range(4):
             append(before.log(each), 40)
         if clean:
             before.manager.shut_down(1)
         self.disk = before.disk.copy()
-        self.disk.refuse = refusing("open", "/a/t-2", number)
+        self.disk.refuse = refusing(operations, path, number)
         self.time, self.workers = HandTime(), HandWorkers()
         self.notes: list[str] = []
         self.logs = LogManager(
@@ -63,6 +63,29 @@ def test_the_start_waits_for_descriptors(number: int, clean: bool) -> None:
         range(4), 40
     )
     assert start.logs.previous_broker_epoch == (1 if clean else -1)
+
+
+@pytest.mark.parametrize("operations", ["list_directory", "read_bytes"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_that_cannot_be_looked_at_for_want_of_descriptors_stays_online(
+    clean: bool, path: str, operations: str
+) -> None:
+    start = Start(errno.EMFILE, clean=clean, operations=operations, path=path)
+    start.run(5 * LACK_AGAIN_MS)
+    assert not start.ended
+    start.disk.refuse = None
+    start.run(2 * LACK_AGAIN_MS)
+    assert start.ended
+    assert len(start.logs.logs) == 4
+    assert start.logs.previous_broker_epoch == (1 if clean else -1)
+
+
+def test_a_directory_that_can_never_be_looked_at_goes_offline() -> None:
+    start = Start(errno.EMFILE, clean=True, operations="list_directory", path=PATHS[0])
+    start.run((LACK_TRIES + 1) * LACK_AGAIN_MS)
+    assert start.ended
+    assert [directory.online for directory in start.logs.directories] == [False, True]
 
 
 @pytest.mark.parametrize("clean", [True, False])
