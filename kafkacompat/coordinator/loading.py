@@ -26,14 +26,14 @@ from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressedTooL
 from kafkacompat.records.control import parse_end_transaction_marker
 from kafkacompat.records.legacy import OpenedMessage
 from kafkacompat.records.scan import walk_records
-from kafkacompat.stepping.works import TURN_COST
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import WireError
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import Buffer, Log, Timers, Workers
+    from kafkacompat.coordinator.services import CoordinatorServices
+    from kafkacompat.ports import Buffer, Log
     from kafkacompat.records.record import Record
-    from kafkacompat.stepping.works import Steps, Work
+    from kafkacompat.tasks import Limit, Work
 
 logger = logging.getLogger(__name__)
 
@@ -82,56 +82,137 @@ def opened(batch: memoryview, header: BatchHeader, bound: int) -> Body:
 
 
 class Loader:
-    """Replays from `next_offset` on. `skipped` counts records with an unknown key type."""
+    """Replays one partition's log from `next_offset` on. `skipped` counts records with an unknown key type."""
 
-    __slots__ = ("_costs", "_machine", "body", "next_offset", "opening", "record_count", "skipped")
-
-    def __init__(self, machine: Machine[Any], start_offset: int, costs: LoadCosts = USUAL_COSTS) -> None:
+    def __init__(
+        self,
+        name: object,
+        newest_log: Callable[[], Log | None],
+        machine: Machine[Any],
+        services: CoordinatorServices,
+        large: Limit,
+        step_bytes: int = LOAD_STEP_BYTES,
+        costs: LoadCosts = USUAL_COSTS,
+    ) -> None:
+        """`name`: the partition, for log lines. `newest_log` returns the log, again because it may move to another directory
+        meanwhile. None if this node leads it no more. `large`: whoever may have a large body in memory."""
+        self._name = name
+        self._newest_log = newest_log
         self._machine = machine
+        self._tasks = services.tasks
+        self._keep = services.keep
+        self._large = large
         self._costs = costs
-        self.next_offset = start_offset
+        self.workers = services.workers
+        self.step_bytes = step_bytes
+        self.next_offset = 0
         self.record_count = 0
         self.skipped: dict[int, int] = {}
         """Key type -> number of records."""
-        self.opening: Callable[[], Body] | None = None
-        """A function to run in a worker before `feed` continues. Its value must be stored in `body`."""
-        self.body: Body | None = None
-        """The decompressed body of a large batch while its records are replayed."""
+        self._failures = self._refusals = 0
+        """Failed reads in a row, and those of them that do not pass by themselves."""
 
-    def feed(self, data: Buffer) -> Work:
-        """Replay the complete batches in `data`, record by record. `next_offset` moves with each batch. Raises
-        LoadFailure."""
+    async def load(self) -> None:
+        """Replay the log up to its end. Raises LoadFailure. After Damaged it may be called again: nothing of the damaged batch
+        was replayed."""
+        while True:
+            log = self._newest_log()
+            if log is None:
+                await self._tasks.sleep(RETRY_MAX_MS)  # whoever closes the shard ends this
+                continue
+            # The log may begin later by now: deleted records are not missed.
+            self.next_offset = began_at = max(self.next_offset, log.log_start_offset)
+            if self.next_offset >= log.log_end_offset:
+                return
+            try:
+                data = await self._read(log)
+            except BatchCorrupt as error:
+                raise Damaged(f"offset {self.next_offset}: {error}") from error
+            except Exception as error:
+                if self._newest_log() is log:
+                    await self._read_again_later(error)
+                continue
+            if data is None:
+                return  # compaction has removed the last records
+            await self._replay(data)
+            self._keep()
+            if self.next_offset > began_at:
+                self._failures = self._refusals = 0
+            else:
+                await self._read_again_later(OSError(errno.EIO, "the file ends within a batch"))
+
+    async def _read(self, log: Log) -> Buffer | None:
+        """The next stretch. None if the log has nothing any more."""
+        records = log.read(self.next_offset, self.step_bytes, log.log_end_offset, True).records
+        if not isinstance(records, FileSlice):
+            return records or None
+        if records.length <= READ_AT_ONCE_BYTES:
+            cached = records.file.try_read(records.position, records.length)
+            if cached is not None:
+                return cached
+        if self.workers is None:
+            return records.read()
+        return await self.workers.submit(records.read)
+
+    async def _read_again_later(self, error: Exception) -> None:
+        """An error of the disk may pass as well, for example on a network file system, but not if it repeats. A bug in
+        kafkacompat is no damage."""
+        if isinstance(error, (LogRefused, OSError)) and not passes(error):
+            self._refusals += 1
+        if self._refusals >= READ_TRIES:
+            self._failures = self._refusals = 0
+            raise Damaged(f"offset {self.next_offset}: {error}")
+        await self._pass_time(error)
+
+    async def _pass_time(self, error: Exception) -> None:
+        """Less and less soon."""
+        self._failures += 1
+        if not self._failures & (self._failures - 1):  # the 1st, 2nd, 4th ... in a row
+            logger.warning(
+                "%s: the coordinator reads again from offset %d: %s", self._name, self.next_offset, error
+            )
+            if not (isinstance(error, (LogRefused, OSError)) or passes(error)):
+                report(f"loading {self._name}", error)
+        await self._tasks.sleep(min(LOAD_RETRY_MS << min(self._failures - 1, 16), RETRY_MAX_MS))
+
+    async def _replay(self, data: Buffer) -> None:
+        """Replay the complete batches in `data`, record by record. `next_offset` moves with each batch. Raises LoadFailure."""
         try:
             for header in iterate_batches(data):
                 if header.last_offset < self.next_offset:
                     continue
                 batch = memoryview(data)[header.position : header.position + header.size]
-                yield from self._replay_batch(batch, header)
+                body = _opened_at_once(batch, header)
+                if body is not None:
+                    await in_turns(self._replay_records(body, header))
+                else:
+                    async with self._large:
+                        body = await self._opened_by_worker(
+                            partial(opened, batch, header, UNPACKED_BYTES_MAX)
+                        )
+                        await in_turns(self._replay_records(body, header))
+                        body = None
                 self.next_offset = header.last_offset + 1
         except BatchCorrupt as error:
             raise Damaged(f"offset {self.next_offset}: {error}") from error
         except (ValueError, WireError) as error:
             raise LoadFailure(f"offset {self.next_offset}: {error}") from error
 
-    def _replay_batch(self, batch: memoryview, header: BatchHeader) -> Work:
-        body: Body | None = None
-        at_once_bytes = AT_ONCE_BYTES if header.magic == 2 else LEGACY_AT_ONCE_BYTES
-        if header.size <= at_once_bytes:
-            with contextlib.suppress(DecompressedTooLarge):
-                body = opened(batch, header, at_once_bytes)
-        if body is None:
-            self.opening = partial(opened, batch, header, UNPACKED_BYTES_MAX)
-            yield TURN_COST
-            body = self.body
-            assert body is not None  # the caller of these steps has set it
-        yield int(len(body) * BATCH_COST_PER_BYTE)
-        try:
-            yield from self._replay_records(body, header)
-        finally:
-            self.body = None
+    async def _opened_by_worker(self, opening: Callable[[], Body]) -> Body:
+        await pause()
+        if self.workers is None:
+            return opening()
+        while True:
+            try:
+                return await self.workers.submit(opening)
+            except (LoadFailure, ValueError):
+                raise
+            except Exception as error:  # too many jobs, or no memory
+                await self._pass_time(error)
 
-    def _replay_records(self, body: Body, header: BatchHeader) -> Work:
+    def _replay_records(self, body: Body, header: BatchHeader) -> Work[None]:
         machine = self._machine
+        yield int(len(body) * BATCH_COST_PER_BYTE)
         for offset, record in _records_in(body, header):
             yield self._costs.record
             if header.is_control:
@@ -158,6 +239,15 @@ class Loader:
                 self.skipped[kind] = self.skipped.get(kind, 0) + 1
 
 
+def _opened_at_once(batch: memoryview, header: BatchHeader) -> Body | None:
+    """None if the batch is too large for one step, compressed or not."""
+    at_once_bytes = AT_ONCE_BYTES if header.magic == 2 else LEGACY_AT_ONCE_BYTES
+    if header.size <= at_once_bytes:
+        with contextlib.suppress(DecompressedTooLarge):
+            return opened(batch, header, at_once_bytes)
+    return None
+
+
 def _records_in(body: Body, header: BatchHeader) -> Iterator[tuple[int, Record]]:
     """(offset, record), without headers."""
     if isinstance(body, OpenedMessage):
@@ -166,191 +256,3 @@ def _records_in(body: Body, header: BatchHeader) -> Iterator[tuple[int, Record]]
     base_offset = header.base_offset
     for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
         yield base_offset + record.offset_delta, record
-
-
-class Loading:
-    """Loads one shard's partition from start to end. `is_wanted` tells whether to continue. At the end `loaded` or
-    `failed` is called. After Damaged, `read_on` may be called again later: nothing of the damaged batch was replayed."""
-
-    def __init__(
-        self,
-        log: Log,
-        machine: Machine[Any],
-        newest_log: Callable[[], Log | None],
-        steps: Steps,
-        timers: Timers,
-        workers: Workers | None,
-        step_bytes: int,
-        is_wanted: Callable[[], bool],
-        loaded: Callable[[Loader], None],
-        failed: Callable[[object], None],
-        costs: LoadCosts = USUAL_COSTS,
-    ) -> None:
-        """`newest_log` returns the log again, because it may move to another directory meanwhile. With `workers` None,
-        cold reads block."""
-        self.step_bytes = step_bytes
-        self._log = log
-        self._newest_log = newest_log
-        self._loader = Loader(machine, log.log_start_offset, costs)
-        self._steps = steps
-        self._timers = timers
-        self.workers = workers
-        self._is_wanted = is_wanted
-        self._loaded = loaded
-        self._tell_failed = failed
-        self.has_turn = False
-        """Whether it has the permission to hold a large body."""
-        self._failures = self._refusals = 0
-        """Failed reads in a row, and those of them that do not pass by themselves."""
-
-    @property
-    def next_offset(self) -> int:
-        return self._loader.next_offset
-
-    def _failed(self, error: object) -> None:
-        self._give_turn_back()
-        self._tell_failed(error)
-
-    def read_on(self) -> None:
-        if not self._is_wanted():
-            return
-        loader, log = self._loader, self._newest_log() or self._log
-        self._log = log
-        # The log may begin later by now: deleted records are not missed.
-        loader.next_offset = offset = max(loader.next_offset, log.log_start_offset)
-        end_offset = log.log_end_offset
-        if offset >= end_offset:
-            self._loaded(loader)
-            return
-        try:
-            records = log.read(offset, self.step_bytes, end_offset, True).records
-            cached: Buffer | None = None
-            if not isinstance(records, FileSlice):
-                cached = records
-            elif records.length <= READ_AT_ONCE_BYTES:
-                cached = records.file.try_read(records.position, records.length)
-            if cached is None and self.workers is None:
-                cached = records.read()  # type: ignore[union-attr]  # only a slice is not cached
-        except BatchCorrupt as error:
-            self._failed(Damaged(f"offset {offset}: {error}"))
-        except (LogRefused, OSError, MemoryError) as error:
-            self._not_read(error)
-        else:
-            if cached is not None:
-                self._replay(cached)
-            else:
-                assert isinstance(records, FileSlice)
-                assert self.workers is not None
-                self.workers.submit(records.read).on_done(self._read_cold)
-
-    def _read_cold(self, done: Deferred[bytes]) -> None:
-        try:
-            data = done.result()
-        except Exception as error:
-            if self._newest_log() in (None, self._log):
-                self._not_read(error)
-            else:
-                self.read_on()
-            return
-        self._replay(data)
-
-    def _not_read(self, error: Exception) -> None:
-        """Read again later. An error of the disk may pass as well, for example on a network file system, but not if it
-        repeats. A bug in kafkacompat is no damage."""
-        if not self._is_wanted():
-            return
-        if isinstance(error, (LogRefused, OSError)) and not passes(error):
-            self._refusals += 1
-        if self._refusals >= READ_TRIES:
-            self._failures = self._refusals = 0
-            self._failed(Damaged(f"offset {self.next_offset}: {error}"))
-            return
-        self._later(error, self.read_on)
-
-    def _later(self, error: Exception, act: Callable[[], None]) -> None:
-        """Go on after a while, less and less soon."""
-        self._failures += 1
-        if not self._failures & (self._failures - 1):  # the 1st, 2nd, 4th ... in a row
-            name = self._log.topic_partition
-            logger.warning(
-                "%s: the coordinator reads again from offset %d: %s", name, self.next_offset, error
-            )
-            if not (isinstance(error, (LogRefused, OSError)) or passes(error)):
-                report(f"loading {name}", error)
-        delay_ms = min(LOAD_RETRY_MS << min(self._failures - 1, 16), RETRY_MAX_MS)
-        self._timers.call_after(delay_ms, act)
-
-    def _replay(self, data: Buffer) -> None:
-        if data:
-            self._go_on(self._loader.feed(data), self._loader.next_offset)
-        else:
-            self._loaded(self._loader)  # compaction has removed the last records
-
-    def _go_on(self, feed: Work, began_at: int) -> None:
-        self._steps.start("loading a coordinator's partition", self._pieces(feed, began_at))
-
-    def _pieces(self, feed: Work, began_at: int) -> Work:
-        loader = self._loader
-        try:
-            for cost in feed:
-                yield cost
-                if not self._is_wanted():
-                    self._give_turn_back()
-                    return
-                if loader.opening is not None:
-                    self._steps.large.take(lambda: self._open(feed, began_at))
-                    return
-                if loader.body is None:
-                    self._give_turn_back()
-        except (LoadFailure, MemoryError) as error:
-            self._failed(error)
-            return
-        except Exception as error:
-            report("loading a coordinator's partition", error)
-            self._failed(error)
-            return
-        self._give_turn_back()
-        self._steps.keep()
-        if loader.next_offset > began_at:
-            self._failures = self._refusals = 0
-            self.read_on()
-        else:
-            self._not_read(OSError(errno.EIO, "the file ends within a batch"))
-
-    # Large batches.
-
-    def _open(self, feed: Work, began_at: int) -> None:
-        self.has_turn = True
-        opening = self._loader.opening
-        assert opening is not None
-        if not self._is_wanted():
-            self._give_turn_back()
-        elif self.workers is None:
-            self._opened(feed, began_at, opening)
-        else:
-            self.workers.submit(opening).on_done(lambda done: self._opened(feed, began_at, done.result))
-
-    def _opened(self, feed: Work, began_at: int, outcome: Callable[[], Body]) -> None:
-        loader = self._loader
-        if not self._is_wanted():
-            self._give_turn_back()
-            return
-        try:
-            loader.body = outcome()
-        except Damaged as error:
-            self._failed(error)
-            return
-        except (LoadFailure, ValueError) as error:
-            self._failed(f"offset {loader.next_offset}: {error}")
-            return
-        except Exception as error:  # too many jobs, or no memory
-            self._later(error, lambda: self._open(feed, began_at))
-            return
-        loader.opening = None
-        self._go_on(feed, began_at)
-
-    def _give_turn_back(self) -> None:
-        if self.has_turn:
-            self.has_turn = False
-            self._loader.body = self._loader.opening = None
-            self._steps.large.give_back()

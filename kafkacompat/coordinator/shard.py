@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,6 +20,7 @@ from kafkacompat.coordinator.core import (
     CoordinatorResult,
     Damaged,
     InTransaction,
+    LoadFailure,
     Machine,
     PartitionWriter,
     RecordRun,
@@ -33,7 +35,6 @@ from kafkacompat.coordinator.loading import (
     USUAL_COSTS,
     LoadCosts,
     Loader,
-    Loading,
 )
 from kafkacompat.coordinator.shard_log import ShardLog
 from kafkacompat.coordinator.timers import Operation, ShardTimers
@@ -41,12 +42,14 @@ from kafkacompat.coordinator.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.records.batch import NO_SEQUENCE
-from kafkacompat.stepping.works import Steps, Work
+from kafkacompat.tasks import at_once as in_one_step
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkacompat.coordinator.services import CoordinatorServices
     from kafkacompat.meters import RecentTimes
-    from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.tasks import Limit, Started, Work
     from kafkacompat.wire.message import Message
 
 T = TypeVar("T")
@@ -72,26 +75,43 @@ _ACTIVE = ShardState.ACTIVE
 """A module's name, because looking up an enum member is far slower."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """Times in ms, sizes in bytes."""
+
+    topic: str
+    append_timeout_ms: int
+    compression: int = 0
+    """As in a batch's attributes."""
+    base_sequence: int = NO_SEQUENCE
+    """Of each batch that a shard writes."""
+    load_step_bytes: int = LOAD_STEP_BYTES
+    load_costs: LoadCosts = USUAL_COSTS
+    is_patient: bool = False
+    """A shard becomes active only after everything that it has loaded is committed. Machines need it that act on what they loaded
+    before they write anything."""
+    reloads_for_new_epoch: bool = False
+    """A shard lives for one leader epoch, since its writes in the former epoch may have failed after they were appended."""
+
+
 class Shard:
     __slots__ = (
-        "_began_ms",
         "_clock",
-        "_is_patient",
-        "_load_costs",
-        "_load_step_bytes",
+        "_load_task",
         "_load_times",
         "_log",
         "_make_machine",
-        "_timers",
+        "_on_active",
+        "_services",
+        "_settings",
+        "_tasks",
         "_turns",
-        "_workers",
         "epoch",
-        "loading",
+        "large",
+        "loader",
         "machine",
-        "on_active",
         "partition",
         "state",
-        "steps",
         "timers",
     )
 
@@ -99,46 +119,33 @@ class Shard:
         self,
         partition: int,
         epoch: int,
+        services: CoordinatorServices,
+        settings: ShardSettings,
         writer: PartitionWriter,
-        clock: Clock,
-        timers: Timers,
-        workers: Workers | None,
-        steps: Steps,
+        large: Limit,
         make_machine: Callable[[ShardTimers], Machine[Any]],
-        *,
-        compression: int = 0,
-        base_sequence: int = NO_SEQUENCE,
-        load_step_bytes: int = LOAD_STEP_BYTES,
         on_active: Callable[[Shard], None] | None = None,
-        is_patient: bool = False,
         load_times: RecentTimes | None = None,
-        load_costs: LoadCosts = USUAL_COSTS,
     ) -> None:
-        """`workers` None: cold reads block (the simulator's disk has none).
-
-        `is_patient`: the shard becomes active only after everything that it has loaded is committed. Machines need it that
-        act on what they loaded before they write anything. `base_sequence` is that of each batch that the shard writes.
-        """
-        self._is_patient = is_patient
-        self._load_times = load_times
-        self._load_costs = load_costs
-        self._began_ms = 0
-        """When the load began."""
+        """`large`: whoever may have a large body in memory, of all shards of a coordinator."""
         self.partition = partition
         self.epoch = epoch
         self.state = ShardState.INITIAL
-        self._log = ShardLog(writer, partition, compression, base_sequence)
-        self._clock = clock
-        self._timers = timers
-        self._workers = workers
-        self.steps = steps
+        self._services = services
+        self._settings = settings
+        self._log = ShardLog(writer, partition, settings.compression, settings.base_sequence)
+        self._clock = services.clock
+        self._tasks = services.tasks
         self._turns = Turns()
-        self._load_step_bytes = load_step_bytes
+        self._load_times = load_times
+        self._load_task: Started | None = None
         self._make_machine = make_machine
-        self.timers = ShardTimers(clock, timers, self._run_timer)
+        self.timers = ShardTimers(services.clock, services.timers, self._run_timer)
         self.machine = make_machine(self.timers)
-        self.on_active = on_active
-        self.loading: Loading | None = None
+        self._on_active = on_active
+        self.large = large
+        self.loader: Loader | None = None
+        """While it loads."""
 
     # --- life
 
@@ -147,41 +154,131 @@ class Shard:
         log = self._log.found()
         if log is None:
             return
-        self._began_ms = self._clock.monotonic_ms()
+        began_ms = self._clock.monotonic_ms()
         if log.log_end_offset == log.log_start_offset:
-            self._activate()
+            self._activate(began_ms)
             return
         self.state = ShardState.LOADING
-        self.loading = Loading(
-            log,
-            self.machine,
-            self._log.found,
-            self.steps,
-            self._timers,
-            self._workers,
-            self._load_step_bytes,
-            lambda: self.state is ShardState.LOADING,
-            self._finish_load,
-            self._fail,
-            self._load_costs,
-        )
-        self._timers.call_after(0, self.loading.read_on)
+        self.loader = self._new_loader()
+        self._load_task = self._tasks.start("loading a coordinator's partition", self._load(began_ms))
 
-    def close(self) -> None:
-        """The leadership is lost: stop serving and writing, and answer waiting requests."""
+    def close(self, *, at_once: bool = False) -> None:
+        """The leadership is lost: stop serving and writing, and answer waiting requests. `at_once`: in this step of the loop,
+        because the node ends."""
         was_active = self.state is ShardState.ACTIVE
         self.state = ShardState.CLOSED
-        self.steps.start_now("unloading a coordinator's partition", self._unload(was_active))
+        if self._load_task is not None:
+            self._load_task.cancel()
+        unloading = _unloading(self.machine, self.timers, self._clock.now_ms() if was_active else None)
+        if at_once:
+            in_one_step(unloading)
+        else:
+            self._tasks.start("unloading a coordinator's partition", _unload(unloading))
 
-    def _unload(self, was_active: bool) -> Work:
-        """Free the state in steps, because freeing millions of objects also takes time."""
-        timers, machine = self.timers, self.machine
-        if was_active:
-            for cost, replies in machine.unload(self._clock.now_ms()):
-                self._send(replies)
-                yield cost
-        yield from timers.cancel_all()
-        yield from machine.take_apart()
+    async def _load(self, began_ms: int) -> None:
+        """It ends when the shard is active, or failed for good. It is cancelled when the shard is closed."""
+        await pause()
+        while True:
+            loader = self.loader
+            assert loader is not None
+            try:
+                await loader.load()
+                break
+            except Damaged as damage:
+                self.state = ShardState.FAILED
+                await self._leave_to_others(damage, loader.next_offset)
+                self.state = ShardState.LOADING
+            except MemoryError:
+                # A part of a batch may be applied already, so the whole state is loaded again.
+                await self._begin_anew()
+            except Exception as error:
+                self.state = ShardState.FAILED
+                self.loader = None
+                logger.error(
+                    "coordinator partition %d cannot be loaded, its groups are not served: %s",
+                    self.partition,
+                    error,
+                )
+                if not isinstance(error, LoadFailure):
+                    report("loading a coordinator's partition", error)
+                return
+        for kind, count in loader.skipped.items():
+            logger.warning(
+                "coordinator partition %d: %d records of the unknown type %d are passed over",
+                self.partition,
+                count,
+                kind,
+            )
+        logger.debug("coordinator partition %d: %d records loaded", self.partition, loader.record_count)
+        self.loader = None
+        if self._settings.is_patient:
+            await self._until_committed(loader.next_offset)
+        self._activate(began_ms)
+
+    def _new_loader(self) -> Loader:
+        settings = self._settings
+        return Loader(
+            f"{settings.topic}-{self.partition}",
+            self._log.found,
+            self.machine,
+            self._services,
+            self.large,
+            settings.load_step_bytes,
+            settings.load_costs,
+        )
+
+    async def _leave_to_others(self, damage: Damaged, offset: int) -> None:
+        """Clients look for the coordinator again, and find the new leader. Without one the load is tried again: the files
+        may be repaired, or a replica may return."""
+        is_handed_over = self._log.hand_over(offset)
+        logger.error(
+            "coordinator partition %d is damaged on this node's disk and cannot be loaded: %s; %s",
+            self.partition,
+            damage,
+            "another replica takes over" if is_handed_over else "no other replica could take over",
+        )
+        await self._tasks.sleep(DAMAGED_RETRY_MS)
+
+    async def _begin_anew(self) -> None:
+        logger.error("coordinator partition %d is loaded anew: there was no memory for it", self.partition)
+        unloading = _unloading(self.machine, self.timers, None)
+        self._tasks.start("unloading a coordinator's partition", _unload(unloading))
+        self.timers = ShardTimers(self._clock, self._services.timers, self._run_timer)
+        self.machine = self._make_machine(self.timers)
+        self.loader = self._new_loader()
+        await self._tasks.sleep(RETRY_MAX_MS)
+
+    async def _until_committed(self, end_offset: int) -> None:
+        """Loaded records that an earlier leader did not commit may still be lost."""
+        while (pending := self._log.when_loaded_is_committed(end_offset)) is not None:
+            if await pending is ErrorCode.NONE:
+                await pause()
+            else:
+                await self._tasks.sleep(LOAD_RETRY_MS)
+
+    def _activate(self, began_ms: int) -> None:
+        self.state = ShardState.ACTIVE
+        if self._load_times is not None:
+            now_ms = self._clock.monotonic_ms()
+            self._load_times.note(now_ms - began_ms, now_ms)
+        self._tasks.start("taking up a coordinator's partition", self._take_up())
+        if self._on_active is not None:
+            self._on_active(self)
+
+    async def _take_up(self) -> None:
+        for result in self.machine.on_loaded(self._clock.now_ms()):
+            if self.state is not ShardState.ACTIVE:
+                return
+            if result is not None:
+                self._write_unasked(result)
+            await pause(2 if result is None else OPERATION_COST)
+
+    def _write_unasked(self, result: CoordinatorResult[Any, None]) -> None:
+        what = f"writing to coordinator partition {self.partition}"
+        try:
+            self.write(lambda _: result).unheeded(what, Refused)
+        except Exception as error:
+            report(what, error)
 
     @property
     def end_offset(self) -> int:
@@ -360,7 +457,7 @@ class Shard:
 
     def _send(self, replies: Sequence[Reply]) -> None:
         if len(replies) > REPLIES_AT_ONCE:
-            self.steps.start_now("answering members", _sent_in_steps(replies))
+            self._tasks.start("answering members", _answer_in_turns(replies))
             return
         for caller, message in replies:
             _answer(caller, message)
@@ -378,106 +475,27 @@ class Shard:
                 "coordinator partition %d: a timer's operation was refused: %s", self.partition, refusal
             )
 
-    # --- loading
 
-    def _activate(self) -> None:
-        self.state = ShardState.ACTIVE
-        if self._load_times is not None:
-            now_ms = self._clock.monotonic_ms()
-            self._load_times.note(now_ms - self._began_ms, now_ms)
-        self.steps.start_now("taking up a coordinator's partition", self._take_up())
-        if self.on_active is not None:
-            self.on_active(self)
-
-    def _take_up(self) -> Work:
-        for result in self.machine.on_loaded(self._clock.now_ms()):
-            if self.state is not ShardState.ACTIVE:
-                return
-            if result is not None:
-                self._write_unasked(result)
-            yield 2 if result is None else OPERATION_COST
-
-    def _write_unasked(self, result: CoordinatorResult[Any, None]) -> None:
-        what = f"writing to coordinator partition {self.partition}"
-        try:
-            self.write(lambda _: result).unheeded(what, Refused)
-        except Exception as error:
-            report(what, error)
-
-    def _fail(self, reason: object) -> None:
-        if isinstance(reason, MemoryError):
-            self._begin_anew()
-            return
-        self.state = ShardState.FAILED
-        if isinstance(reason, Damaged):
-            self._leave_to_others(reason)
-            return
-        logger.error(
-            "coordinator partition %d cannot be loaded, its groups are not served: %s", self.partition, reason
-        )
-        self.loading = None
-
-    def _begin_anew(self) -> None:
-        """A part of a batch may be applied already, so the whole state is loaded again."""
-        logger.error("coordinator partition %d is loaded anew: there was no memory for it", self.partition)
-        self.steps.start_now("unloading a coordinator's partition", self._unload(was_active=False))
-        self.loading = None
-        self.timers = ShardTimers(self._clock, self._timers, self._run_timer)
-        self.machine = self._make_machine(self.timers)
-        self._timers.call_after(RETRY_MAX_MS, self._load_again)
-
-    def _leave_to_others(self, damage: Damaged) -> None:
-        """Clients look for the coordinator again, and find the new leader. Without one the load is tried again: the files
-        may be repaired, or a replica may return."""
-        assert self.loading is not None
-        is_handed_over = self._log.hand_over(self.loading.next_offset)
-        logger.error(
-            "coordinator partition %d is damaged on this node's disk and cannot be loaded: %s; %s",
-            self.partition,
-            damage,
-            "another replica takes over" if is_handed_over else "no other replica could take over",
-        )
-        self._timers.call_after(DAMAGED_RETRY_MS, self._load_again)
-
-    def _load_again(self) -> None:
-        if self.state is ShardState.LOADING and self.loading is None:
-            self.start()
-        elif self.state is ShardState.FAILED and self.loading is not None:
-            self.state = ShardState.LOADING
-            self.loading.read_on()
-
-    def _finish_load(self, loader: Loader) -> None:
-        for kind, count in loader.skipped.items():
-            logger.warning(
-                "coordinator partition %d: %d records of the unknown type %d are passed over",
-                self.partition,
-                count,
-                kind,
-            )
-        logger.debug("coordinator partition %d: %d records loaded", self.partition, loader.record_count)
-        self.loading = None
-        if self._is_patient:
-            self._activate_when_committed(loader.next_offset)
-        else:
-            self._activate()
-
-    def _activate_when_committed(self, end_offset: int) -> None:
-        """Loaded records that an earlier leader did not commit may still be lost."""
-        if self.state is not ShardState.LOADING:
-            return
-        pending = self._log.when_loaded_is_committed(end_offset)
-        if pending is None:
-            self._activate()
-            return
-
-        def decided(done: Deferred[ErrorCode]) -> None:
-            delay_ms = 0 if done.result() is ErrorCode.NONE else LOAD_RETRY_MS
-            self._timers.call_after(delay_ms, lambda: self._activate_when_committed(end_offset))
-
-        pending.on_done(decided)
+async def _unload(unloading: Work[None]) -> None:
+    await in_turns(unloading)
 
 
-def _sent_in_steps(replies: Sequence[Reply]) -> Work:
+def _unloading(machine: Machine[Any], timers: ShardTimers, now_ms: int | None) -> Work[None]:
+    """Answer whoever is parked (`now_ms` None: the shard was not active), and free the state in pieces, because freeing millions of
+    objects also takes time."""
+    if now_ms is not None:
+        for cost, replies in machine.unload(now_ms):
+            yield from _answering(replies)
+            yield cost
+    yield from timers.cancel_all()
+    yield from machine.take_apart()
+
+
+async def _answer_in_turns(replies: Sequence[Reply]) -> None:
+    await in_turns(_answering(replies))
+
+
+def _answering(replies: Sequence[Reply]) -> Work[None]:
     for caller, message in replies:
         _answer(caller, message)
         yield REPLY_COST

@@ -6,15 +6,22 @@ It follows the leadership in published images. A partition with an empty log cos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import Machine, Refused
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.ids import partition_for_key
+from kafkacompat.meters import RecentTimes
+from kafkacompat.tasks import Limit
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.coordinator.services import CoordinatorServices
+    from kafkacompat.coordinator.shard import ShardSettings
+    from kafkacompat.coordinator.timers import ShardTimers
 
 MAX_REMEMBERED_KEYS = 10_000
 """Keys whose partition is cached, since hashing a key costs more than a lookup."""
@@ -25,32 +32,41 @@ _INITIAL = ShardState.INITIAL
 
 
 class Shards:
-    """`make_shard(partition, leader epoch)` gives a shard that is not started."""
+    """`load_times`: of the partitions."""
 
     __slots__ = (
         "_by_partition",
-        "_make_shard",
+        "_large",
+        "_make_machine",
         "_node_id",
-        "_reloads",
+        "_on_active",
         "_remembered",
+        "_services",
+        "_settings",
         "_topic",
+        "_writer",
+        "load_times",
         "partition_count",
     )
 
     def __init__(
         self,
-        node_id: int,
-        topic: str,
-        make_shard: Callable[[int, int], Shard],
-        *,
-        reloads_for_new_epoch: bool = False,
+        services: CoordinatorServices,
+        settings: ShardSettings,
+        make_machine: Callable[[int, int, ShardTimers], Machine[Any]],
+        on_active: Callable[[Shard], None] | None = None,
     ) -> None:
-        """`reloads_for_new_epoch`: a shard lives for one leader epoch, since its writes in the former epoch may have
-        failed after they were appended."""
-        self._reloads = reloads_for_new_epoch
-        self._node_id = node_id
-        self._topic = topic
-        self._make_shard = make_shard
+        """`make_machine(partition, leader epoch, timers)` makes the state of a shard, and makes it again if there was no memory to
+        load it."""
+        self._services = services
+        self._settings = settings
+        self._node_id = services.node_id
+        self._topic = settings.topic
+        self._make_machine = make_machine
+        self._on_active = on_active
+        self._writer = ServicePartitionWriter(services.partitions, settings.topic, settings.append_timeout_ms)
+        self._large = Limit(1)
+        self.load_times = RecentTimes()
         self._by_partition: dict[int, Shard] = {}
         self._remembered: dict[str, int] = {}
         self.partition_count = 0
@@ -80,7 +96,9 @@ class Shards:
             if image.leader != self._node_id:
                 continue
             shard = self._by_partition.get(index)
-            renewed = self._reloads or (shard is not None and shard.state is ShardState.FAILED)
+            renewed = self._settings.reloads_for_new_epoch or (
+                shard is not None and shard.state is ShardState.FAILED
+            )
             if shard is not None and renewed and image.leader_epoch > shard.epoch:
                 self._by_partition.pop(index).close()
                 shard = None
@@ -136,5 +154,19 @@ class Shards:
         return iter(list(self._by_partition.values()))
 
     def close(self) -> None:
+        """The node ends: all that is parked is answered in this step of the loop."""
         for index in list(self._by_partition):
-            self._by_partition.pop(index).close()
+            self._by_partition.pop(index).close(at_once=True)
+
+    def _make_shard(self, partition: int, epoch: int) -> Shard:
+        return Shard(
+            partition,
+            epoch,
+            self._services,
+            self._settings,
+            self._writer,
+            self._large,
+            partial(self._make_machine, partition, epoch),
+            self._on_active,
+            self.load_times,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from kafkacompat.group.consumer.steady import SteadyHeartbeat, steady_heartbeat
 from kafkacompat.group.consumer.target_assignment import hash_topics
 from kafkacompat.group.consumer.validation import validate_heartbeat
 from kafkacompat.group.sweeps import machine_of
-from kafkacompat.stepping.works import TURN_COST
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
     from kafkacompat.group.topics import Topic
     from kafkacompat.ids import Uuid
-    from kafkacompat.stepping.works import Work
-    from kafkacompat.tasks import Tasks
+    from kafkacompat.tasks import Tasks, Work
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 HASHED_AT_ONCE = 500
@@ -87,36 +86,29 @@ def _written(
 async def _written_in_parts(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse:
-    await shard.steps.value("a member of many topics", _in_parts(shard, request, caller, names))
-    return await shard.write(
-        lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
-    )
-
-
-def _in_parts(
-    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
-) -> Generator[int, None, None]:
-    """What comes before the answer. A member that is alone gets the partitions of all its topics at once, so its joining is
-    written in parts. Others are assigned beside the requests anyway. Raises Refused."""
+    """A member that is alone gets the partitions of all its topics at once, so its joining is written in parts. Others are assigned
+    beside the requests anyway. Raises Refused."""
     env = machine_of(shard).env
-    yield from hash_topics(env, names)
+    await in_turns(hash_topics(env, names))
     group = env.groups.get(request.group_id)
     is_alone = group is None or (isinstance(group, ConsumerGroup) and not group.members)
     # Each part repeats the request. A static member that joined would be refused, as its own twin.
     may_repeat = request.member_epoch == 0 and request.member_id and request.instance_id is None
-    if len(names) <= JOINS_AT_ONCE or not is_alone or not may_repeat:
-        return
-    for part in (Part.MEMBER, Part.TARGET):
-        if part is Part.TARGET:
-            _require_member(shard, request)
-        partly = replace(caller, part=part)
-        written = shard.write(
-            lambda now_ms, partly=partly: consumer_group_heartbeat(env, request, partly, now_ms)  # type: ignore[misc]
-        )
-        if written.done:
-            written.result()
-        yield TURN_COST
-    _require_member(shard, request)
+    if len(names) > JOINS_AT_ONCE and is_alone and may_repeat:
+        for part in (Part.MEMBER, Part.TARGET):
+            if part is Part.TARGET:
+                _require_member(shard, request)
+            partly = replace(caller, part=part)
+            written = shard.write(
+                lambda now_ms, partly=partly: consumer_group_heartbeat(env, request, partly, now_ms)  # type: ignore[misc]
+            )
+            if written.done:
+                written.result()
+            await pause()
+        _require_member(shard, request)
+    return await shard.write(
+        lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
+    )
 
 
 def _require_member(shard: Shard, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -205,7 +197,7 @@ def look_at_topics_on(
     image: MetadataImage,
     shards: Iterable[Shard],
     topics: Callable[[], ImageTopics],
-) -> Work:
+) -> Work[None]:
     """Have the groups look again at the topics of the image that have replicas on these brokers. `topics` gives the present
     ones."""
     found: set[str] = set()

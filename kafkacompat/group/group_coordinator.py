@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
-from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import commit_refusal, or_refused
-from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.services import CoordinatorServices
+from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.deferred import Deferred, gather
@@ -36,8 +36,7 @@ from kafkacompat.group.sweeps import GroupSweeps
 from kafkacompat.group.sweeps import machine_of as _machine
 from kafkacompat.group.transactional_offsets import TransactionalOffsets
 from kafkacompat.ids import OFFSETS_TOPIC
-from kafkacompat.meters import RecentTimes
-from kafkacompat.stepping.works import Steps
+from kafkacompat.tasks import Started, in_turns
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from kafkacompat.wire.messages.consumer_group_describe_response import (
@@ -52,11 +51,9 @@ from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
-    from kafkacompat.ports import Clock, Random, Timers, Workers
-    from kafkacompat.tasks import Started, Tasks
+    from kafkacompat.ports import Random
     from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -94,42 +91,39 @@ class CoordinatorSettings:
 class GroupCoordinator:
     def __init__(
         self,
-        node_id: int,
-        partitions: PartitionService,
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
+        services: CoordinatorServices,
         random: Random,
-        workers: Workers | None,
         settings: CoordinatorSettings,
-        keep: Callable[[], None] = lambda: None,
         assignment_interval_ms: Callable[[], int] | None = None,
         share_assignment_interval_ms: Callable[[], int] | None = None,
     ) -> None:
-        """Serves nothing before `start`. `keep`: see Steps. `assignment_interval_ms`:
-        group.consumer.assignment.interval.ms as it is now. `share_assignment_interval_ms`: that of share groups."""
+        """Serves nothing before `start`. `assignment_interval_ms`: group.consumer.assignment.interval.ms as it is now.
+        `share_assignment_interval_ms`: that of share groups."""
         self._assignment_interval_ms = assignment_interval_ms
         self._share_assignment_interval_ms = share_assignment_interval_ms
-        self._clock = clock
-        self._timers = timers
-        self._tasks = tasks
+        self._tasks = tasks = services.tasks
         self._random = random
-        self._workers = workers
         self._settings = settings
-        self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
-        self._steps = Steps(timers, keep)
-        self.meters = GroupMeters(clock)
-        self._sweeps = GroupSweeps(self._steps, clock, self.meters, tasks)
-        self.load_times = RecentTimes()
-        """Of partitions of the offsets topic."""
-        self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
+        self.meters = GroupMeters(services.clock)
+        self._sweeps = GroupSweeps(services.clock, self.meters, tasks)
+        self._shards = Shards(
+            services,
+            ShardSettings(
+                OFFSETS_TOPIC,
+                settings.commit_timeout_ms,
+                settings.compression,
+                BASE_SEQUENCE,
+                settings.load_step_bytes,
+            ),
+            self._make_machine,
+            self._sweeps.drop_topics,
+        )
+        self.load_times = self._shards.load_times
         self.transactional_offsets = TransactionalOffsets(
-            partitions, clock, self._shard, self._shard_at, self.meters, tasks
+            services.partitions, services.clock, self._shard, self._shard_at, self.meters, tasks
         )
-        self.share = ShareGroups(self._shard, self.is_active, tasks, self._steps)
-        self.share_offsets = ShareGroupOffsets(
-            self.share, self._shard, lambda: self._topics, tasks, self._steps
-        )
+        self.share = ShareGroups(self._shard, self.is_active, tasks)
+        self.share_offsets = ShareGroupOffsets(self.share, self._shard, lambda: self._topics, tasks)
         self._memory = group_memory(settings.groups_max_bytes)
         self._active = False
         self._expiry: Started | None = None
@@ -148,7 +142,6 @@ class GroupCoordinator:
         if self._expiry is not None:
             self._expiry.cancel()
         self._shards.close()
-        self._steps.finish()
 
     def shard_states(self) -> list[str]:
         return self._shards.states()
@@ -181,8 +174,8 @@ class GroupCoordinator:
         for shard in self._shards:
             _machine(shard).on_topics(self._topics, changed, has_new)
         if moved:
-            look = consumer_groups.look_at_topics_on(moved, new, self._shards, lambda: self._topics)
-            self._steps.start_now("looking at topics with other racks", look)
+            look = self._look_at_topics_on(moved)
+            self._tasks.start("looking at topics with other racks", look)
         deleted = {
             name: topic.id
             for name in changed
@@ -198,29 +191,17 @@ class GroupCoordinator:
                 self._sweeps.drop_topics(shard, deleted, now=groups < GROUPS_AT_ONCE)
                 groups += len(_machine(shard).groups)
 
+    async def _look_at_topics_on(self, moved: frozenset[int]) -> None:
+        await in_turns(
+            consumer_groups.look_at_topics_on(moved, self._image, self._shards, lambda: self._topics)
+        )
+
     def partition_for(self, group_id: str) -> int:
         """Raises Refused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
         return self._shards.partition_for(group_id)
 
-    def _make_shard(self, partition: int, epoch: int) -> Shard:
-        return Shard(
-            partition,
-            epoch,
-            self._writer,
-            self._clock,
-            self._timers,
-            self._workers,
-            self._steps,
-            self._make_machine,
-            compression=self._settings.compression,
-            base_sequence=BASE_SEQUENCE,
-            load_step_bytes=self._settings.load_step_bytes,
-            on_active=self._sweeps.drop_topics,
-            load_times=self.load_times,
-        )
-
-    def _make_machine(self, timers: ShardTimers) -> GroupMetadataManager:
-        tasks = StepTasks(self._steps, timers)
+    def _make_machine(self, partition: int, epoch: int, timers: ShardTimers) -> GroupMetadataManager:
+        tasks = StepTasks(self._tasks, timers)
         machine = GroupMetadataManager(self._settings.group, timers, tasks, self._random, self._memory)
         machine.env.group_configs = self._group_configs
         machine.env.note_rebalance = self.meters.consumer_rebalanced
@@ -330,7 +311,7 @@ class GroupCoordinator:
     def _tell_offsets(
         self, seen: SeenOffsets, group: OffsetFetchRequestGroup
     ) -> Deferred[OffsetFetchResponseGroup]:
-        return self._steps.value("telling the offsets of a group", tell_offsets(seen, group))
+        return self._tasks.run("telling the offsets of a group", _told(seen, group))
 
     def _refused_fetch(self, group: OffsetFetchRequestGroup, refusal: Refused) -> OffsetFetchResponseGroup:
         # To a reader, a write that could not be committed means that this node may no longer be the leader.
@@ -361,9 +342,7 @@ class GroupCoordinator:
 
         shard_of = partial(self._shard, may_be_empty=True)
         describe = partial(describe_group, absent_is_error=absent_is_error)
-        described = await self._steps.value(
-            "describing groups", describe_all(names, shard_of, describe, refused)
-        )
+        described = await in_turns(describe_all(names, shard_of, describe, refused))
         return DescribeGroupsResponse(groups=await gather(described))
 
     def consumer_group_describe(
@@ -377,9 +356,7 @@ class GroupCoordinator:
         def refused(group_id: str, refusal: Refused) -> DescribedConsumerGroup:
             return DescribedConsumerGroup(group_id=group_id, error_code=refusal.code)
 
-        described = await self._steps.value(
-            "describing consumer groups", describe_all(names, self._shard, describe_consumer_group, refused)
-        )
+        described = await in_turns(describe_all(names, self._shard, describe_consumer_group, refused))
         return ConsumerGroupDescribeResponse(groups=await gather(described))
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
@@ -389,7 +366,7 @@ class GroupCoordinator:
 
     async def _list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
         try:
-            listed = await self._steps.value("listing groups", list_all(request, self._shards.started))
+            listed = await in_turns(list_all(request, self._shards.started))
             lists = await gather(listed)
         except Refused as refusal:
             return ListGroupsResponse(error_code=refusal.code)
@@ -426,3 +403,7 @@ class GroupCoordinator:
         if shard.state is ShardState.INITIAL:
             shard.start()
         return shard
+
+
+async def _told(seen: SeenOffsets, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    return await in_turns(tell_offsets(seen, group))

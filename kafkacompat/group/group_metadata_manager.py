@@ -39,7 +39,7 @@ from kafkacompat.group.share.records import ShareGroupRecord
 from kafkacompat.group.share.replay import replay_share_record
 from kafkacompat.group.share.sessions import schedule_session_timeout
 from kafkacompat.group.share.share_group import ShareGroup
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

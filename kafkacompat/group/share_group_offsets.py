@@ -28,7 +28,7 @@ from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import Tasks, in_turns
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_response import (
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from kafkacompat.group.share.member import Partitions
     from kafkacompat.group.share_groups import Outcomes, ShareGroups
     from kafkacompat.group.topics import Topics
-    from kafkacompat.stepping.works import Steps
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
     from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
     from kafkacompat.wire.messages.describe_share_group_offsets_request import (
@@ -89,14 +88,12 @@ class ShareGroupOffsets:
         shard_of: Callable[[str], Shard],
         topics: Callable[[], Topics],
         tasks: Tasks,
-        steps: Steps,
     ) -> None:
         """`shard_of` raises Refused."""
         self._groups = groups
         self._shard_of = shard_of
         self._topics = topics
         self._tasks = tasks
-        self._steps = steps
         self.ends: EndOffsetReader | None = None
 
     # --- description
@@ -156,7 +153,7 @@ class ShareGroupOffsets:
             topic_id: DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name)
             for topic_id, name, _ in asked
         }
-        pieces = await self._steps.value(DESCRIBING, self._in_pieces(group_id, asked))
+        pieces = await in_turns(self._in_pieces(group_id, asked))
         for topic_id, partitions in await gather(pieces):
             topics[topic_id].partitions += partitions
         return Described(group_id=group_id, topics=[*topics.values(), *absent])
@@ -198,7 +195,7 @@ class ShareGroupOffsets:
     async def _alter(self, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
         group_id = request.group_id
         try:
-            asked = await self._steps.value(ALTERING, sort_out(self._topics(), request))
+            asked = await in_turns(sort_out(self._topics(), request))
             shard = self._shard_of(group_id)
             begun = await shard.write(lambda _: alter_offsets(machine_of(shard).env, group_id, asked))
             return await self._initialize(shard, asked, begun)
@@ -224,7 +221,7 @@ class ShareGroupOffsets:
         if made:
             await self._groups.end_initialization(begun.group_id, made, succeeded=True)
         response = AlterShareGroupOffsetsResponse(responses=asked.answers)
-        return await self._steps.value(ALTERING, _note_errors(response, outcomes))
+        return await in_turns(_note_errors(response, outcomes))
 
     # --- deletion
 

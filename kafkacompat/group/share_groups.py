@@ -25,7 +25,7 @@ from kafkacompat.group.share.offsets import begin_deletion_of_states
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.validation import validate_heartbeat
 from kafkacompat.group.sweeps import machine_of
-from kafkacompat.tasks import Tasks, pause
+from kafkacompat.tasks import Tasks, in_turns, pause
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_describe_response import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kafkacompat.coordinator.shard import Shard
     from kafkacompat.group.share.member import Partitions
     from kafkacompat.ids import Uuid
-    from kafkacompat.stepping.works import Steps
     from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 
@@ -69,13 +68,11 @@ class ShareGroups:
         shard_of: Callable[[str], Shard],
         is_active: Callable[[], bool],
         tasks: Tasks,
-        steps: Steps,
     ) -> None:
         """`shard_of` raises Refused."""
         self._shard_of = shard_of
         self.is_active = is_active
         self._tasks = tasks
-        self._steps = steps
         self.persister: SharePersister | None = None
 
     # --- members
@@ -108,7 +105,7 @@ class ShareGroups:
         request: ShareGroupHeartbeatRequest,
         context: RequestContext,
     ) -> Beat:
-        await self._steps.value("hashing topics", hash_topics(machine_of(shard).env, names))
+        await in_turns(hash_topics(machine_of(shard).env, names))
         return await self._beat(shard, request, context)
 
     def _beat(
@@ -133,9 +130,8 @@ class ShareGroups:
         return self._tasks.run("describing share groups", self._describe(request.group_ids))
 
     async def _describe(self, group_ids: Sequence[str]) -> ShareGroupDescribeResponse:
-        described = await self._steps.value(
-            "describing share groups",
-            describe_all(group_ids, self._shard_of, describe_share_group, _refused_description),
+        described = await in_turns(
+            describe_all(group_ids, self._shard_of, describe_share_group, _refused_description)
         )
         return ShareGroupDescribeResponse(groups=await gather(described))
 
@@ -152,7 +148,7 @@ class ShareGroups:
 
         group_id = begun.group_id
         try:
-            asked = await self._steps.value(INITIALIZING, _asked(begun.start_offsets, ask))
+            asked = await in_turns(_asked(begun.start_offsets, ask))
             outcomes = await gather(asked)
             succeeded = all(outcomes)
         except Exception as error:
@@ -171,7 +167,7 @@ class ShareGroups:
 
     async def ask_to_initialize(self, begun: Initialization) -> Outcomes:
         ask = partial(self._ask_to_initialize, begun)
-        return await self._ask_in_steps(INITIALIZING, begun.start_offsets, ask)
+        return await _ask_in_steps(begun.start_offsets, ask)
 
     def _ask_to_initialize(
         self, begun: Initialization, partitions: Sequence[TopicIdPartition]
@@ -192,13 +188,7 @@ class ShareGroups:
         persister = self.persister
         assert persister is not None
         ask = partial(persister.delete, group_id)
-        return await self._ask_in_steps("deleting states of a share group", partitions, ask)
-
-    async def _ask_in_steps(
-        self, what: str, partitions: Mapping[Uuid, Collection[int]], ask: Ask
-    ) -> Outcomes:
-        asked = await self._steps.value(what, _asked(partitions, ask))
-        return await self._steps.value(what, _together(await gather(asked)))
+        return await _ask_in_steps(partitions, ask)
 
     async def release(self, shard: Shard, group_id: str) -> None:
         """Delete the states of a group that is about to be deleted. Raises Refused: then the group stays. For a group of
@@ -211,6 +201,11 @@ class ShareGroups:
             for outcome in (await self.delete_states(group_id, partitions)).values():
                 if outcome.code is not ErrorCode.NONE:
                     raise Refused(outcome.code, outcome.message)
+
+
+async def _ask_in_steps(partitions: Mapping[Uuid, Collection[int]], ask: Ask) -> Outcomes:
+    asked = await in_turns(_asked(partitions, ask))
+    return await in_turns(_together(await gather(asked)))
 
 
 def _asked(

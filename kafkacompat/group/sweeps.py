@@ -6,7 +6,7 @@ that fails is reported, and the others continue.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,6 +31,7 @@ from kafkacompat.group.retention import (
 from kafkacompat.group.share.initialization import forget_absent_topics
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
+from kafkacompat.tasks import pause
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.meters import GroupMeters
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Clock
-    from kafkacompat.stepping.works import Steps, Work
-    from kafkacompat.tasks import Tasks
+    from kafkacompat.tasks import Started, Tasks
 
 T = TypeVar("T")
 
@@ -70,12 +70,11 @@ def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
 
 
 class GroupSweeps:
-    def __init__(self, steps: Steps, clock: Clock, meters: GroupMeters, tasks: Tasks) -> None:
-        self._steps = steps
+    def __init__(self, clock: Clock, meters: GroupMeters, tasks: Tasks) -> None:
         self._clock = clock
         self._meters = meters
         self._tasks = tasks
-        self._is_expiring = False
+        self._expiry: Started | None = None
         self._dropping: set[Shard] = set()
 
     # --- expiry
@@ -83,27 +82,23 @@ class GroupSweeps:
     def expire(self, shards: list[Shard]) -> None:
         """Run one pass over these shards. Does nothing while the last pass runs. It also repeats what the log has refused
         of the removals after the deletion of a topic."""
-        if not self._is_expiring:
-            self._is_expiring = True
-            self._steps.start_now("the expiry of offsets", self._expire(shards))
+        if self._expiry is None or self._expiry.done:
+            self._expiry = self._tasks.start("the expiry of offsets", self._expire(shards))
 
-    def _expire(self, shards: list[Shard]) -> Work:
-        try:
-            for shard in shards:
+    async def _expire(self, shards: list[Shard]) -> None:
+        for shard in shards:
+            if shard.state is not ShardState.ACTIVE:
+                continue
+            machine = machine_of(shard)
+            for stretch in stretches(places(machine)):
                 if shard.state is not ShardState.ACTIVE:
-                    continue
-                machine = machine_of(shard)
-                for stretch in stretches(places(machine)):
-                    if shard.state is not ShardState.ACTIVE:
-                        break
-                    records = expired_records(machine, stretch, self._clock.now_ms())
-                    self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
-                    self._write(shard, records)
-                    yield _cost(records)
-                yield from self._forget_absent_topics(shard)
-                self.drop_topics(shard, now=False)
-        finally:
-            self._is_expiring = False
+                    break
+                records = expired_records(machine, stretch, self._clock.now_ms())
+                self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
+                self._write(shard, records)
+                await pause(_cost(records))
+            await self._forget_absent_topics(shard)
+            self.drop_topics(shard, now=False)
 
     # --- deletion of topics
 
@@ -119,12 +114,13 @@ class GroupSweeps:
             deleting.setdefault(name, {})[topic_id] = shard.end_offset
         if deleting and shard.state is ShardState.ACTIVE and shard not in self._dropping:
             self._dropping.add(shard)
-            start = self._steps.start_now if now else self._steps.start
-            start("forgetting the offsets of deleted topics", self._drop_topics(shard))
+            self._tasks.start("forgetting the offsets of deleted topics", self._drop_topics(shard, now))
 
-    def _drop_topics(self, shard: Shard) -> Work:
+    async def _drop_topics(self, shard: Shard, now: bool) -> None:
         machine = machine_of(shard)
         try:
+            if not now:
+                await pause()
             while machine.deleting:
                 topics = {name: dict(ids) for name, ids in machine.deleting.items()}
                 is_all_written = True
@@ -133,8 +129,8 @@ class GroupSweeps:
                         return
                     records = deleted_topic_records(machine, stretch, topics)
                     is_all_written = self._write(shard, records) and is_all_written
-                    yield _cost(records)
-                yield from self._forget_absent_topics(shard)
+                    await pause(_cost(records))
+                await self._forget_absent_topics(shard)
                 if shard.state is not ShardState.ACTIVE or not is_all_written:
                     return  # the next pass of the expiry begins again
                 for name, ids in topics.items():
@@ -143,7 +139,7 @@ class GroupSweeps:
         finally:
             self._dropping.discard(shard)
 
-    def _forget_absent_topics(self, shard: Shard) -> Work:
+    async def _forget_absent_topics(self, shard: Shard) -> None:
         """Each share group is looked at in every pass of the expiry as well, so nothing is to be done if the log refuses
         its record."""
         machine = machine_of(shard)
@@ -158,7 +154,7 @@ class GroupSweeps:
                 if record is not None:
                     self._write(shard, [record])
                     cost += OPERATION_COST
-            yield cost
+            await pause(cost)
 
     # --- deletion of a group
 
@@ -181,26 +177,20 @@ class GroupSweeps:
     async def _delete_shut_group(self, shard: Shard, group: Group) -> None:
         """What the log has not refused when the last tombstone is written may still not be committed."""
         machine = machine_of(shard)
+        written: Deferred[None] | None = None
         try:
-            last = await self._steps.value("the deletion of a group", self._delete(shard, group))
+            for stretch in stretches(places_of_group(machine, group.group_id)):
+                for batch in batches(deletion_records(machine, stretch)):
+                    written = self._write_batch(shard, batch)
+                    if written.done:
+                        written.result()
+                await pause(STRETCH * (PLACE_COST + TOMBSTONE_COST))
         except Exception:
             if group.is_dead() and machine.groups.get(group.group_id) is group:
                 group.open_again()
             raise
-        await last
-
-    def _delete(self, shard: Shard, group: Group) -> Generator[int, None, Deferred[None]]:
-        """The write of the last tombstones."""
-        machine = machine_of(shard)
-        written: Deferred[None] | None = None
-        for stretch in stretches(places_of_group(machine, group.group_id)):
-            for batch in batches(deletion_records(machine, stretch)):
-                written = self._write_batch(shard, batch)
-                if written.done:
-                    written.result()
-            yield STRETCH * (PLACE_COST + TOMBSTONE_COST)
         assert written is not None
-        return written
+        await written
 
     # --- deletion of offsets
 
@@ -213,12 +203,6 @@ class GroupSweeps:
         return self._tasks.run("the deletion of offsets", self._delete_many_offsets(shard, request))
 
     async def _delete_many_offsets(self, shard: Shard, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        answers = await self._steps.value("the deletion of offsets", self._delete_pieces(shard, request))
-        return _joined(await gather(answers))
-
-    def _delete_pieces(
-        self, shard: Shard, request: OffsetDeleteRequest
-    ) -> Generator[int, None, list[Deferred[OffsetDeleteResponse]]]:
         answers: list[Deferred[OffsetDeleteResponse]] = []
         for topic in request.topics:
             for start in range(0, len(topic.partitions), STRETCH):
@@ -233,8 +217,8 @@ class GroupSweeps:
                         )
                     )
                 )
-                yield len(part.partitions) * (PLACE_COST + TOMBSTONE_COST)
-        return answers
+                await pause(len(part.partitions) * (PLACE_COST + TOMBSTONE_COST))
+        return _joined(await gather(answers))
 
     def _write_batch(self, shard: Shard, batch: list[GroupRecord]) -> Deferred[None]:
         return shard.write(lambda _: CoordinatorResult(tuple(batch), None))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.group.group_coordinator import GroupCoordinator
 from kafkacompat.group.settings import coordinator_settings
 from kafkacompat.server.broker_shares import BrokerShares
@@ -39,36 +40,33 @@ class BrokerCoordinators:
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
     ) -> None:
         config = doors.config
-        self.groups = GroupCoordinator(
+        services = CoordinatorServices(
             config.node_id,
             partitions,
             doors.clock,
             doors.timers,
             doors.tasks,
-            doors.random,
             doors.workers.loading,
-            coordinator_settings(settings.effective),
             doors.keep,
+        )
+        self.groups = GroupCoordinator(
+            services,
+            doors.random,
+            coordinator_settings(settings.effective),
             lambda: settings.get_int("group.consumer.assignment.interval.ms"),
             lambda: settings.get_int("group.share.assignment.interval.ms"),
         )
         self.transactions = TransactionsSide(
-            config.node_id,
+            services,
             config.inter_broker_listener_name,
             doors.network.channels,
-            partitions,
             self.groups,
             producer_ids,
             lambda: partitions.image,
-            doors.clock,
-            doors.timers,
-            doors.tasks,
-            doors.workers.loading,
             transaction_settings(settings.effective),
             lambda: settings.get_boolean("transaction.partition.verification.enable"),
-            doors.keep,
         )
-        self.shares = BrokerShares(doors, settings, partitions, self.groups, topics, create_topics)
+        self.shares = BrokerShares(services, doors, settings, partitions, self.groups, topics, create_topics)
 
     def serve(self, node: Node) -> None:
         """Give handlers the services."""

@@ -10,13 +10,12 @@ from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.group.end_offsets import EndOffsetReader
 from kafkacompat.share.persister import ShareStatePersister, Topics
 from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings
-from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.coordinator.services import CoordinatorServices
     from kafkacompat.group.group_coordinator import GroupCoordinator
-    from kafkacompat.ports import Clock, Random, Timers, Workers
+    from kafkacompat.ports import Random
 
 STATE_PURPOSE = "share-group-state"
 END_OFFSETS_PURPOSE = "end-offsets"
@@ -27,42 +26,34 @@ class SharesSide:
 
     def __init__(
         self,
-        node_id: int,
+        services: CoordinatorServices,
         listener_name: str,
         channels: Any,
-        partitions: PartitionService,
         groups: GroupCoordinator,
         topics: Topics,
         image: Callable[[], MetadataImage],
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
         random: Random,
-        workers: Workers | None,
         settings: ShareCoordinatorSettings,
-        keep: Callable[[], None] = lambda: None,
     ) -> None:
         """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
-        applied. `keep`: see Steps."""
-        self.coordinator = ShareCoordinator(
-            node_id, partitions, clock, timers, tasks, workers, settings, keep
-        )
+        applied."""
+        self.coordinator = ShareCoordinator(services, settings)
         self.persister = ShareStatePersister(
-            node_id,
+            services.node_id,
             image,
             self.coordinator,
             channels_to(channels, image, listener_name, STATE_PURPOSE),
             topics,
-            timers,
-            tasks,
+            services.timers,
+            services.tasks,
             random,
         )
         self._ends = EndOffsetReader(
-            node_id,
-            partitions,
+            services.node_id,
+            services.partitions,
             image,
             channels_to(channels, image, listener_name, END_OFFSETS_PURPOSE),
-            tasks,
+            services.tasks,
         )
         groups.share.persister = self.persister
         groups.share_offsets.ends = self._ends

@@ -14,6 +14,7 @@ from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 
 if TYPE_CHECKING:
+    from kafkacompat.coordinator.services import CoordinatorServices
     from kafkacompat.deferred import Deferred
     from kafkacompat.group.group_coordinator import GroupCoordinator
     from kafkacompat.node.settings import NodeSettings
@@ -28,6 +29,7 @@ DEAD_LETTERS_PURPOSE = "dead-letters"
 class BrokerShares:
     def __init__(
         self,
+        services: CoordinatorServices,
         doors: NodeDoors,
         settings: NodeSettings,
         partitions: ReplicaManager,
@@ -43,20 +45,14 @@ class BrokerShares:
             return partitions.image
 
         self.state = SharesSide(
-            config.node_id,
+            services,
             listener_name,
             channels,
-            partitions,
             coordinator,
             topics,
             image,
-            clock,
-            timers,
-            doors.tasks,
             random,
-            doors.workers.loading,
             share_settings(settings.effective),
-            doors.keep,
         )
         groups = GroupSettingsCache(
             lambda: settings.effective,

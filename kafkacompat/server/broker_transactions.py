@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.net.failures import UnsupportedByPeer
-from kafkacompat.tasks import Tasks
 from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager, VerifierMeter
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
 from kafkacompat.txn.transaction_coordinator import (
@@ -18,10 +17,9 @@ from kafkacompat.txn.transaction_coordinator import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ProducerIds
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.coordinator.services import CoordinatorServices
     from kafkacompat.group.group_coordinator import GroupCoordinator
-    from kafkacompat.ports import Clock, Timers, Workers
 
 MARKERS_PURPOSE = "transaction-markers"
 VERIFICATION_PURPOSE = "add-partitions-to-transactions"
@@ -32,50 +30,38 @@ class TransactionsSide:
 
     def __init__(
         self,
-        node_id: int,
+        services: CoordinatorServices,
         listener_name: str,
         channels: Any,
-        partitions: PartitionService,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
         image: Callable[[], MetadataImage],
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
-        workers: Workers | None,
         settings: TransactionCoordinatorSettings,
         verifies: Callable[[], bool],
-        keep: Callable[[], None] = lambda: None,
     ) -> None:
         """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
-        applied. `verifies` returns the present value of transaction.partition.verification.enable. `keep`: see Steps."""
-        markers = LocalMarkerWriter(partitions, groups, clock, settings.request_timeout_ms)
+        applied. `verifies` returns the present value of transaction.partition.verification.enable."""
+        markers = LocalMarkerWriter(services.partitions, groups, services.clock, settings.request_timeout_ms)
         self.coordinator = TransactionCoordinator(
-            node_id,
-            partitions,
+            services,
             producer_ids,
             image,
             markers,
             channels_to(channels, image, listener_name, MARKERS_PURPOSE),
-            clock,
-            timers,
-            tasks,
-            workers,
             settings,
-            keep,
         )
         self._verifier = AddPartitionsToTxnManager(
-            node_id,
+            services.node_id,
             image,
             self.coordinator,
             channels_to(channels, image, listener_name, VERIFICATION_PURPOSE),
-            tasks,
+            services.tasks,
             settings.request_timeout_ms,
             UnsupportedByPeer,
             verifies,
         )
         groups.transactional_offsets.verifier = self._verifier
-        self.services = Transactions(self.coordinator, markers, self._verifier, timers)
+        self.services = Transactions(self.coordinator, markers, self._verifier, services.timers)
 
     @property
     def verifications(self) -> VerifierMeter:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.share_services import ShareError, SharePartitionKey
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES, LoadCosts
-from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
-from kafkacompat.coordinator.shard import Shard
+from kafkacompat.coordinator.services import CoordinatorServices
+from kafkacompat.coordinator.shard import Shard, ShardSettings
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.deferred import Deferred, when_all_done
@@ -39,15 +39,12 @@ from kafkacompat.share.state_answers import (
     StateApi,
 )
 from kafkacompat.share.state_sweeps import ShareSweeps, machine_of
-from kafkacompat.stepping.works import Steps
+from kafkacompat.tasks import in_turns
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.ports import Clock, Timers, Workers
-    from kafkacompat.tasks import Tasks
 
 TOGETHER_BYTES_MAX = 16_384
 """Bytes of records that are written as one batch, except for a single record."""
@@ -88,36 +85,38 @@ Answers = dict[Uuid, dict[int, Any]]
 class ShareCoordinator:
     def __init__(
         self,
-        node_id: int,
-        partitions: PartitionService,
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
-        workers: Workers | None,
+        services: CoordinatorServices,
         settings: ShareCoordinatorSettings,
-        keep: Any = lambda: None,
     ) -> None:
-        """Serves nothing before `start`. `keep`: see Steps."""
-        self._clock = clock
-        self._timers = timers
-        self._tasks = tasks
-        self._workers = workers
+        """Serves nothing before `start`."""
+        self._clock = services.clock
+        self._tasks = services.tasks
         self._settings = settings
         self._image: MetadataImage | None = None
-        self._writer = ServicePartitionWriter(partitions, SHARE_STATE_TOPIC, settings.write_timeout_ms)
-        self._steps = Steps(timers, keep)
-        self.load_times = RecentTimes()
-        """Of partitions of the state topic."""
         self.write_times = RecentTimes()
         """Of requests that write states."""
         self.writes = Counted()
         """States written, and reads that recorded a newer leader."""
-        self._shards = Shards(node_id, SHARE_STATE_TOPIC, self._make_shard)
+        self._shards = Shards(
+            services,
+            ShardSettings(
+                SHARE_STATE_TOPIC,
+                settings.write_timeout_ms,
+                settings.compression,
+                load_step_bytes=settings.load_step_bytes,
+                load_costs=LOAD_COSTS,
+                # As in Kafka nothing is answered from, or pruned for, records that an earlier leader did not commit.
+                is_patient=True,
+            ),
+            self._make_machine,
+            lambda shard: self.sweeps.drop_topics(shard),
+        )
+        self.load_times = self._shards.load_times
         self._env = Environment(
             self._partition_count, settings.updates_per_snapshot, settings.cold_interval_ms
         )
         self._active = False
-        self.sweeps = ShareSweeps(self._steps, clock, tasks, self._shards, partitions)
+        self.sweeps = ShareSweeps(services.clock, services.tasks, self._shards, services.partitions)
 
     # --- life
 
@@ -130,7 +129,6 @@ class ShareCoordinator:
         self._active = False
         self.sweeps.stop()
         self._shards.close()
-        self._steps.finish()
 
     def shard_states(self) -> list[str]:
         return self._shards.states()
@@ -148,26 +146,7 @@ class ShareCoordinator:
         """Raises Refused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
         return self._shards.partition_for(coordinator_key)
 
-    def _make_shard(self, partition: int, epoch: int) -> Shard:
-        return Shard(
-            partition,
-            epoch,
-            self._writer,
-            self._clock,
-            self._timers,
-            self._workers,
-            self._steps,
-            self._make_machine,
-            compression=self._settings.compression,
-            load_step_bytes=self._settings.load_step_bytes,
-            on_active=self.sweeps.drop_topics,
-            # As in Kafka nothing is answered from, or pruned for, records that an earlier leader did not commit.
-            is_patient=True,
-            load_times=self.load_times,
-            load_costs=LOAD_COSTS,
-        )
-
-    def _make_machine(self, timers: ShardTimers) -> ShareCoordinatorShard:
+    def _make_machine(self, partition: int, epoch: int, timers: ShardTimers) -> ShareCoordinatorShard:
         return ShareCoordinatorShard(self._env)
 
     def _partition_count(self, topic_id: Uuid) -> int | None:
@@ -205,13 +184,12 @@ class ShareCoordinator:
         is_whole = without_partitions or all(topic.partitions for topic in request.topics)
         if not request.group_id or not request.topics or not is_whole:
             return Deferred.of(api.response())
-        what = f"carrying out a request to {api.verb}"
-        return self._tasks.run(what, self._answer(what, api, request))
+        return self._tasks.run(f"carrying out a request to {api.verb}", self._answer(api, request))
 
-    async def _answer(self, what: str, api: StateApi, request: Any) -> Any:
-        answers = await self._steps.value(what, self._carry_out(api, request))
+    async def _answer(self, api: StateApi, request: Any) -> Any:
+        answers = await in_turns(self._carry_out(api, request))
         await when_all_done(_written_together(answers))
-        return await self._steps.value(what, _respond(api, answers))
+        return await in_turns(_respond(api, answers))
 
     def _carry_out(self, api: StateApi, request: Any) -> Generator[int, None, Answers]:
         """Of a share-partition that is named twice the last answer counts."""

@@ -25,6 +25,7 @@ from kafkacompat.share.state.upkeep import (
     is_written_again,
     tombstones_of_topics,
 )
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock
     from kafkacompat.share.state.records import ShareRecord
-    from kafkacompat.stepping.works import Steps, Work
-    from kafkacompat.tasks import Tasks
+    from kafkacompat.tasks import Tasks, Work
 
     Decide = Callable[[Sequence[SharePartitionKey]], list[ShareRecord]]
 
@@ -55,18 +55,16 @@ class ShareSweeps:
 
     def __init__(
         self,
-        steps: Steps,
         clock: Clock,
         tasks: Tasks,
         shards: Iterable[Shard],
         partitions: PartitionService,
     ) -> None:
-        self._steps = steps
         self._clock = clock
         self._shards = shards
         self._partitions = partitions
         self._tasks = tasks
-        self._rounds = Rounds(steps, tasks, shards, lambda: self._has_share_groups)
+        self._rounds = Rounds(tasks, shards, lambda: self._has_share_groups)
         self._has_share_groups = False
         self._image: MetadataImage | None = None
         self._deleted: dict[Shard, set[Uuid]] = {}
@@ -108,7 +106,7 @@ class ShareSweeps:
 
     # --- pruning
 
-    def _prune(self, shard: Shard) -> Work:
+    def _prune(self, shard: Shard) -> Work[None]:
         """Remove the records below the oldest snapshot that is needed, once what replaces them is committed."""
         yield from self._look_for_deleted(shard)
         yield OPERATION_COST
@@ -136,7 +134,7 @@ class ShareSweeps:
 
     # --- cold share-partitions
 
-    def _snapshot(self, shard: Shard) -> Work:
+    def _snapshot(self, shard: Shard) -> Work[None]:
         machine = machine_of(shard)
         keys = list(machine.states)
         is_quiet = True
@@ -162,9 +160,9 @@ class ShareSweeps:
         """Delete the states of deleted topics, including those deleted while the shard was loading."""
         if shard in self._deleted and shard.state is ShardState.ACTIVE and shard not in self._dropping:
             self._dropping.add(shard)
-            self._steps.start_now("deleting states of deleted topics", self._drop(shard))
+            self._tasks.start("deleting states of deleted topics", self._drop(shard))
 
-    def _look_for_deleted(self, shard: Shard) -> Work:
+    def _look_for_deleted(self, shard: Shard) -> Work[None]:
         """Begin again where the log has refused tombstones, and where a topic was deleted while no node coordinated this
         partition."""
         image = self._image
@@ -177,20 +175,22 @@ class ShareSweeps:
             self._deleted.setdefault(shard, set()).update(absent)
         self.drop_topics(shard)
 
-    def _drop(self, shard: Shard) -> Work:
+    async def _drop(self, shard: Shard) -> None:
         machine = machine_of(shard)
         try:
             while deleted := set(self._deleted.get(shard, ())):
                 is_all_written = True
                 for stretch in stretches(iter(list(machine.states))):
-                    is_written = yield from self._write(
-                        "deleting states of deleted topics",
-                        shard,
-                        [key for key in stretch if key.topic_id in deleted],
-                        partial(tombstones_of_topics, machine, deleted=deleted),
+                    is_written = await in_turns(
+                        self._write(
+                            "deleting states of deleted topics",
+                            shard,
+                            [key for key in stretch if key.topic_id in deleted],
+                            partial(tombstones_of_topics, machine, deleted=deleted),
+                        )
                     )
                     is_all_written = is_all_written and is_written
-                    yield len(stretch)
+                    await pause(len(stretch))
                     if shard.state is not ShardState.ACTIVE:
                         return
                 if not is_all_written:

@@ -21,8 +21,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Clock
-    from kafkacompat.stepping.works import Steps, Work
-    from kafkacompat.tasks import Tasks
+    from kafkacompat.tasks import Tasks, Work
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +38,10 @@ _LATER = frozenset(
 class TransactionSweeps:
     """Call `start`, then `stop`. A sweep that is not complete at the next interval continues."""
 
-    def __init__(self, steps: Steps, clock: Clock, tasks: Tasks, shards: Iterable[Shard]) -> None:
+    def __init__(self, clock: Clock, tasks: Tasks, shards: Iterable[Shard]) -> None:
         self._clock = clock
         self._tasks = tasks
-        self._rounds = Rounds(steps, tasks, shards)
+        self._rounds = Rounds(tasks, shards)
 
     def start(self, abort_interval_ms: int, expiry_interval_ms: int) -> None:
         self._rounds.plan("the sweep to abort transactions", abort_interval_ms, self._abort_timed_out)
@@ -51,7 +50,7 @@ class TransactionSweeps:
     def stop(self) -> None:
         self._rounds.stop()
 
-    def _abort_timed_out(self, shard: Shard) -> Work:
+    def _abort_timed_out(self, shard: Shard) -> Work[None]:
         machine = machine_of(shard)
         for transaction in list(machine.transactions.values()):
             now_ms = self._clock.now_ms()
@@ -74,7 +73,7 @@ class TransactionSweeps:
         else:
             logger.info("the transaction of %r is aborted, its time is over", transactional_id)
 
-    def _expire(self, shard: Shard) -> Work:
+    def _expire(self, shard: Shard) -> Work[None]:
         machine = machine_of(shard)
         for stretch in stretches(iter(list(machine.transactions.values()))):
             now_ms = self._clock.now_ms()

@@ -16,22 +16,19 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat import expressions
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
-from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import or_refused
-from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.services import CoordinatorServices
+from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.deferred import Deferred
 from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.memory import NO_CONNECTION
-from kafkacompat.meters import RecentTimes
 from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.works import Steps
-from kafkacompat.tasks import Tasks
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
-from kafkacompat.txn.environment import IDS_BYTES, Environment, Markers, TransactionSettings, ids_memory
+from kafkacompat.txn.environment import IDS_BYTES, Environment, TransactionSettings, ids_memory
 from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, checked_timeout_ms, init_producer_id
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.states import STATES_BY_NAME
@@ -53,11 +50,9 @@ from kafkacompat.wire.messages.list_transactions_response import ListTransaction
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ProducerIds
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.inter_broker_sender import Requests
-    from kafkacompat.ports import Clock, Timers, Workers
     from kafkacompat.stepping.jobs import Steps as RequestSteps
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
@@ -93,37 +88,42 @@ class TransactionCoordinatorSettings:
 class TransactionCoordinator:
     def __init__(
         self,
-        node_id: int,
-        partitions: PartitionService,
+        services: CoordinatorServices,
         producer_ids: ProducerIds,
         image: Callable[[], MetadataImage],
         markers: MarkerWriter,
         channel: Callable[[int], Requests | None],
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
-        workers: Workers | None,
         settings: TransactionCoordinatorSettings,
-        keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serves nothing before `start`. `channel` returns the channel to another broker. `keep`: see Steps."""
+        """Serves nothing before `start`. `channel` returns the channel to another broker."""
         self._producer_ids = producer_ids
         self._image = image
-        self._clock = clock
-        self._timers = timers
-        self._workers = workers
+        self._clock = services.clock
         self._settings = settings
-        self._writer = ServicePartitionWriter(partitions, TRANSACTION_TOPIC, settings.append_timeout_ms)
-        self._steps = Steps(timers, keep)
-        self.load_times = RecentTimes()
-        """Of partitions of the transaction topic."""
-        self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
+        self._shards = Shards(
+            services,
+            ShardSettings(
+                TRANSACTION_TOPIC,
+                settings.append_timeout_ms,
+                load_step_bytes=settings.load_step_bytes,
+                is_patient=True,
+                reloads_for_new_epoch=True,
+            ),
+            self._make_machine,
+        )
+        self.load_times = self._shards.load_times
         self.markers = TransactionMarkerChannelManager(
-            node_id, image, markers, channel, tasks, settings.request_timeout_ms, self._write_end
+            services.node_id,
+            image,
+            markers,
+            channel,
+            services.tasks,
+            settings.request_timeout_ms,
+            self._write_end,
         )
         self._memory = ids_memory(settings.ids_max_bytes)
         self._active = False
-        self._sweeps = TransactionSweeps(self._steps, clock, tasks, self._shards)
+        self._sweeps = TransactionSweeps(services.clock, services.tasks, self._shards)
 
     # --- life
 
@@ -136,7 +136,6 @@ class TransactionCoordinator:
         self._active = False
         self._sweeps.stop()
         self._shards.close()
-        self._steps.finish()
         self.markers.close()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -157,23 +156,8 @@ class TransactionCoordinator:
             if index not in found or found[index].leader_epoch != shard.epoch
         ]
 
-    def _make_shard(self, partition: int, epoch: int) -> Shard:
+    def _make_machine(self, partition: int, epoch: int, timers: ShardTimers) -> TransactionStateManager:
         send = partial(self.markers.send, shard_partition=partition, coordinator_epoch=epoch)
-        return Shard(
-            partition,
-            epoch,
-            self._writer,
-            self._clock,
-            self._timers,
-            self._workers,
-            self._steps,
-            lambda timers: self._make_machine(timers, send),
-            load_step_bytes=self._settings.load_step_bytes,
-            is_patient=True,
-            load_times=self.load_times,
-        )
-
-    def _make_machine(self, timers: ShardTimers, send: Callable[[Markers], None]) -> TransactionStateManager:
         return TransactionStateManager(
             Environment(
                 self._settings.transactions,

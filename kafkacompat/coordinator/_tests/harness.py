@@ -18,6 +18,7 @@ from kafkacompat.controller.image import (
     PartitionRegistration,
     TopicImage,
 )
+from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator
@@ -25,7 +26,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.recovery import open_directory
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms
+from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms, Workers
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.validate import Origin, validate_produce
 from kafkacompat.stepping.jobs import driven
@@ -201,6 +202,8 @@ class World:
         self.count = count
         self.connection_id = 1
         """Of the requests from now on."""
+        self.workers: Workers | None = None
+        """Of coordinators that are made from now on."""
         self.kept = 0
         """How often the coordinator has reported that it loaded long-lived objects."""
         self.coordinator = self._make()
@@ -210,15 +213,17 @@ class World:
 
     def _make(self) -> GroupCoordinator:
         coordinator = GroupCoordinator(
-            NODE_ID,
-            self.partitions,  # type: ignore[arg-type]  # it has as much of the service as is used
-            self.time,
-            self.time,
-            Tasks(self.time),
+            CoordinatorServices(
+                NODE_ID,
+                self.partitions,  # type: ignore[arg-type]  # it has as much of the service as is used
+                self.time,
+                self.time,
+                Tasks(self.time),
+                self.workers,
+                self._keep,
+            ),
             self.random,
-            None,
             self.settings,
-            self._keep,
         )
         coordinator.start()
         return coordinator

@@ -14,6 +14,7 @@ from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, image_of
 from kafkacompat.coordinator._tests.harness import topic_image as topic_of
 from kafkacompat.coordinator._tests.real_log import at_once
+from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -76,12 +77,14 @@ class ShareWorld:
             lambda topic: self.config,
         )
         self.coordinator = ShareCoordinator(
-            NODE_ID,
-            self.manager,  # type: ignore[arg-type]  # it has as much of the service as is used
-            self.time,
-            self.time,
-            self.tasks,
-            None,
+            CoordinatorServices(
+                NODE_ID,
+                self.manager,  # type: ignore[arg-type]  # it has as much of the service as is used
+                self.time,
+                self.time,
+                self.tasks,
+                None,
+            ),
             self.settings,
         )
         self.coordinator.start()

@@ -22,7 +22,7 @@ from kafkacompat.records._tests.bombs import batch_of_body, record
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import MAGIC_POSITION, build_batch
 from kafkacompat.records.record import Record, append_varint
-from kafkacompat.stepping.works import TURN_COST
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.txn.environment import Environment, TransactionSettings
 from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.codec import encode
@@ -47,9 +47,8 @@ def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[Wor
         log.set_high_watermark(log.log_end_offset)
     world = World(partitions=partitions, count=count)
     world.coordinator.stop()
+    world.workers = threads = HandWorkers()
     world.coordinator = world._make()
-    threads = HandWorkers()
-    world.coordinator._workers = threads
     world.coordinator.on_image(image_of([], offset=-1), world.image)
     return world, threads, list(world.coordinator._shards)
 
@@ -151,7 +150,7 @@ def test_a_shard_that_is_closed_meanwhile_gives_way(opened: bool) -> None:
     world.time.advance(0)
     if opened:
         threads.run_one()
-    first = next(shard for shard in shards if shard.loading is not None and shard.loading.has_turn)
+    first = next(shard for shard in shards if shard.state is ShardState.LOADING)
     first.close()
     for _ in range(SPREAD):
         if threads.submitted:
@@ -230,11 +229,12 @@ def test_a_large_group_is_taken_up_in_turns() -> None:
     key, value = group_of(members)
     assert len(value) > LARGE_VALUE_BYTES
     world, _, (shard,) = loading_world({0: [batch((key, value))]})
-    before = world.coordinator._steps.turns
-    world.time.advance(0)
-    assert shard.state is ShardState.ACTIVE
+    turns = 0
+    while shard.state is not ShardState.ACTIVE:
+        assert world.time.step()
+        turns += 1
     assert len(shard.machine.groups["g"].members) == members
-    assert world.coordinator._steps.turns - before > members * 6 // TURN_COST
+    assert turns > members * 6 // TURN_COST
 
 
 def test_a_group_of_more_members_than_are_loaded_fails_the_shard(

@@ -183,8 +183,8 @@ def test_an_error_of_the_disk_that_does_not_repeat_ends_no_load(cold: bool) -> N
     world.disk.cold = cold
     failed = world.fail_reads(passing(errno.EIO), times=READ_TRIES - 1)
     shard = world.start()
-    assert shard.loading is not None
-    shard.loading.workers = workers = HandWorkers()
+    assert shard.loader is not None
+    shard.loader.workers = workers = HandWorkers()
     for _ in range(20 * READ_TRIES):
         world.time.advance(RETRY_MAX_MS)
         workers.run_all()
@@ -197,8 +197,8 @@ def test_a_load_whose_reads_no_worker_takes_goes_on_later() -> None:
     world = KeptWorld()
     world.disk.cold = True
     shard = world.start()
-    assert shard.loading is not None
-    shard.loading.workers = workers = HandWorkers()
+    assert shard.loader is not None
+    shard.loader.workers = workers = HandWorkers()
     for _ in range(READ_TRIES + 2):
         world.time.advance(RETRY_MAX_MS)
         workers.submitted.pop()[1].fail(WorkersBusy("10000 jobs wait"))
@@ -213,8 +213,8 @@ def test_what_nobody_expected_of_a_worker_is_reported_and_tried_again(faults: An
     world = KeptWorld()
     world.disk.cold = True
     shard = world.start()
-    assert shard.loading is not None
-    shard.loading.workers = workers = HandWorkers()
+    assert shard.loader is not None
+    shard.loader.workers = workers = HandWorkers()
     bugs = [ValueError(str(number)) for number in range(READ_TRIES + 2)]
     for bug in bugs:
         world.time.advance(RETRY_MAX_MS)

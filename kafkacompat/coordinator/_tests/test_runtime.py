@@ -303,8 +303,8 @@ def test_a_topic_deleted_while_a_shard_loads_loses_its_offsets() -> None:
 def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
     world = loading_world()
     (shard,) = world.coordinator._shards
-    assert shard.loading is not None
-    shard.loading.step_bytes = 200
+    assert shard.loader is not None
+    shard.loader.step_bytes = 200
     assert shard.state is ShardState.LOADING
     before, kept = world.log().reads, world.kept
     world.time.advance(0)

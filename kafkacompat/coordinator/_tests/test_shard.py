@@ -14,11 +14,12 @@ from kafkacompat.coordinator._tests.harness import Partitions
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused, Reply
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
-from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.services import CoordinatorServices
+from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.meters import RecentTimes
-from kafkacompat.stepping.works import Steps
+from kafkacompat.tasks import Limit, Tasks
 from kafkacompat.wire.errors import ErrorCode as E
 
 NAME = TopicPartition(OFFSETS_TOPIC, 0)
@@ -87,15 +88,13 @@ class World:
         self.shard = Shard(
             0,
             0,
+            CoordinatorServices(1, service, self.time, self.time, Tasks(self.time), None),
+            ShardSettings(OFFSETS_TOPIC, 5_000, is_patient=is_patient),
             ServicePartitionWriter(service, OFFSETS_TOPIC, 5_000),
-            self.time,
-            self.time,
-            None,
-            Steps(self.time),
+            Limit(1),
             self._make_machine,
-            on_active=self.active.append,
-            is_patient=is_patient,
-            load_times=self.load_times,
+            self.active.append,
+            self.load_times,
         )
 
     def _make_machine(self, timers: ShardTimers) -> Notes:

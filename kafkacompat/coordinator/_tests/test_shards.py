@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator import shards as module
-from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.coordinator.shard import ShardSettings, ShardState
 from kafkacompat.coordinator.shards import Shards
-from kafkacompat.ids import partition_for_key
+from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.partition._tests.fakes import image_of, partition_image, topic_image
 
 
 def shards() -> Shards:
-    def make(partition: int, epoch: int) -> Any:
-        raise AssertionError("no shard is asked for")
-
-    made = Shards(1, "__consumer_offsets", make)
+    services: Any = SimpleNamespace(node_id=1, partitions=None)
+    made = Shards(services, ShardSettings(OFFSETS_TOPIC, 5_000), Any)  # type: ignore[arg-type]  # no machine is made
     made.partition_count = 50
     return made
 
@@ -35,14 +34,17 @@ def test_the_partitions_of_few_short_keys_are_remembered(monkeypatch: pytest.Mon
 
 
 class FakeShard:
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, partition: int, epoch: int, *_: Any) -> None:
         self.epoch = epoch
         self.state = ShardState.INITIAL
 
 
-def test_partitions_of_a_new_topic_are_active_though_nobody_has_asked_for_them() -> None:
+def test_partitions_of_a_new_topic_are_active_though_nobody_has_asked_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """They have nothing to load. Apache Kafka loads them at once."""
-    made = Shards(1, "__consumer_offsets", lambda partition, epoch: FakeShard(epoch))  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(module, "Shard", FakeShard)
+    made = shards()
     partitions = {each: partition_image(leader=1) for each in range(3)}
     topic = topic_image("__consumer_offsets", partitions)
     made.on_image(MetadataImage(offset=5), image_of(topic))

@@ -40,7 +40,7 @@ from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches, machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
-from kafkacompat.stepping.works import TURN_COST, Steps, Work
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -59,67 +59,6 @@ from kafkacompat.wire.messages.txn_offset_commit_request import (
 WEEK_MS = 604_800_000
 ONE_STEP = TURN_COST + STRETCH * 20
 """The highest cost of one step: the piece that ends it may exceed the limit."""
-
-
-# Steps.
-
-
-def test_works_take_turns_and_a_turn_ends_when_it_has_cost_enough() -> None:
-    time = HandTime()
-    steps = Steps(time)
-    done: list[str] = []
-
-    def work(name: str, count: int) -> Work:
-        for _ in range(count):
-            done.append(name)
-            yield TURN_COST // 2
-
-    steps.start("one", work("a", 5))
-    steps.start("another", work("b", 3))
-    seen = []
-    while time.step():
-        seen.append("".join(done))
-        done.clear()
-    assert seen == ["aa", "bb", "aa", "b", "a"]
-    assert len(steps) == 0
-    assert not time.pending()
-
-
-def test_a_work_that_raises_is_reported_and_the_others_go_on(faults: Any) -> None:
-    time = HandTime()
-    steps = Steps(time)
-    done: list[int] = []
-    problem = KeyError("of a work")
-
-    def broken() -> Work:
-        yield TURN_COST
-        raise problem
-
-    def whole() -> Work:
-        for index in range(3):
-            done.append(index)
-            yield TURN_COST
-
-    steps.start("broken", broken())
-    steps.start("whole", whole())
-    time.advance(0)
-    assert done == [0, 1, 2]
-    assert faults.take() == [problem]
-
-
-def test_what_is_left_at_the_end_is_done_at_once() -> None:
-    steps = Steps(HandTime())
-    done: list[int] = []
-
-    def work() -> Work:
-        for index in range(3):
-            done.append(index)
-            yield TURN_COST
-
-    steps.start_now("work", work())
-    assert done == [0]
-    steps.finish()
-    assert done == [0, 1, 2]
 
 
 # Passes over offsets.
@@ -148,6 +87,12 @@ def machine(world: World) -> GroupMetadataManager:
 def tombstones(log: KeptLog, start: int) -> int:
     """Number of records in the batches from `start` on."""
     return sum(header.record_count for data in log.batches[start:] for header in iterate_batches(data))
+
+
+def sweeps_of(world: World) -> list[str]:
+    """The tasks that remove something now."""
+    running = [task.what for task in world.coordinator._tasks if task.waits_for is None]
+    return [what for what in running if "offsets" in what]
 
 
 def steps_of(world: World) -> Iterator[int]:
@@ -227,9 +172,9 @@ def test_a_second_sweep_waits_for_the_first() -> None:
     world = stored(3_000)
     world.time.ms += 2 * WEEK_MS
     begin_expiry(world)
-    before = len(world.coordinator._steps)
+    assert len(sweeps_of(world)) == 1
     begin_expiry(world)
-    assert len(world.coordinator._steps) == before
+    assert len(sweeps_of(world)) == 1
 
 
 def test_a_batch_of_tombstones_is_small_whatever_the_names() -> None:
@@ -343,18 +288,16 @@ def test_offsets_of_deleted_topics_that_the_log_did_not_let_go_go_later(refused_
     assert machine(world).offsets.count == 1
     assert fetch(world, group="g0", partition=2_999).committed_offset == 7
     assert not machine(world).deleting
-    before = world.coordinator._steps.turns
-    list(steps_of(world))
-    assert world.coordinator._steps.turns == before
+    assert not sweeps_of(world)
 
 
 def test_one_image_begins_with_few_shards_at_once() -> None:
     world = World(count=10)
     for group in range(300):
         commit(world, 5, group=f"g{group}")
-    before = world.coordinator._steps.turns
     world.publish([world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]])
-    assert 0 < world.coordinator._steps.turns - before < 10
+    groups = [machine_of(shard).deleting for shard in world.coordinator._shards]
+    assert 0 < sum(not deleting for deleting in groups) < 10
     while world.time.step():
         pass
     assert fetch(world, group="g299").committed_offset == -1

@@ -27,7 +27,7 @@ from kafkacompat.group.sweeps import machine_of as group_machine
 from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.stepping.works import TURN_COST
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import TopicPartitions
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -362,7 +362,7 @@ def test_topics_are_looked_at_again_when_a_broker_has_another_rack(world: World)
 
 def test_topics_with_other_racks_are_found_in_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_groups, "TOPICS_TOGETHER", 5)
-    monkeypatch.setattr(consumer_groups, "PARTITIONS_A_MICROSECOND", 1 / TURN_COST)
+    monkeypatch.setattr(consumer_groups, "TOPICS_TOGETHER_COST", TURN_COST)
     names = [f"v{number}" for number in range(12)]
     one = Member(world, "one", *names)
     one.join()
@@ -380,8 +380,9 @@ def test_topics_with_other_racks_are_found_in_steps(world: World, monkeypatch: p
     assert len(hashes) == 12
     brokers = {**image.brokers, 2: replace(image.brokers[2], rack="c")}
     world.image = replace(image, offset=image.offset + 1, brokers=brokers)
-    world.coordinator.on_image(image, world.image)
     left = [len(hashes)]
+    world.coordinator.on_image(image, world.image)
+    left.append(len(hashes))
     while world.time.step():
         left.append(len(hashes))
     assert sorted(set(left), reverse=True) == [12, 7, 2, 0]

@@ -42,7 +42,7 @@ from kafkacompat.group.consumer.sessions import cancel_timers, schedule_session_
 from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import Environment, GroupResult
 from kafkacompat.group.records import GroupRecord
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
 from kafkacompat.group.consumer.records import target_epoch_record, target_record
 from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
 from kafkacompat.group.environment import Environment, GroupResult, nothing
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

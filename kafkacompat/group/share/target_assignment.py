@@ -15,7 +15,7 @@ from kafkacompat.group.share.records import target_epoch_record, target_record
 from kafkacompat.group.share.share_group import NO_PARTITIONS, ShareGroup
 from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec, assign
 from kafkacompat.group.share.state_partitions import NO_STATES
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kafkacompat.api.share_services import StateBatch
 from kafkacompat.ids import NO_OFFSET
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 
 COMBINED_A_STEP = 500
 COMBINED_COST, RANKED_COST = 3, 1

@@ -12,7 +12,7 @@ from kafkacompat.api.share_services import SharePartitionKey, StateBatch
 from kafkacompat.coordinator.core import STEP_COST, LoadFailure
 from kafkacompat.share.state.batches import Batches, are_sound, taking
 from kafkacompat.share.state.states import ShareGroupOffset, ShareUpdate
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import decode, encode, steps_decoder
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.errors import WireError

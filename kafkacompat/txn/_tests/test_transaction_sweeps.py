@@ -15,8 +15,7 @@ from kafkacompat.coordinator.rounds import STRETCH
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
-from kafkacompat.stepping.works import TURN_COST
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.txn import sweeps
 from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, World
 from kafkacompat.txn.transaction_state_manager import TransactionStateManager

@@ -13,6 +13,7 @@ from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, image_of, topic_image
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
+from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
@@ -100,16 +101,11 @@ class World:
         partitions: Any = self.partitions
         groups: Any = self.groups
         coordinator = TransactionCoordinator(
-            NODE_ID,
-            partitions,
+            CoordinatorServices(NODE_ID, partitions, self.time, self.time, Tasks(self.time), None),
             self,
             lambda: self.image,
             LocalMarkerWriter(partitions, groups, self.time, 30_000),
             lambda node_id: self.channel,
-            self.time,
-            self.time,
-            Tasks(self.time),
-            None,
             self.settings,
         )
         coordinator.start()

@@ -9,7 +9,7 @@ from collections.abc import Generator
 import pytest
 
 from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec, assign
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 
 Shares = dict[str, dict[bytes, frozenset[int]]]
 

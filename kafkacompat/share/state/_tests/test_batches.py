@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkacompat.api.share_services import StateBatch
 from kafkacompat.share.state import batches as module
 from kafkacompat.share.state.batches import NO_BATCHES, Batches, are_sound, combine, combining, taking
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 
 COMBINED_BY_KAFKA = (Path(__file__).parent / "combined_by_kafka.txt").read_text("ascii").splitlines()
 """Batches so far, new ones, start offset, and what Kafka's class makes of them. Chosen so that in most of them two

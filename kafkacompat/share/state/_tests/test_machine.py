@@ -16,7 +16,7 @@ from kafkacompat.share.state.operations import (
 )
 from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
 from kafkacompat.share.state.upkeep import cold_snapshots
-from kafkacompat.stepping.works import at_once
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode as E
 
 KEYS = st.builds(SharePartitionKey, st.sampled_from(["g", "h"]), st.just(TOPIC), st.integers(0, 1))
