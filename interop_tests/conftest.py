@@ -32,6 +32,7 @@ from interop_tests.harness.notes import NOTES, is_worker, note
 from interop_tests.harness.stalls import STALLS
 from interop_tests.harness.wire import Connection
 from interop_tests.harness.workers import Units, longest_first
+from interop_tests.side_by_side.comparison import Comparison
 
 HERE = Path(__file__).resolve().parent
 MakeBroker = Callable[..., BrokerProcess]
@@ -161,6 +162,18 @@ def tools() -> Iterator[KafkaTools]:
 def bootstrap(broker: BrokerProcess | ExternalBroker) -> str:
     """host:port of the shared broker."""
     return broker.bootstrap
+
+
+@pytest.fixture
+def alike(tell: Callable[[str, float], None]) -> Callable[[str, Comparison, str], None]:
+    """alike(area, comparison, "--seed 7") fails with all differences, and the options that show them again."""
+
+    def judge(area: str, comparison: Comparison, options: str) -> None:
+        tell(f"answers compared: {area}", comparison.asked)
+        told = "\n".join(comparison.told)
+        assert not told, f"python -m interop_tests.side_by_side {area} {options}\n{told}"
+
+    return judge
 
 
 @pytest.fixture

@@ -1,55 +1,52 @@
-"""Runs the scripted talks, each with a group of its own, and the random ones, each with groups of its own."""
+"""The area of consumer groups: the scripted talks, each with a group of its own, and the random ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from interop_tests.consumer_groups.administration import ADMINISTRATION
 from interop_tests.consumer_groups.asking import Asking
 from interop_tests.consumer_groups.conversions import CONVERSIONS
 from interop_tests.consumer_groups.expressions import EXPRESSIONS
-from interop_tests.consumer_groups.pair import Different, Pair
+from interop_tests.consumer_groups.pair import Pair
 from interop_tests.consumer_groups.random_talk import RandomTalk
 from interop_tests.consumer_groups.scenarios import SCENARIOS
 from interop_tests.consumer_groups.strange import STRANGE
 from interop_tests.consumer_groups.surroundings import FIXED_TOPICS
-from interop_tests.consumer_groups.talk import Side
+from interop_tests.consumer_groups.talk import SETTINGS, Side
+from interop_tests.side_by_side.area import Area
+from interop_tests.side_by_side.brokers import BOTH, started
 
 TALKS = (*SCENARIOS, *ADMINISTRATION, *CONVERSIONS, *EXPRESSIONS, *STRANGE)
 
 
-def create_topics(sides: Sequence[Side]) -> None:
-    for side in sides:
-        for name, partitions in FIXED_TOPICS.items():
-            side.create_topic(name, partitions)
+@contextmanager
+def start(
+    folder: Path, kinds: Sequence[str] = BOTH, *, seed: int | None = None, only: Sequence[str] = ()
+) -> Iterator[list[Side]]:
+    with started(Side, folder, kinds, SETTINGS) as sides:
+        for side in sides:
+            for name, partitions in FIXED_TOPICS.items():
+                side.create_topic(name, partitions)
+        yield sides
 
 
-def talks_compared(
-    sides: Sequence[Side],
-    only: str = "",
-    not_compared: frozenset[str] = frozenset(),
-    is_whole_name: bool = False,
-) -> Pair:
-    """All differences: a talk goes on after one, since Kafka's answers lead it. `only` is in the talk's name."""
-    pair = Pair(sides, stops_at_first=False, not_compared=not_compared)
-    for talk in TALKS:
-        if talk.__name__ == only if is_whole_name else only in talk.__name__:
-            pair.place = talk.__name__
-            try:
-                talk(Asking(pair, talk.__name__))
-            except AssertionError as error:
-                pair.told.append(f"{pair.place}: {error}")
-    return pair
+def of_own_group(talk: Callable[[Asking], object]) -> Callable[[Pair], Any]:
+    return lambda pair: talk(Asking(pair, talk.__name__))
 
 
-def seeds_compared(
-    sides: Sequence[Side], seeds: Iterator[int], steps: int, not_compared: frozenset[str] = frozenset()
-) -> Pair:
-    """Takes seeds up to the first difference: after it the brokers hold different groups."""
-    pair = Pair(sides, stops_at_first=True, not_compared=not_compared)
-    try:
-        for seed in seeds:
-            RandomTalk(pair, seed).walk(steps)
-    except Different as difference:
-        pair.told = [str(difference)]
-    return pair
+def random_talk(pair: Pair, seed: int, requests: int) -> None:
+    """With groups of its own. A step is at most a few requests."""
+    RandomTalk(pair, seed).walk(requests)
+
+
+AREA = Area(
+    "consumer-groups",
+    start,
+    random_talk,
+    {talk.__name__: of_own_group(talk) for talk in TALKS},
+    make=Pair,
+)

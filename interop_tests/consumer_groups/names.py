@@ -10,7 +10,6 @@ import base64
 import contextlib
 import re
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 from kafkacompat.wire.codec import decode
@@ -102,17 +101,3 @@ class Names:
             if known in value:
                 value = value.replace(known, name)
         return value
-
-
-def differing(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
-    """The differences: a path through the fields, and the value of each broker."""
-    if ours == theirs:
-        return
-    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
-        for name in ours:
-            yield from differing(theirs[name], ours[name], f"{path}.{name}")
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for index, (other, mine) in enumerate(zip(theirs, ours, strict=True)):
-            yield from differing(other, mine, f"{path}[{index}]")
-    else:
-        yield f"{path}: Kafka {theirs!r:.900}\n      ours {ours!r:.900}"

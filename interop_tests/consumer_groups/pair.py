@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import pprint
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
-from interop_tests.consumer_groups.names import differing
 from interop_tests.consumer_groups.talk import Body, Side
 from interop_tests.harness.waiting import wait_until
+from interop_tests.side_by_side.comparison import Comparison, shown
 
-SHOWN = 8
 LATE_RECORDS_S = 1.0
 CLIENT = "client"
 Loosen = Callable[[Any], Any]
 
 
-class Different(AssertionError):
-    """The brokers differ, and what they are asked next would mean different things to them."""
+class Pair(Comparison):
+    """Requests that may wait for others, and the records that are written for each."""
 
+    sides: Sequence[Side]
 
-class Pair:
-    """The sides in one order. The first one is Apache Kafka, and the others should be like it."""
-
-    def __init__(
-        self, sides: Sequence[Side], stops_at_first: bool, not_compared: frozenset[str] = frozenset()
-    ) -> None:
-        """`not_compared` are APIs whose answers are not looked at."""
-        self.sides = sides
-        self._not_compared = not_compared
-        self._stops_at_first = stops_at_first
-        self.place = ""
-        """Where the next requests belong, for the report."""
-        self.told: list[str] = []
-        self.asked = 0
-        self.answers: list[str] = []
-        """What Kafka answered to each request."""
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
         self._waiting: dict[str, str] = {}
 
     def ask(
@@ -55,7 +39,7 @@ class Pair:
         self.asked += 1
         request = f"{api} v{version} {shown(body)}"
         answers = self._answers(api, version, body, client_id, made)
-        self._compare(request, answers, loosen, later=later)
+        self._judge(request, answers, loosen, later=later)
         return answers[0]
 
     def _answers(self, api: str, version: int, body: Body, client_id: str, made: str | None) -> list[Any]:
@@ -85,7 +69,7 @@ class Pair:
             if any(side.is_answered(name) for side in self.sides):
                 del self._waiting[name]
                 answers = [side.receive(name) for side in self.sides]
-                self._compare(request, answers, loosen, with_records=False)
+                self._judge(request, answers, loosen, with_records=False)
                 found[name] = answers[0]
         self.compare_records("requests that had waited")
         return found
@@ -102,9 +86,19 @@ class Pair:
         self.compare_records(what)
 
     def compare_records(self, request: str) -> None:
-        self._told(request, "records", self._written(None))
+        self._compare_records(request, self._written(None))
 
-    def _compare(
+    def _compare_records(self, request: str, read: Sequence[Any]) -> None:
+        before = len(self.told)
+        self._records_alike(request, read)
+        self.maybe_stop(before)
+
+    def _records_alike(self, request: str, read: Sequence[Any], what: str = "records") -> None:
+        if read[0]:
+            self.answers.append(f"    wrote {shown(read[0])}")
+        self.compare(request, read, what)
+
+    def _judge(
         self,
         request: str,
         answers: list[Any],
@@ -112,14 +106,12 @@ class Pair:
         with_records: bool = True,
         later: str | None = None,
     ) -> None:
-        self.answers.append(f"{self.place}: {request}\n    {shown(answers[0])}")
+        self.note(request, answers[0])
         before = len(self.told)
-        if request.partition(" ")[0] not in self._not_compared:
-            self._told(request, "answer", [loosen(each) for each in answers] if loosen else answers, False)
+        self.compare(request, [loosen(each) for each in answers] if loosen else answers)
         if with_records:
-            read = self._written(later)
-            self._told(request, "records", read, False)
-        self._maybe_stop(before)
+            self._records_alike(request, self._written(later))
+        self.maybe_stop(before)
 
     def _written(self, later: str | None) -> list[list[Any]]:
         """The new batches of each side. Some are written soon after the answer."""
@@ -129,25 +121,6 @@ class Pair:
             for side, batches in zip(self.sides, found, strict=True):
                 batches += late_batches(side, most - len(batches))
         return found
-
-    def _told(self, request: str, what: str, values: list[Any], may_stop: bool = True) -> None:
-        before = len(self.told)
-        if what == "records" and values[0]:
-            self.answers.append(f"    wrote {shown(values[0])}")
-        for value in values[1:]:
-            lines = list(islice(differing(values[0], value), SHOWN))
-            if lines:
-                self.told.append(f"{self.place}: {request}\n  {what}" + "\n  ".join(lines))
-        if may_stop:
-            self._maybe_stop(before)
-
-    def _maybe_stop(self, before: int) -> None:
-        if self._stops_at_first and len(self.told) > before:
-            raise Different("\n".join([*self.answers[-14:], *self.told[before:]]))
-
-
-def shown(value: Any) -> str:
-    return pprint.pformat(value, width=100_000, compact=True, sort_dicts=False)
 
 
 def written(side: Side, later: str | None) -> list[Any]:

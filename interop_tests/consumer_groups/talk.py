@@ -6,12 +6,8 @@ Each side replaces the names by its own ids, and the ids in its answers and reco
 
 from __future__ import annotations
 
-import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from interop_tests.consumer_groups.names import Names
 from interop_tests.consumer_groups.records import WrittenRecords
@@ -189,33 +185,3 @@ class Side:
 
             wait_until(is_known, f"{self.kind} knows of the change", 20, 0.002)
         self.pass_through()
-
-
-AnySide = TypeVar("AnySide", bound=Side)
-
-
-@contextlib.contextmanager
-def started(folder: Path, kinds: Sequence[str], **settings: str) -> Iterator[list[Side]]:
-    """A new broker of each kind."""
-    with started_as(Side, folder, kinds, SETTINGS | settings) as sides:
-        yield sides
-
-
-@contextlib.contextmanager
-def started_as(
-    made: Callable[[BrokerProcess], AnySide], folder: Path, kinds: Sequence[str], settings: dict[str, str]
-) -> Iterator[list[AnySide]]:
-    """The same for sides of another class, and with these settings."""
-    with ExitStack() as stack:
-        brokers = []
-        for number, kind in enumerate(kinds):
-            broker = BrokerProcess(kind, folder / f"{number}-{kind}", settings)
-            stack.callback(broker.kill)
-            broker.launch()
-            brokers.append(broker)
-        sides = []
-        for broker in brokers:
-            broker.wait_until_ready()
-            sides.append(made(broker))
-            stack.callback(sides[-1].close)
-        yield sides

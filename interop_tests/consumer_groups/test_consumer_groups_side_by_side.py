@@ -3,58 +3,55 @@ same records for them."""
 
 from __future__ import annotations
 
-import os
-import random
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from interop_tests.consumer_groups.compare import TALKS, create_topics, seeds_compared, talks_compared
+from interop_tests.consumer_groups.compare import AREA
 from interop_tests.consumer_groups.shares import shares_of
-from interop_tests.consumer_groups.talk import Side, started
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT
+from interop_tests.side_by_side.area import SOAK, KeptBrokers, kept_brokers, seeds
+from interop_tests.side_by_side.comparison import Comparison
 
 pytestmark = pytest.mark.needs_control
 
-SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
-SEEDS = [random.randrange(1 << 30) for _ in range(40)] if SOAK else [1, 2, 3]
-STEPS = 1000 if SOAK else 300
+SEEDS = seeds((1, 2, 3), 40)
+REQUESTS = 1000 if SOAK else 300
 SHARED_STEPS = 300 if SOAK else 60
-HOW = "python -m interop_tests.consumer_groups"
+Alike = Callable[[str, Comparison, str], None]
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptBrokers]:
     """Apache Kafka and kafkacompat, whatever kind the other tests use."""
-    with started(tmp_path_factory.mktemp("consumer-groups"), (APACHE, KAFKACOMPAT)) as made:
-        create_topics(made)
-        yield made
+    with kept_brokers(AREA, tmp_path_factory.mktemp(AREA.name)) as kept:
+        yield kept
 
 
-@pytest.mark.parametrize("name", [talk.__name__ for talk in TALKS])
-def test_scripted_talk(sides: list[Side], name: str) -> None:
-    pair = talks_compared(sides, name, is_whole_name=True)
-    told = "\n".join(pair.told)
-    assert not told, f"{HOW} --talks --only {name}\n{told}"
-    assert pair.asked
+@pytest.mark.parametrize("name", AREA.talks)
+def test_scripted_talk(brokers: KeptBrokers, alike: Alike, name: str) -> None:
+    comparison = brokers.talk(name)
+    alike(AREA.name, comparison, f"--talks --only {name}")
+    assert comparison.asked
 
 
-@pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_random_talk(tmp_path: Path, number: int) -> None:
-    """New brokers for each seed: after a difference they hold different groups."""
-    with started(tmp_path, (APACHE, KAFKACOMPAT)) as sides:
-        create_topics(sides)
-        pair = seeds_compared(sides, iter([SEEDS[number]]), STEPS)
-    told = "\n".join(pair.told)
-    assert not told, f"{HOW} --seed {SEEDS[number]} --seeds 1 --steps {STEPS}\n{told}"
-    assert pair.asked >= STEPS // 2
+@pytest.fixture(scope="module")
+def brokers_of_seeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptBrokers]:
+    """Others than those of the scripted talks, which leave groups behind."""
+    with kept_brokers(AREA, tmp_path_factory.mktemp(f"{AREA.name}-seeds")) as kept:
+        yield kept
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_uniform_shares(sides: list[Side], number: int) -> None:
+def test_random_talk(brokers_of_seeds: KeptBrokers, alike: Alike, number: int) -> None:
+    comparison = brokers_of_seeds.seed(SEEDS[number], REQUESTS)
+    alike(AREA.name, comparison, f"--seed {SEEDS[number]} --requests {REQUESTS}")
+    assert comparison.asked >= REQUESTS // 2
+
+
+@pytest.mark.parametrize("number", range(len(SEEDS)))
+def test_uniform_shares(brokers: KeptBrokers, number: int) -> None:
     """The uniform assignor gives out as many partitions as Kafka's does."""
     done = []
-    for what, (theirs, ours) in shares_of(sides, SEEDS[number], SHARED_STEPS):
+    for what, (theirs, ours) in shares_of(brokers.sides(), SEEDS[number], SHARED_STEPS):
         done.append(what)
         assert ours == theirs, f"seed {SEEDS[number]}: " + ", ".join(done)

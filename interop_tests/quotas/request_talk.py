@@ -76,7 +76,7 @@ def request_talk(talk: Talk, seed: int, *, newest_only: bool = False) -> None:
             answers = [answer_to(request, each) for each in connections]
             if WAITS in answers:  # Kafka answers some requests never (interop_tests/raw/excused.py)
                 continue
-            talk.compare(str(request), list(zip(answers, are_muted(connections), strict=True)))
+            talk.answered(str(request), list(zip(answers, are_muted(connections), strict=True)))
 
 
 def answer_to(request: Request, connection: Connection) -> Any:

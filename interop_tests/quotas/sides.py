@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interop_tests.harness.broker import APACHE, BrokerProcess
-from interop_tests.harness.ports import free_port
+from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.raw_kafka import create_topic, fetch_body, produce, produce_body
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
@@ -204,21 +201,3 @@ def secured_settings(broker: BrokerProcess, port: int) -> dict[str, str]:
         "listener.name.safe.sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "listener.name.safe.scram-sha-256.sasl.jaas.config": f"{module} required;",
     }
-
-
-@contextlib.contextmanager
-def started(root: Path, kinds: Sequence[str]) -> Iterator[list[QuotaSide]]:
-    """A new broker of each kind. They are killed at the end."""
-    brokers = [BrokerProcess(kind, root / f"{number}-{kind}") for number, kind in enumerate(kinds)]
-    ports = [free_port() for _ in brokers]
-    try:
-        for broker, port in zip(brokers, ports, strict=True):
-            broker.settings |= secured_settings(broker, port)
-        for broker in sorted(brokers, key=lambda each: each.kind != APACHE):  # its start takes longer
-            broker.launch()
-        for broker in brokers:
-            broker.wait_until_ready()
-        yield [QuotaSide(broker, port) for broker, port in zip(brokers, ports, strict=True)]
-    finally:
-        for broker in brokers:
-            broker.kill()

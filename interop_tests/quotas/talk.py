@@ -12,6 +12,7 @@ from typing import Any
 
 from interop_tests.harness.wire import Connection
 from interop_tests.quotas.sides import EntityParts, Op, QuotaSide
+from interop_tests.side_by_side.comparison import Comparison
 
 WINDOW_MS = 1_000
 """quota.window.size.seconds."""
@@ -21,15 +22,10 @@ THROTTLE = "ThrottleTimeMs"
 Answer = dict[str, Any]
 
 
-class Talk:
-    """The first side is Apache Kafka, and the others should be like it."""
+class Talk(Comparison):
+    """Changes quotas, and meets them as a client."""
 
-    def __init__(self, sides: Sequence[QuotaSide], name: str) -> None:
-        self.sides = sides
-        self.name = name
-        self.told: list[str] = []
-        """The differences."""
-        self.asked = 0
+    sides: Sequence[QuotaSide]
 
     def is_first_of_nobody(self, key: str) -> bool:
         """Whether clients without authentication have met no quota with this key yet."""
@@ -66,7 +62,7 @@ class Talk:
             for each in results:
                 each["ErrorMessage"] = each["ErrorMessage"] if is_simple else bool(each["ErrorMessage"])
             answers.append(in_order(results))
-        self.compare(f"alter v{version} {entries} {validates=}", answers)
+        self.answered(f"alter v{version} {entries} {validates=}", answers)
 
     def describe(
         self,
@@ -79,7 +75,7 @@ class Talk:
         for side in self.sides:
             answer = side.describe(components, strict=strict, version=version)
             answers.append(answer | {THROTTLE: 0, "Entries": in_order(answer["Entries"])})
-        self.compare(f"describe v{version} {components} {strict=}", answers)
+        self.answered(f"describe v{version} {components} {strict=}", answers)
 
     def meet(
         self, user: str, client_id: str | None, name: str, request: Callable[[Connection], Answer]
@@ -94,16 +90,8 @@ class Talk:
             answer | {THROTTLE: first_ms} if are_near(first_ms, answer[THROTTLE]) else answer
             for answer in answers
         ]
-        self.compare(f"{name} of {user!r} {client_id!r}", alike)
+        self.answered(f"{name} of {user!r} {client_id!r}", alike)
         return answers
-
-    def compare(self, request: str, answers: Sequence[Any]) -> None:
-        self.asked += 1
-        for side, answer in zip(self.sides[1:], answers[1:], strict=True):
-            if answer != answers[0]:
-                self.told.append(
-                    f"{self.name}: {request}\n  {self.sides[0].kind}: {answers[0]}\n  {side.kind}: {answer}"
-                )
 
 
 def are_near(one_ms: int, other_ms: int) -> bool:

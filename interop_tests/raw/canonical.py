@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from interop_tests.side_by_side.differing import Told
 from kafkacompat.wire.message import Struct
 
 Canonical: TypeAlias = Any
@@ -19,11 +19,6 @@ MEMBER_ID = re.compile(r".*-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 TIMES = ("timestamp", "log_append_time_ms", "transaction_start_time_ms", "last_timestamp")
 TEXTS = ("error_message", "batch_index_error_message", "message", "documentation")
 ADDRESSES = ("host", "port", "cluster_id", "rack")
-
-
-class Told(NamedTuple):
-    kind: str
-    fields: tuple[tuple[str, Canonical], ...]
 
 
 class Names:
@@ -140,21 +135,3 @@ def headers_of(records: bytes) -> Canonical:
             break  # only in a request
         position += 12 + length
     return tuple(found)
-
-
-def differing(ours: Canonical, theirs: Canonical, path: str = "") -> Iterator[str]:
-    """The differences: a path through the fields, and the value on each side."""
-    if ours == theirs:
-        return
-    if isinstance(ours, Told) and isinstance(theirs, Told) and ours.kind == theirs.kind:
-        for (name, mine), (_, other) in zip(ours.fields, theirs.fields, strict=True):
-            yield from differing(mine, other, f"{path}.{name}")
-    elif is_list(ours) and is_list(theirs) and len(ours) == len(theirs):
-        for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-            yield from differing(mine, other, f"{path}[{index}]")
-    else:
-        yield f"{path}: ours {ours!r:.600} theirs {theirs!r:.600}"
-
-
-def is_list(value: Canonical) -> bool:
-    return isinstance(value, tuple) and not isinstance(value, Told)

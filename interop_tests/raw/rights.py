@@ -1,7 +1,4 @@
-"""Sends the same requests to Apache Kafka and kafkacompat with the same access control entries, and reports different
-responses.
-
-python -m interop_tests.raw.rights --seed 1 --sets 20 --requests 100
+"""The area of rights: random sets of access control entries, and for each hostile requests of clients that may lack rights.
 
 The addresses distinguish the administrator from the clients whose permissions are tested. These have three connections: of
 nobody, and of a user from two addresses.
@@ -9,20 +6,21 @@ nobody, and of a user from two addresses.
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import tempfile
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.wire import Connection
-from interop_tests.raw.compare import SETTINGS, Outcome, compare, two_sides
+from interop_tests.raw.compare import SETTINGS, all_sides, chosen, hostile_requests
 from interop_tests.raw.side_by_side import Connect, Side
 from interop_tests.security.stores import with_listener
+from interop_tests.side_by_side.area import Area
+from interop_tests.side_by_side.brokers import BOTH
+from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat._tests.fuzz.values import GROUPS, TOPICS, TRANSACTIONAL_IDS
 from kafkacompat.api.registry import broker_apis
 from kafkacompat.security.acl import (
@@ -56,6 +54,7 @@ NAMES: dict[ResourceType, tuple[str, ...]] = {
 NOT_ASKED = {"CreateAcls", "DeleteAcls"}
 """These requests would change the entries that apply to the others."""
 ENTRIES_MAX = 8
+REQUESTS_A_SET = 40
 
 
 def entry(
@@ -151,59 +150,28 @@ def _connecting(broker: BrokerProcess) -> Connect:
     return connect
 
 
-def compared_rights(
-    folder: Path,
-    seed: int,
-    sets: int,
-    requests: int,
-    apis: Container[str] = (),
-    tell: Callable[[Sequence[str]], None] = lambda lines: None,
-) -> Outcome:
-    """With two new brokers: this number of sets of entries, and requests for each set. `tell` gets the differences of each
-    set."""
-    entries = [
-        each
-        for each in broker_apis(False, True).entries
-        if each.name not in NOT_ASKED and (not apis or each.name in apis)
-    ]
-    outcome = Outcome()
+def start(
+    folder: Path, kinds: Sequence[str] = BOTH, *, seed: int | None = None, only: Sequence[str] = ()
+) -> AbstractContextManager[list[Side]]:
+    asked = [each for each in broker_apis(False, True).entries if each.name not in NOT_ASKED]
+    return all_sides(folder, seed, chosen(asked, only), SECURED | TWO_PHASE_COMMIT, _connecting, kinds=kinds)
+
+
+def random_talk(comparison: Comparison, seed: int, requests: int) -> None:
+    """Requests to one set of entries after the other."""
     chance = random.Random(f"{seed}/rights")
-    with two_sides(folder, seed, entries, SECURED | TWO_PHASE_COMMIT, _connecting) as sides:
-        for side in sides:
-            _administer(side)
-        for number in range(sets):
-            made = some_entries(chance)
-            for side in sides:
-                _drop(side)
-                _make(side, made)
-            before = len(outcome.told)
-            compare(sides, f"{seed}/{number}", requests, outcome)
-            if len(outcome.told) > before:
-                outcome.told.insert(before, f"set {number}, with {made}")
-            tell(outcome.told[before:])
-        outcome.never_asked = sides[0].author.never_asked()
-    return outcome
+    for side in comparison.sides:
+        _administer(side)
+    for number in range(requests // REQUESTS_A_SET):
+        made = some_entries(chance)
+        for side in comparison.sides:
+            _drop(side)
+            _make(side, made)
+        comparison.place = f"seed{seed}, set {number}"
+        before = len(comparison.told)
+        hostile_requests(comparison, f"{seed}/{number}", REQUESTS_A_SET)
+        if len(comparison.told) > before:
+            comparison.told.insert(before, f"set {number}, with {made}")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sets", type=int, default=20, help="of access control entries")
-    parser.add_argument("--requests", type=int, default=100, help="to each set")
-    parser.add_argument("--api", action="append", default=[], help="only this one; again for more")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="rights-") as folder:
-        outcome = compared_rights(
-            Path(folder),
-            options.seed,
-            options.sets,
-            options.requests,
-            options.api,
-            lambda lines: print("".join(f"{each}\n" for each in lines), end="", flush=True),
-        )
-    print(f"{outcome.sent} requests, {len(outcome.told)} lines of differences")
-    return 1 if outcome.told else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+AREA = Area("rights", start, random_talk, is_bound_to_seed=True, goes_on=True)

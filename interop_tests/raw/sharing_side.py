@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from interop_tests.consumer_groups.names import Names
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.waiting import wait_until
+from interop_tests.raw.compare import all_sides, chosen, hostile_requests
 from interop_tests.raw.patient_sharer import PatientSharer
 from interop_tests.raw.side_by_side import BARRIER, CONNECTIONS, Side
 from interop_tests.share_groups.sides import (
@@ -17,10 +20,12 @@ from interop_tests.share_groups.sides import (
     BothCoordinators,
     has_share_coordinator,
 )
+from interop_tests.side_by_side.area import Area
+from interop_tests.side_by_side.brokers import BOTH
 from kafkacompat._tests.fuzz.author import Request
 from kafkacompat._tests.fuzz.choices import Choices
 from kafkacompat._tests.fuzz.sharing import SHARE_SESSIONS
-from kafkacompat.api.registry import Entry
+from kafkacompat.api.registry import ENTRIES, Entry
 
 SETTINGS = SHARE_SETTINGS | {
     "transaction.state.log.num.partitions": "2",
@@ -115,3 +120,13 @@ class SharingSide(Side):
             "Topics": [{"Name": BARRIER, "Partitions": [partition]}],
         }
         self.own.call("OffsetCommit", 9, commit)
+
+
+def start(
+    folder: Path, kinds: Sequence[str] = BOTH, *, seed: int | None = None, only: Sequence[str] = ()
+) -> AbstractContextManager[list[SharingSide]]:
+    return all_sides(folder, seed, chosen(ENTRIES, only), SETTINGS, make_side=SharingSide, kinds=kinds)
+
+
+AREA = Area("raw-shares", start, hostile_requests, is_bound_to_seed=True, goes_on=True)
+"""The requests differ from those that the area `raw` has with the same seed."""

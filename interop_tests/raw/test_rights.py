@@ -3,25 +3,25 @@ every field."""
 
 from __future__ import annotations
 
-import os
-import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from interop_tests.raw.rights import compared_rights
+from interop_tests.raw.rights import AREA
+from interop_tests.side_by_side.area import SOAK, kept_brokers, seeds
+from interop_tests.side_by_side.comparison import Comparison
 
-SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
-SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [3]
-SETS, REQUESTS = (50, 100) if SOAK else (8, 40)
+SEEDS = seeds((3,))
+REQUESTS = 5000 if SOAK else 320
 pytestmark = pytest.mark.needs_control
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_rights_differ_in_nothing(tmp_path: Path, number: int) -> None:
-    outcome = compared_rights(tmp_path, SEEDS[number], SETS, REQUESTS)
-    told = "\n".join(outcome.told)
-    assert not outcome.told, (
-        f"python -m interop_tests.raw.rights --seed {SEEDS[number]} --sets {SETS} --requests {REQUESTS}\n{told}"
-    )
-    assert outcome.sent == SETS * REQUESTS
+def test_rights_differ_in_nothing(
+    tmp_path: Path, alike: Callable[[str, Comparison, str], None], number: int
+) -> None:
+    with kept_brokers(AREA, tmp_path) as brokers:
+        comparison = brokers.seed(SEEDS[number], REQUESTS)
+    alike(AREA.name, comparison, f"--seed {SEEDS[number]} --requests {REQUESTS}")
+    assert comparison.asked == REQUESTS

@@ -1,6 +1,4 @@
-"""Sends damaged TLS handshakes to the same listeners of Apache Kafka and of kafkacompat, and compares how they end.
-
-python -m interop_tests.security.damaged_handshakes --seed 1 --count 300
+"""The area of TLS handshakes: whole ones, and damaged ones, which are compared by how they end.
 
 A client's flights are what it sends between two waits for the broker. One of them is cut, changed or sent twice, or
 something else is sent in its place.
@@ -8,19 +6,17 @@ something else is sent in its place.
 
 from __future__ import annotations
 
-import argparse
 import random
 import socket
 import ssl
-import sys
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop_tests.security.handshakes import API_VERSIONS, both_brokers
+from interop_tests.security.handshakes import API_VERSIONS, start, whole_handshakes
 from interop_tests.security.stores import Stores
+from interop_tests.side_by_side.area import Area
+from interop_tests.side_by_side.comparison import Comparison
 
 LISTENERS = ("PLAIN_TLS", "ONLY12", "ONLY13", "REQUESTED", "REQUIRED")
 SILENT_S = 1.0
@@ -29,6 +25,7 @@ PATIENT_S = 15.0
 """The same if the brokers seem to differ, because one of them may only be slow on a busy machine."""
 ANSWER_S = 30
 SERVED, REFUSED, WAITS = "served", "refused", "waits"
+STRICTER = "OpenSSL and Java judge the parts of a handshake in another order"
 JAVA_MESSAGE_BYTES_MAX, OPENSSL_HELLO_BYTES_MAX = 32 * 1024, 131_396
 """The largest handshake message that Java waits for (jdk.tls.maxHandshakeMessageSize), and the largest ClientHello of
 OpenSSL."""
@@ -226,38 +223,34 @@ def context_of(case: Case, stores: Stores, shown: Path) -> ssl.SSLContext:
     return context
 
 
-def compared(folder: Path, seed: int, count: int) -> tuple[Counter[str], list[str]]:
-    """How often each outcome occurred with Apache Kafka, and where the two brokers differ."""
-    outcomes: Counter[str] = Counter()
-    told = []
-    with both_brokers(folder) as (stores, ports):
-        shown = stores.keystore("alice", stores.authority.issue("alice", ()))
-        for case in cases(seed, count):
-            context = context_of(case, stores, shown)
-            for silent_s in (SILENT_S, PATIENT_S):
-                # One after the other, because an idle handshake is closed.
-                apache, _ = Client(ports[0][case.listener], context, silent_s).outcome(case)
-                ours, damaged = Client(ports[1][case.listener], context, silent_s).outcome(case)
-                differ = apache != ours and not is_excused(case, apache, ours, damaged)
-                if not differ:
-                    break
-            outcomes[apache] += 1
-            if differ:
-                told.append(f"{case}: Apache Kafka {apache}, ours {ours}")
-    return outcomes, told
+def damaged_handshakes(comparison: Comparison, seed: int, requests: int) -> None:
+    """`requests`: the number of handshakes."""
+    stores: Stores = comparison.sides[0].stores
+    shown = stores.keystore("alice", stores.authority.issue("alice", ()))
+    for case in cases(seed, requests):
+        context = context_of(case, stores, shown)
+        outcomes: list[str] = []
+        for silent_s in (SILENT_S, PATIENT_S):
+            # One after the other, because an idle handshake is closed.
+            found = [
+                Client(side.ports[case.listener], context, silent_s).outcome(case)
+                for side in comparison.sides
+            ]
+            outcomes = [ended for ended, _ in found]
+            excused = [
+                ended != outcomes[0] and is_excused(case, outcomes[0], ended, damaged)
+                for ended, damaged in found
+            ]
+            if all(
+                ended == outcomes[0] or is_permitted
+                for ended, is_permitted in zip(outcomes, excused, strict=True)
+            ):
+                break
+        for index, is_permitted in enumerate(excused):
+            if is_permitted:
+                comparison.excused.append((STRICTER, f"{case}: {outcomes}"))
+                outcomes[index] = outcomes[0]
+        comparison.answered(str(case), outcomes)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=300)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        outcomes, told = compared(Path(folder), arguments.seed, arguments.count)
-    for line in (*(f"{count} {what}" for what, count in outcomes.items()), *told):
-        print(line)
-    return bool(told)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+AREA = Area("handshakes", start, damaged_handshakes, {"whole_handshakes": whole_handshakes}, goes_on=True)

@@ -1,6 +1,4 @@
-"""Compares handshakes of OpenSSL's client with the same listeners of Apache Kafka and of kafkacompat.
-
-python -m interop_tests.security.handshakes
+"""Handshakes of OpenSSL's client with the same listeners of several brokers.
 
 The result of a handshake is the protocol and the cipher suite of a connection on which a request was answered, or
 "refused".
@@ -8,21 +6,19 @@ The result of a handshake is the protocol and the cipher suite of a connection o
 
 from __future__ import annotations
 
-import argparse
 import socket
 import ssl
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.ports import free_port
 from interop_tests.security.stores import Stores, with_listener
+from interop_tests.side_by_side.brokers import BOTH, started_brokers
+from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat._tests.certificates import Authority, Identity
 
 ANSWER_S = 10
@@ -62,21 +58,29 @@ def settings_of(
     return settings | stores.settings(own)
 
 
+class HandshakeSide:
+    """The ports of a broker's listeners by name, and the stores that all brokers share."""
+
+    def __init__(self, stores: Stores, ports: dict[str, int]) -> None:
+        self.stores = stores
+        self.ports = ports
+
+
 @contextmanager
-def both_brokers(folder: Path) -> Iterator[tuple[Stores, list[dict[str, int]]]]:
-    """The ports of the listeners by name: first of Apache Kafka, then of kafkacompat."""
+def start(
+    folder: Path, kinds: Sequence[str] = BOTH, *, seed: int | None = None, only: Sequence[str] = ()
+) -> Iterator[list[HandshakeSide]]:
     stores = Stores(folder / "stores")
     own = stores.authority.issue()
-    with ExitStack() as stack:
-        brokers = [BrokerProcess(kind, folder / kind) for kind in (APACHE, KAFKACOMPAT)]
-        ports = [{name: free_port() for name in LISTENERS} for _ in brokers]
-        for broker, listening in zip(brokers, ports, strict=True):
-            broker.settings |= settings_of(broker, stores, listening, own)
-            stack.callback(broker.kill)
-            broker.launch()
-        for broker in brokers:
-            broker.wait_until_ready()
-        yield stores, ports
+    sides: list[HandshakeSide] = []
+
+    def prepare(broker: BrokerProcess) -> None:
+        ports = {name: free_port() for name in LISTENERS}
+        broker.settings |= settings_of(broker, stores, ports, own)
+        sides.append(HandshakeSide(stores, ports))
+
+    with started_brokers(folder, kinds, prepare=prepare):
+        yield sides
 
 
 def outcome(port: int, context: ssl.SSLContext) -> str:
@@ -126,28 +130,9 @@ def contexts(stores: Stores) -> Iterator[tuple[str, ssl.SSLContext]]:
                 yield f"TLS {version}, {cipher or 'any suite'}, shows {name}", context
 
 
-def compared_handshakes(folder: Path) -> tuple[Counter[str], list[str]]:
-    """How often each outcome occurred with Apache Kafka, and where the two brokers differ."""
-    told: list[str] = []
-    outcomes: Counter[str] = Counter()
-    with both_brokers(folder) as (stores, ports):
-        for client, context in contexts(stores):
-            for name in LISTENERS:
-                apache, ours = (outcome(listening[name], context) for listening in ports)
-                outcomes[apache] += 1
-                if apache != ours:
-                    told.append(f"{name} with {client}: Apache Kafka {apache}, ours {ours}")
-    return outcomes, told
-
-
-def main() -> int:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        outcomes, told = compared_handshakes(Path(folder))
-    for line in (*(f"{count} {what}" for what, count in outcomes.items()), *told):
-        print(line)
-    return bool(told)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def whole_handshakes(comparison: Comparison) -> None:
+    """Of every client with every listener."""
+    for client, context in contexts(comparison.sides[0].stores):
+        for name in LISTENERS:
+            outcomes = [outcome(side.ports[name], context) for side in comparison.sides]
+            comparison.answered(f"{name} with {client}", outcomes)

@@ -1,25 +1,23 @@
-"""Sends the same SASL exchanges to Apache Kafka and kafkacompat, with the same users, and reports different answers.
-
-python -m interop_tests.security.sasl_talks --seed 1 --talks 200
+"""The area of SASL exchanges, with the same users on both brokers.
 
 A talk is a connection and some steps, valid and invalid ones in any order. Random parts of an answer are not compared.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence, decode_response, frame
+from interop_tests.side_by_side.area import Area
+from interop_tests.side_by_side.brokers import BOTH, started_brokers
+from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat.security.scram import SCRAM_BY_NAME, exclusive_or
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -66,20 +64,21 @@ def make_user(broker: BrokerProcess) -> None:
 
 
 @contextmanager
-def two_brokers(folder: Path) -> Iterator[list[str]]:
-    """The addresses of the SASL listeners: first of kafkacompat, then of Apache Kafka."""
-    with ExitStack() as stack:
-        brokers = [BrokerProcess(kind, folder / kind) for kind in (APACHE, KAFKACOMPAT)]
-        ports = [free_port() for _ in brokers]
-        for broker, port in zip(brokers, ports, strict=True):
-            broker.settings |= settings_of(broker, port)
-            stack.callback(broker.kill)
-        brokers[0].launch()
-        brokers[1].start()
-        brokers[0].wait_until_ready()
+def start(
+    folder: Path, kinds: Sequence[str] = BOTH, *, seed: int | None = None, only: Sequence[str] = ()
+) -> Iterator[list[str]]:
+    """The addresses of the SASL listeners."""
+    addresses: list[str] = []
+
+    def prepare(broker: BrokerProcess) -> None:
+        port = free_port()
+        broker.settings |= settings_of(broker, port)
+        addresses.append(f"127.0.0.1:{port}")
+
+    with started_brokers(folder, kinds, prepare=prepare) as brokers:
         for broker in brokers:
             make_user(broker)
-        yield [f"127.0.0.1:{port}" for port in reversed(ports)]
+        yield addresses
 
 
 # The steps.
@@ -293,30 +292,12 @@ def transcript(address: str, steps: Sequence[Step]) -> list[Any]:
     return heard
 
 
-def compared_talks(folder: Path, seed: int, talks: int) -> list[str]:
-    """The differences in this number of talks with two new brokers."""
-    told: list[str] = []
-    with two_brokers(folder) as addresses:
-        for number in range(talks):
-            steps = some_talk(random.Random(f"{seed}/{number}"))
-            ours, theirs = (transcript(address, steps) for address in addresses)
-            if ours != theirs:
-                told.append(f"talk {number}: {steps}\n  ours   {ours}\n  theirs {theirs}")
-    return told
+def random_talks(comparison: Comparison, seed: int, requests: int) -> None:
+    """`requests`: the number of talks."""
+    for number in range(requests):
+        steps = some_talk(random.Random(f"{seed}/{number}"))
+        heard = [transcript(address, steps) for address in comparison.sides]
+        comparison.answered(f"talk {number}: {steps}", heard)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--talks", type=int, default=200)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="talks-") as folder:
-        told = compared_talks(Path(folder), options.seed, options.talks)
-    for each in told:
-        print(each)
-    print(f"{len(told)} of {options.talks} talks differ")
-    return 1 if told else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+AREA = Area("sasl", start, random_talks, goes_on=True)

@@ -14,7 +14,7 @@ from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.schema import ZERO_UUID
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed
-from interop_tests.raw.compare import two_sides
+from interop_tests.raw.compare import all_sides
 from interop_tests.raw.rights import ADMINISTRATOR, SECURED, SENDER, _administer, _make, entry
 from interop_tests.raw.side_by_side import Connect, Side
 from kafkacompat._tests.fuzz.values import WITNESSED_TOPIC
@@ -116,9 +116,9 @@ def test_decisions_are_told_in_the_words_of_apache_kafka(tmp_path: Path) -> None
         brokers.append(broker)
         return lambda number: Connection(broker.bootstrap, sender=SENDER)
 
-    with two_sides(tmp_path, 1, ALL_APIS, SECURED, seen) as sides:
+    with all_sides(tmp_path, 1, ALL_APIS, SECURED, seen) as sides:
         by_kind = {broker.kind: broker for broker in brokers}
-        ours, theirs = (audited(side, by_kind[side.kind]) for side in sides)
+        theirs, ours = (audited(side, by_kind[side.kind]) for side in sides)
     assert sum(ours.values()) > 30
     assert any("is Allowed" in each for each in ours)
     assert any(f"from host = {ADMINISTRATOR} " not in each and "is Denied" in each for each in ours)

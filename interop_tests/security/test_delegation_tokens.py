@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import random
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,16 @@ from interop_tests.raw.rights import entry
 from interop_tests.security.sasl_talks import MODULES
 from interop_tests.security.test_commands import run
 from interop_tests.security.token_talks import (
+    AREA,
     PASSWORD,
     SECRET_KEY,
     asked,
     by_password,
     by_token,
-    compared_tokens,
     token_settings,
 )
+from interop_tests.side_by_side.area import SOAK, kept_brokers, seeds
+from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.security.sasl_client import AuthenticationFailed
 from kafkacompat.wire.messages.create_delegation_token_request import CreateDelegationTokenRequest
@@ -36,7 +37,6 @@ from kafkacompat.wire.messages.expire_delegation_token_request import ExpireDele
 from kafkacompat.wire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 
 pytestmark = pytest.mark.needs_control
-SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 TOOL = "DelegationTokenCommand"
 NOT_ALLOWED = 64
 
@@ -211,10 +211,11 @@ def test_a_listener_without_authentication_and_a_node_without_a_key_have_no_toke
             assert asked(connection, request, 2).error_code == disabled
 
 
-def test_tokens_are_answered_as_apache_kafka_answers_them(tmp_path: Path) -> None:
-    seed, requests = (random.randrange(1 << 30), 1500) if SOAK else (5, 150)
-    told = compared_tokens(tmp_path, seed, requests)
-    said = "\n".join(told)
-    assert not told, (
-        f"python -m interop_tests.security.token_talks --seed {seed} --requests {requests}\n{said}"
-    )
+def test_tokens_are_answered_as_apache_kafka_answers_them(
+    tmp_path: Path, alike: Callable[[str, Comparison, str], None]
+) -> None:
+    (seed,), requests = seeds((5,), 1), 1500 if SOAK else 150
+    with kept_brokers(AREA, tmp_path) as brokers:
+        comparison = brokers.seed(seed, requests)
+    alike(AREA.name, comparison, f"--seed {seed} --requests {requests}")
+    assert comparison.asked == requests

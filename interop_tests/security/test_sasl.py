@@ -3,9 +3,8 @@ Apache Kafka."""
 
 from __future__ import annotations
 
-import os
-import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,18 @@ from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.ports import free_port
 from interop_tests.security.sasl_talks import (
+    AREA,
     MECHANISMS,
     MODULES,
     PASSWORD,
     USER,
-    compared_talks,
     make_user,
     settings_of,
 )
+from interop_tests.side_by_side.area import SOAK, kept_brokers, seeds
+from interop_tests.side_by_side.comparison import Comparison
 
 pytestmark = pytest.mark.needs_control
-SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 CLIENT_S = 20
 
 
@@ -144,8 +144,11 @@ def test_kafka_configs_makes_describes_and_removes_users(
     assert "secret of bob" not in broker.log_text()
 
 
-def test_talks_are_answered_as_apache_kafka_answers_them(tmp_path: Path) -> None:
-    seed, talks = (random.randrange(1 << 30), 3000) if SOAK else (3, 150)
-    told = compared_talks(tmp_path, seed, talks)
-    said = "\n".join(told)
-    assert not told, f"python -m interop_tests.security.sasl_talks --seed {seed} --talks {talks}\n{said}"
+def test_talks_are_answered_as_apache_kafka_answers_them(
+    tmp_path: Path, alike: Callable[[str, Comparison, str], None]
+) -> None:
+    (seed,), talks = seeds((3,), 1), 3000 if SOAK else 150
+    with kept_brokers(AREA, tmp_path) as brokers:
+        comparison = brokers.seed(seed, talks)
+    alike(AREA.name, comparison, f"--seed {seed} --requests {talks}")
+    assert comparison.asked == talks

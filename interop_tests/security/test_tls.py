@@ -4,12 +4,12 @@ Apache Kafka."""
 from __future__ import annotations
 
 import contextlib
-import os
-import random
 import socket
 import ssl
 import subprocess
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,14 @@ from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 from interop_tests.security import damaged_handshakes
 from interop_tests.security.damaged_handshakes import REFUSED, SERVED, WAITS
-from interop_tests.security.handshakes import compared_handshakes
 from interop_tests.security.stores import ALICE, ALICE_NAME, FORMS, PASSWORD, Stores, with_listener
+from interop_tests.side_by_side.area import SOAK, KeptBrokers, kept_brokers, seeds
+from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat._tests.certificates import Authority, Identity
 
 pytestmark = pytest.mark.needs_control
 CLIENT_S = 20
-SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
+Alike = Callable[[str, Comparison, str], None]
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -366,10 +367,21 @@ def test_openssl_may_not_begin_a_handshake_anew(make_broker: MakeBroker, stores:
         assert "RENEGOTIATING" in client.stdout.read()
 
 
+@pytest.fixture(scope="module")
+def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptBrokers]:
+    with kept_brokers(damaged_handshakes.AREA, tmp_path_factory.mktemp("handshakes")) as kept:
+        yield kept
+
+
+def kafkas_outcomes(comparison: Comparison) -> Counter[str]:
+    return Counter(each.rpartition("\n")[2].strip().strip("'") for each in comparison.answers)
+
+
 @pytest.mark.costly
-def test_handshakes_come_out_as_with_apache_kafka(tmp_path: Path) -> None:
-    outcomes, told = compared_handshakes(tmp_path)
-    assert not told, "\n".join(told)
+def test_handshakes_come_out_as_with_apache_kafka(side_by_side: KeptBrokers, alike: Alike) -> None:
+    comparison = side_by_side.talk("whole_handshakes")
+    alike("handshakes", comparison, "--talks")
+    outcomes = kafkas_outcomes(comparison)
     assert outcomes["refused"] > 20
     assert len(outcomes) > 4
 
@@ -387,13 +399,11 @@ def test_waiting_for_a_first_message_is_excused_by_its_size(announced: int, is_e
     assert damaged_handshakes.is_excused(case, REFUSED, WAITS, flight) is is_excused
 
 
-def test_damaged_handshakes_end_as_with_apache_kafka(tmp_path: Path) -> None:
-    seed, count = (random.randrange(1 << 30), 600) if SOAK else (5, 60)
-    outcomes, told = damaged_handshakes.compared(tmp_path, seed, count)
-    said = "\n".join(told)
-    assert not told, (
-        f"python -m interop_tests.security.damaged_handshakes --seed {seed} --count {count}\n{said}"
-    )
+def test_damaged_handshakes_end_as_with_apache_kafka(side_by_side: KeptBrokers, alike: Alike) -> None:
+    (seed,), count = seeds((5,), 1), 600 if SOAK else 60
+    comparison = side_by_side.seed(seed, count)
+    alike("handshakes", comparison, f"--seed {seed} --requests {count}")
+    outcomes = kafkas_outcomes(comparison)
     assert outcomes[REFUSED] > 20
     assert outcomes[WAITS] > 2
     assert outcomes[SERVED] > 1

@@ -1,28 +1,27 @@
-"""Apache Kafka and ours are asked the same about delegation tokens; tells where they answer differently.
+"""The area of delegation tokens.
 
-    python -m interop_tests.security.token_talks --seed 1 --requests 100
-
-Ids, HMACs and moments differ between the two. A token is named by its number, and a moment by its distance from now in hours.
+Ids, HMACs and moments differ between any two brokers. A token is named by its number, and a moment by its distance from now in
+hours.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, frame
 from interop_tests.raw.rights import entry
 from interop_tests.security.sasl_talks import MODULES
+from interop_tests.side_by_side.area import Area
+from interop_tests.side_by_side.brokers import BOTH, started
+from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.security.plain import initial_response
 from kafkacompat.security.sasl_client import AuthenticationFailed, SaslClient
@@ -199,22 +198,20 @@ class Side:
 
 
 @contextmanager
-def two_token_brokers(folder: Path) -> Iterator[list[Side]]:
-    """Ours, Apache Kafka's."""
-    with ExitStack() as stack:
-        brokers = [BrokerProcess(kind, folder / kind) for kind in (APACHE, KAFKACOMPAT)]
-        ports = [free_port() for _ in brokers]
-        for broker, port in zip(brokers, ports, strict=True):
-            broker.settings |= token_settings(broker, port)
-            stack.callback(broker.kill)
-        brokers[0].launch()
-        brokers[1].start()
-        brokers[0].wait_until_ready()
-        sides = []
-        for broker, port in zip(reversed(brokers), reversed(ports), strict=True):
-            make_entries(broker)
-            sides.append(Side(broker, f"127.0.0.1:{port}"))
-            stack.callback(sides[-1].close)
+def start(
+    folder: Path, kinds: Sequence[str] = BOTH, *, seed: int | None = None, only: Sequence[str] = ()
+) -> Iterator[list[Side]]:
+    ports: dict[BrokerProcess, int] = {}
+
+    def prepare(broker: BrokerProcess) -> None:
+        ports[broker] = free_port()
+        broker.settings |= token_settings(broker, ports[broker])
+
+    def make(broker: BrokerProcess) -> Side:
+        make_entries(broker)
+        return Side(broker, f"127.0.0.1:{ports[broker]}")
+
+    with started(make, folder, kinds, prepare=prepare) as sides:
         time.sleep(1)  # the entries are known
         yield sides
 
@@ -248,33 +245,14 @@ def some_request(chance: random.Random, tokens: int) -> tuple[str, Any, int, int
     return user, ExpireDelegationTokenRequest(hmac=garbage, expiry_time_period_ms=period_ms), version, number
 
 
-def compared_tokens(folder: Path, seed: int, requests: int) -> list[str]:
-    """What differed in so many requests to two brokers that are started for it."""
-    told: list[str] = []
+def random_requests(comparison: Comparison, seed: int, requests: int) -> None:
     chance = random.Random(seed)
-    with two_token_brokers(folder) as sides:
-        for number in range(requests):
-            request = some_request(chance, len(sides[0].hmacs))
-            ours, theirs = (side.ask(*request) for side in sides)
-            if ours != theirs:
-                told.append(f"request {number}: {request}\n  ours   {ours}\n  theirs {theirs}")
-                if len({len(side.hmacs) for side in sides}) > 1:
-                    break
-    return told
+    for number in range(requests):
+        request = some_request(chance, len(comparison.sides[0].hmacs))
+        answers = [side.ask(*request) for side in comparison.sides]
+        comparison.answered(f"request {number}: {request}", answers)
+        if len({len(side.hmacs) for side in comparison.sides}) > 1:
+            break
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--requests", type=int, default=100)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tokens-") as folder:
-        told = compared_tokens(Path(folder), options.seed, options.requests)
-    for each in told:
-        print(each)
-    print(f"{len(told)} of {options.requests} answers differ")
-    return 1 if told else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+AREA = Area("tokens", start, random_requests, is_bound_to_seed=True, goes_on=True)

@@ -76,28 +76,28 @@ class SharePair(Pair):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.accidental: list[str] = []
-        """Differences of talks that did not differ when they were held again."""
-        self.known: list[str] = []
-        """Requests over which Kafka failed, as is known."""
         self.members: list[tuple[str, str]] = []
         """Group and name of each member that may have a session."""
         self.cut: Mapping[Place, int] = {}
         """Where the log of a partition begins that has lost records."""
 
-    def _compare(self, request: str, answers: list[Any], *arguments: Any, **more: Any) -> None:
+    def _judge(self, request: str, answers: list[Any], *arguments: Any, **more: Any) -> None:
         theirs, *others = answers
-        if self._stops_at_first and any(
-            each != theirs
-            and (
-                is_known_accident(request, theirs, each)
-                or (request.startswith("ShareFetch") and begins_where_kafka_fails(theirs, each, self.cut))
-            )
-            for each in others
-        ):
-            self.known.append(f"{self.place}: {request}")
-            raise KnownAccident(request)
-        super()._compare(request, answers, *arguments, **more)
+        if self.stops_at_first:
+            for each in others:
+                reason = "" if each == theirs else self._excuse(request, theirs, each)
+                if reason:
+                    self.excused.append((reason, f"{self.place}: {request}"))
+                    raise KnownAccident(request)
+        super()._judge(request, answers, *arguments, **more)
+
+    def _excuse(self, request: str, theirs: Any, ours: Any) -> str:
+        """Why they may differ. Empty if they may not."""
+        if is_known_accident(request, theirs, ours):
+            return "Kafka fails below everything in flight"
+        if request.startswith("ShareFetch") and begins_where_kafka_fails(theirs, ours, self.cut):
+            return "Kafka gives nothing of a log that has lost records"
+        return ""
 
     def _answers(self, api: str, version: int, body: Body, client_id: str, made: str | None) -> list[Any]:
         """Both brokers answer at once: many share fetches wait for a while."""
@@ -161,7 +161,9 @@ class SharePair(Pair):
             side.wait_until_released(group, place, offsets)
             side.pass_persister(group)
         found = [side.records.new() for side in self.sides]
-        self._told("locks have ended", "states", [taken_together(batches) for batches in found])
+        before = len(self.told)
+        self.compare("locks have ended", [taken_together(batches) for batches in found], "states")
+        self.maybe_stop(before)
 
 
 def taken_together(batches: list[Any]) -> Any:

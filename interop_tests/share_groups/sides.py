@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from interop_tests.consumer_groups.names import Names
@@ -19,7 +17,6 @@ from interop_tests.consumer_groups.talk import (
     WAITS,
     Body,
     Side,
-    started_as,
 )
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.raw_kafka import ErrorCode, list_offset, produce
@@ -320,10 +317,3 @@ def with_read_records(value: Any) -> Any:
             for each in decode_batches(read["Records"])
         ]
     return read
-
-
-def started(
-    folder: Path, kinds: tuple[str, ...] | list[str], **settings: str
-) -> AbstractContextManager[list[ShareSide]]:
-    """A new broker of each kind."""
-    return started_as(ShareSide, folder, kinds, SHARE_SETTINGS | settings)

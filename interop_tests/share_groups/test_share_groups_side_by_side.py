@@ -3,48 +3,44 @@ and write the same records for them."""
 
 from __future__ import annotations
 
-import os
-import random
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT
-from interop_tests.share_groups.compare import TALKS, create_topics, seed_compared, talks_compared
-from interop_tests.share_groups.random_settings import settings_of
-from interop_tests.share_groups.sides import ShareSide, started
+from interop_tests.share_groups.compare import AREA
+from interop_tests.side_by_side.area import SOAK, KeptBrokers, kept_brokers, seeds
+from interop_tests.side_by_side.comparison import Comparison
 
 pytestmark = pytest.mark.needs_control
 
-SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
-SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [1]
+SEEDS = seeds((1,))
 REQUESTS = 1000 if SOAK else 200
-HOW = "python -m interop_tests.share_groups"
+Alike = Callable[[str, Comparison, str], None]
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ShareSide]]:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptBrokers]:
     """Apache Kafka and kafkacompat, whatever kind the other tests use."""
-    with started(tmp_path_factory.mktemp("share-groups"), (APACHE, KAFKACOMPAT)) as made:
-        create_topics(made)
-        yield made
+    with kept_brokers(AREA, tmp_path_factory.mktemp(AREA.name)) as kept:
+        yield kept
 
 
-@pytest.mark.parametrize("name", [talk.__name__ for talk in TALKS])
-def test_scripted_talk(sides: list[ShareSide], name: str) -> None:
-    pair = talks_compared(sides, name, is_whole_name=True)
-    told = "\n".join(pair.told)
-    assert not told, f"{HOW} --talks --only {name}\n{told}"
-    assert pair.asked
+@pytest.mark.parametrize("name", AREA.talks)
+def test_scripted_talk(brokers: KeptBrokers, alike: Alike, name: str) -> None:
+    comparison = brokers.talk(name)
+    alike(AREA.name, comparison, f"--talks --only {name}")
+    assert comparison.asked
+
+
+@pytest.fixture(scope="module")
+def brokers_of_seeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptBrokers]:
+    """Others than those of the scripted talks, whose settings differ."""
+    with kept_brokers(AREA, tmp_path_factory.mktemp(f"{AREA.name}-seeds")) as kept:
+        yield kept
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_random_talk(tmp_path: Path, number: int) -> None:
-    """New brokers for each seed: after a difference they hold different groups."""
-    with started(tmp_path, (APACHE, KAFKACOMPAT), **settings_of(SEEDS[number])) as sides:
-        create_topics(sides)
-        pair = seed_compared(sides, SEEDS[number], REQUESTS)
-    told = "\n".join(pair.told)
-    assert not told, f"{HOW} --seed {SEEDS[number]} --requests {REQUESTS}\n{told}"
-    assert pair.asked >= REQUESTS
+def test_random_talk(brokers_of_seeds: KeptBrokers, alike: Alike, number: int) -> None:
+    comparison = brokers_of_seeds.seed(SEEDS[number], REQUESTS)
+    alike(AREA.name, comparison, f"--seed {SEEDS[number]} --requests {REQUESTS}")
+    assert comparison.asked >= REQUESTS

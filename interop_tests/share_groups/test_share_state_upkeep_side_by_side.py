@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from interop_tests.consumer_groups.talk import Body
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.raw_kafka import fetch, list_offset
 from interop_tests.harness.records import decode_batches
 from interop_tests.harness.waiting import wait_until
 from interop_tests.share_groups.administration import batch, written
 from interop_tests.share_groups.asking import Place
-from interop_tests.share_groups.sides import STATE_TOPIC, ShareSide, started
+from interop_tests.share_groups.compare import started_with
+from interop_tests.share_groups.sides import STATE_TOPIC, ShareSide
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.records_index import share_record_classes
 
@@ -49,10 +49,7 @@ class Kept(NamedTuple):
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ShareSide]]:
-    with started(tmp_path_factory.mktemp("upkeep"), (APACHE, KAFKACOMPAT), **SMALL) as made:
-        for side in made:
-            side.create_topic("t1", 1)
-            side.create_topic("t3", 3)
+    with started_with(tmp_path_factory.mktemp("upkeep"), SMALL) as made:
         yield made
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,33 +75,6 @@ class TelemetrySide:
         reply = self._own.call("IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False})
         (answer,) = reply["Responses"]
         assert answer["ErrorCode"] == 0, answer
-
-
-@contextlib.contextmanager
-def started(root: Path, kinds: Sequence[str]) -> Iterator[list[TelemetrySide]]:
-    """A new broker of each kind. They are killed at the end."""
-    brokers: list[BrokerProcess] = []
-    sides: list[TelemetrySide] = []
-    try:
-        for number, kind in enumerate(kinds):
-            broker = telemetry_broker(kind, root / f"{number}-{kind}")
-            brokers.append(broker)
-            broker.launch()
-        for broker in brokers:
-            broker.wait_until_ready()
-            sides.append(TelemetrySide(broker))
-        yield sides
-    finally:
-        for side in sides:
-            side.close()
-        for broker in brokers:
-            broker.kill()
-
-
-def telemetry_broker(kind: str, root: Path) -> BrokerProcess:
-    broker = BrokerProcess(kind, root, {"telemetry.max.bytes": str(MAX_BYTES)})
-    offer_telemetry(broker)
-    return broker
 
 
 def offer_telemetry(broker: BrokerProcess) -> None:

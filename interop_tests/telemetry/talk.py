@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interop_tests.harness.waiting import wait_until
+from interop_tests.side_by_side.comparison import Comparison
 from interop_tests.telemetry.sides import NO_ID, TelemetrySide
 
 SHORT_MS = 100
@@ -22,15 +23,14 @@ SOFTWARE = ("apache-kafka-java", "4.3.0")
 GET, PUSH = "GetTelemetrySubscriptions", "PushTelemetry"
 
 
-class Talk:
-    """The first side is Apache Kafka, and the others should be like it."""
+class Talk(Comparison):
+    """Clients of its own name, and their subscriptions."""
 
-    def __init__(self, sides: Sequence[TelemetrySide], name: str) -> None:
-        self._sides = sides
+    sides: Sequence[TelemetrySide]
+
+    def __init__(self, sides: Sequence[TelemetrySide], name: str, **more: Any) -> None:
+        super().__init__(sides, name, **more)
         self.name = name
-        self.told: list[str] = []
-        """The differences."""
-        self.asked = 0
         self._subscription_ids: dict[tuple[int, uuid.UUID], int] = {}
         self._made: list[dict[int, uuid.UUID]] = []
         """Ids that the brokers have given, by side."""
@@ -52,12 +52,12 @@ class Talk:
         """A connection whose client id begins with the talk's name, or is null."""
         full = None if is_nameless else f"{self.name}-{client_id or name}"
         self._connections.add(name)
-        for side in self._sides:
+        for side in self.sides:
             side.connect(name, full, software)
 
     def hang_up(self, name: str = "c") -> None:
         self._connections.discard(name)
-        for side in self._sides:
+        for side in self.sides:
             side.hang_up(name)
 
     def subscribe(
@@ -77,12 +77,12 @@ class Talk:
             "match": ",".join([*patterns, *([match] if match else [])]) or None,
         }
         self._subscriptions.add(name)
-        for side in self._sides:
+        for side in self.sides:
             side.subscribe(f"{self.name}-{name}", settings)
 
     def unsubscribe(self, name: str = "s") -> None:
         self._subscriptions.discard(name)
-        for side in self._sides:
+        for side in self.sides:
             side.subscribe(f"{self.name}-{name}", dict.fromkeys(("metrics", "interval.ms", "match")))
 
     def wait(self) -> None:
@@ -91,12 +91,12 @@ class Talk:
     def get(self, client: uuid.UUID | int = 0, connection: str = "c") -> dict[str, Any]:
         """Kafka's answer to GetTelemetrySubscriptions. An int is the number of a client of this talk."""
         client = self.client(client) if isinstance(client, int) else client
-        answers = [self._got(number, client, connection) for number in range(len(self._sides))]
+        answers = [self._got(number, client, connection) for number in range(len(self.sides))]
         return self._compared(f"{GET} of {client} on {connection}", answers)
 
     def get_until_taken(self, client: int = 0, connection: str = "c") -> None:
         """Each broker takes the request at some time: it has forgotten what the client did before."""
-        for number, side in enumerate(self._sides):
+        for number, side in enumerate(self.sides):
             wait_until(
                 lambda number=number: (
                     self._got(number, self.client(client), connection)["ErrorCode"] != EARLY
@@ -107,7 +107,7 @@ class Talk:
     def new_client(self, connection: str = "c") -> int:
         """Let the brokers give an id. Returns its number for `push_made` and `get_made`."""
         answers, made = [], {}
-        for number, side in enumerate(self._sides):
+        for number, side in enumerate(self.sides):
             answer = side.ask(connection, GET, {"ClientInstanceId": NO_ID})
             made[number] = answer["ClientInstanceId"]
             self._subscription_ids[number, made[number]] = answer["SubscriptionId"]
@@ -119,14 +119,14 @@ class Talk:
     def get_made(self, made: int, connection: str = "c") -> dict[str, Any]:
         answers = [
             without_ids(self._got(number, self._made[made][number], connection))
-            for number in range(len(self._sides))
+            for number in range(len(self.sides))
         ]
         return self._compared(f"{GET} of a made id", answers)
 
     def push_made(self, made: int, connection: str = "c", **more: Any) -> int:
         answers = [
             self._pushed(number, self._made[made][number], connection, **more)
-            for number in range(len(self._sides))
+            for number in range(len(self.sides))
         ]
         return int(self._compared(f"{PUSH} of a made id {more}", answers)["ErrorCode"])
 
@@ -134,7 +134,7 @@ class Talk:
         """Kafka's error code. `more`: subscription_id (otherwise the last one that the client was told, or 0),
         terminating, codec, metrics."""
         client = self.client(client) if isinstance(client, int) else client
-        answers = [self._pushed(number, client, connection, **more) for number in range(len(self._sides))]
+        answers = [self._pushed(number, client, connection, **more) for number in range(len(self.sides))]
         said = {
             name: f"{len(value)} bytes" if isinstance(value, bytes) else value for name, value in more.items()
         }
@@ -147,7 +147,7 @@ class Talk:
             self.hang_up(name)
 
     def _got(self, number: int, client: uuid.UUID, connection: str) -> dict[str, Any]:
-        answer = self._sides[number].ask(connection, GET, {"ClientInstanceId": client})
+        answer = self.sides[number].ask(connection, GET, {"ClientInstanceId": client})
         if answer["ErrorCode"] == 0:
             self._subscription_ids[number, client] = answer["SubscriptionId"]
         return answer
@@ -171,15 +171,10 @@ class Talk:
             "CompressionType": codec,
             "Metrics": metrics,
         }
-        return self._sides[number].ask(connection, PUSH, body)
+        return self.sides[number].ask(connection, PUSH, body)
 
     def _compared(self, request: str, answers: list[dict[str, Any]]) -> dict[str, Any]:
-        self.asked += 1
-        for side, answer in zip(self._sides[1:], answers[1:], strict=True):
-            if answer != answers[0]:
-                self.told.append(
-                    f"{self.name}: {request}\n  {self._sides[0].kind}: {answers[0]}\n  {side.kind}: {answer}"
-                )
+        self.answered(request, answers)
         return answers[0]
 
 

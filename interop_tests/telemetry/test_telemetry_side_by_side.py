@@ -2,59 +2,41 @@
 
 from __future__ import annotations
 
-import os
-import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from interop_tests.harness.broker import APACHE, KAFKACOMPAT, chosen_bootstrap
-from interop_tests.harness.kafka_jars import MissingTool
-from interop_tests.telemetry.random_talk import random_talk
-from interop_tests.telemetry.sides import TelemetrySide, started
-from interop_tests.telemetry.talk import Talk
-from interop_tests.telemetry.talks import TALKS
+from interop_tests.harness.broker import chosen_bootstrap
+from interop_tests.side_by_side.area import SOAK, KeptBrokers, kept_brokers, seeds
+from interop_tests.side_by_side.comparison import Comparison
+from interop_tests.telemetry.compare import AREA
 
 pytestmark = [
     pytest.mark.needs_control,
     pytest.mark.skipif(chosen_bootstrap() is not None, reason="compares two brokers of its own"),
 ]
 
-SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
-SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [1, 2]
+SEEDS = seeds((1, 2))
 REQUESTS = 500 if SOAK else 60
+Alike = Callable[[str, Comparison, str], None]
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TelemetrySide]]:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptBrokers]:
     """Apache Kafka and kafkacompat, whatever kind the other tests use."""
-    try:
-        with started(tmp_path_factory.mktemp("telemetry"), (APACHE, KAFKACOMPAT)) as made:
-            yield made
-    except MissingTool as missing:
-        pytest.skip(str(missing))
+    with kept_brokers(AREA, tmp_path_factory.mktemp(AREA.name)) as kept:
+        yield kept
 
 
-@pytest.mark.parametrize("name", [talk.__name__ for talk in TALKS])
-def test_scripted_talk(sides: list[TelemetrySide], name: str) -> None:
-    (script,) = (talk for talk in TALKS if talk.__name__ == name)
-    talk = Talk(sides, name)
-    try:
-        script(talk)
-    finally:
-        talk.close()
-    told = "\n".join(talk.told)
-    assert not told, f"python -m interop_tests.telemetry --talks --only {name}\n{told}"
-    assert talk.asked
+@pytest.mark.parametrize("name", AREA.talks)
+def test_scripted_talk(brokers: KeptBrokers, alike: Alike, name: str) -> None:
+    comparison = brokers.talk(name)
+    alike(AREA.name, comparison, f"--talks --only {name}")
+    assert comparison.asked
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_random_talk(sides: list[TelemetrySide], number: int) -> None:
-    talk = Talk(sides, f"seed{SEEDS[number]}")
-    try:
-        random_talk(talk, SEEDS[number], REQUESTS)
-    finally:
-        talk.close()
-    told = "\n".join(talk.told)
-    assert not told, f"python -m interop_tests.telemetry --seed {SEEDS[number]} --requests {REQUESTS}\n{told}"
-    assert talk.asked >= REQUESTS
+def test_random_talk(brokers: KeptBrokers, alike: Alike, number: int) -> None:
+    comparison = brokers.seed(SEEDS[number], REQUESTS)
+    alike(AREA.name, comparison, f"--seed {SEEDS[number]} --requests {REQUESTS}")
+    assert comparison.asked >= REQUESTS
