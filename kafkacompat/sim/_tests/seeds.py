@@ -1,7 +1,8 @@
-"""The seeds that a test of the simulation runs: always the first ones, and then as many as its CPU time allows.
+"""The seeds that the tests of a simulation run: always the first ones, and then as many as their CPU time allows.
 
-A seed gives the same run on any machine. Only the number of seeds depends on the machine's speed. Each share of the
-seeds reports that number at the end of the tests.
+No seed runs twice. One test runs the very first ones, in which every danger must occur. The shares run what follows. A seed
+gives the same run on any machine. Only the number of seeds depends on the machine's speed. It is reported at the end of the
+tests.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from itertools import count
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from kafkacompat.sim.cluster_life import NodeFailed
 from kafkacompat.sim.quorum_oracles import Breach
@@ -34,9 +35,6 @@ class CountedRun(Protocol):
     def add(self, other: Any) -> None: ...
 
 
-C = TypeVar("C", bound=CountedRun)
-
-
 @dataclass(frozen=True)
 class Kind:
     """One of the simulations."""
@@ -44,13 +42,18 @@ class Kind:
     name: str
     option: str
     """The option of kafkacompat.sim, before --seed, that selects this simulation."""
-    run: Callable[[int], CountedRun]
+    run: Callable[[int], tuple[CountedRun, Any]]
+    """Run a seed. Returns its counters, and those of the dangers that must occur."""
     fewest_events: int
     fewest_faults: int
     budget_s: float
     """CPU seconds of all shares together."""
     at_least: int
     """The number of first seeds, which always run."""
+    first: int = 0
+    """The number of those that are run for the dangers."""
+    rare: frozenset[str] = frozenset()
+    """Dangers that may not occur in hundreds of seeds."""
 
 
 @dataclass
@@ -62,46 +65,70 @@ class Share:
     failures: list[str] = field(default_factory=list)
 
 
+@dataclass
+class First(Share):
+    """The results of the very first seeds."""
+
+    until: int = 0
+    """The number of seeds until every danger had occurred."""
+    missing: list[str] = field(default_factory=list)
+
+
+def run_first(kind: Kind, total: Any, most: int, clock: Callable[[], float] = time.process_time) -> First:
+    """Run the seeds below `kind.first`, and more while a counter of `total` is zero, up to `most`."""
+    result, began = First(missing=missing(total)), clock()
+    for seed in range(most):
+        if seed >= kind.first and kind.rare.issuperset(result.missing):
+            break
+        result.seeds += 1
+        dangers, failure = outcome_of(kind, seed)
+        if failure is not None:
+            result.failures.append(failure)
+        if dangers is not None and not kind.rare.issuperset(result.missing):
+            total.add(dangers)
+            result.missing, result.until = missing(total), seed + 1
+    result.missing = [each for each in result.missing if each not in kind.rare]
+    result.cpu_s = clock() - began
+    return result
+
+
 def run_share(kind: Kind, share: int, clock: Callable[[], float] = time.process_time) -> Share:
-    """Run seeds `share`, `share + SHARES` and so on: those below `at_least`, then as many as the budget allows."""
+    """Of the seeds behind the very first ones, every eighth: those below `at_least`, then as many as the budget allows."""
     budget_s = kind.budget_s / SHARES * (SOAK_FACTOR if os.environ.get("KAFKACOMPAT_SOAK") else 1)
     result, began = Share(), clock()
-    for seed in count(share, SHARES):
+    for seed in count(kind.first + share, SHARES):
         result.cpu_s = clock() - began
         if seed >= kind.at_least and result.cpu_s >= budget_s:
             return result
         result.seeds += 1
-        failure = failure_of(kind, seed)
+        _, failure = outcome_of(kind, seed)
         if failure is not None:
             result.failures.append(failure)
     raise AssertionError("seeds do not end")
 
 
-def failure_of(kind: Kind, seed: int) -> str | None:
-    """Return the error of a seed's run, after the options that reproduce it."""
+def outcome_of(kind: Kind, seed: int) -> tuple[Any, str | None]:
+    """Return a seed's dangers, and its error after the options that reproduce it."""
     name = f"{kind.option}--seed {seed}"
     try:
-        counters = kind.run(seed)
+        counters, dangers = kind.run(seed)
     except Exception as error:
         # Any error: the report names the seed, which reproduces it.
-        return f"{name}: {type(error).__name__}: {error}"
+        return None, f"{name}: {type(error).__name__}: {error}"
     if counters.events < kind.fewest_events or counters.faults < kind.fewest_faults:
-        return f"{name}: too easy, {counters.events} events and {counters.faults} faults"
-    return None
+        return dangers, f"{name}: too easy, {counters.events} events and {counters.faults} faults"
+    return dangers, None
 
 
-def run_until_all_occurred(total: C, run: Callable[[int], C], most: int) -> tuple[int, list[str]]:
-    """Run seeds from 0 on until each counter of `total` is above zero. Return the number of runs, and the counters at
-    zero after `most`."""
-    for seeds in range(1, most + 1):
-        total.add(run(seeds - 1))
-        if not missing(total):
-            return seeds, []
-    return most, missing(total)
+def hash_of(trace_hash: int, events: int) -> str:
+    """As the command prints it."""
+    assert trace_hash
+    return f"trace hash {trace_hash:08x} after {events} events"
 
 
-def trace_hashes(kind: Kind, seed: int, processes: int = 2) -> set[str]:
-    """The hashes of a seed's trace in so many processes, each with another order of sets and dicts of strings."""
+def trace_hashes(kind: Kind, seed: int, processes: int = 1) -> set[str]:
+    """The hashes of a seed's trace in so many processes, each with another order of sets and dicts of strings. This process
+    has run other seeds before, and has an order of its own."""
     command = [sys.executable, "-m", "kafkacompat.sim", *kind.option.split(), "--seed", str(seed), "--hash"]
     hashes = set()
     for hash_seed in range(1, processes + 1):

@@ -17,7 +17,17 @@ from kafkacompat.sim._tests.consumer_group_mutants import (
     CONSUMER_GROUP_MUTANTS_SEEN_AT,
     RARE_CONSUMER_GROUP_MUTANTS,
 )
-from kafkacompat.sim._tests.seeds import SHARES, Kind, is_found, listed, missing, run_share, trace_hashes
+from kafkacompat.sim._tests.seeds import (
+    SHARES,
+    Kind,
+    hash_of,
+    is_found,
+    listed,
+    run_first,
+    run_share,
+    trace_hashes,
+)
+from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS, consumer_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
@@ -32,14 +42,20 @@ def simulation_of(seed: int) -> ClusterSimulation:
     return ClusterSimulation(seed, **consumer_group_shape(seed))
 
 
+def run(seed: int) -> tuple[ClusterCounters, ConsumerGroupCounters]:
+    simulation = simulation_of(seed)
+    return simulation.run(), simulation.consumer_groups.counters
+
+
 KIND = Kind(
     name="clusters with consumer groups",
     option="--consumer-groups ",
-    run=lambda seed: simulation_of(seed).run(),
+    run=run,
     fewest_events=MIN_CLUSTER_EVENTS,
     fewest_faults=MIN_CLUSTER_FAULTS,
     budget_s=10.0,
     at_least=16,
+    first=8,
 )
 
 
@@ -54,19 +70,19 @@ def test_no_seed_fails(share: int, tell: Callable[[str, float], None]) -> None:
 def test_everything_occurs(tell: Callable[[str, float], None]) -> None:
     """Revocations, fenced members, refused commits, conversions in both directions ...: a count of zero shows a blind
     spot."""
-    total, seeds = ConsumerGroupCounters(), 0
-    while missing(total) and seeds < SEEDS:
-        simulation = simulation_of(seeds)
-        simulation.run()
-        total.add(simulation.consumer_groups.counters)
-        seeds += 1
-    tell("seeds until everything occurred to consumer groups", seeds)
-    assert not missing(total)
+    ran = run_first(KIND, ConsumerGroupCounters(), SEEDS)
+    tell("seeds of clusters with consumer groups", ran.seeds)
+    tell("CPU seconds that clusters with consumer groups took", ran.cpu_s)
+    tell("seeds until everything occurred to consumer groups", ran.until)
+    assert not ran.failures, listed(ran.failures)
+    assert not ran.missing
 
 
-def test_a_seed_is_the_same_run_in_another_process() -> None:
-    """Hash seeds must not change the behaviour."""
-    assert len(trace_hashes(KIND, 0)) == 1
+def test_a_seed_is_one_run_in_this_process_and_in_another() -> None:
+    """Neither hash seeds nor earlier runs may change the behaviour."""
+    simulation = simulation_of(0)
+    events = simulation.run().events
+    assert trace_hashes(KIND, 0) == {hash_of(simulation.trace_hash, events)}
 
 
 PLANTS = (

@@ -12,8 +12,8 @@ from kafkacompat.sim._tests.seeds import (
     SHARES,
     SOAK_FACTOR,
     Kind,
+    run_first,
     run_share,
-    run_until_all_occurred,
     seeds_from,
 )
 
@@ -28,8 +28,14 @@ class Tally:
         self.faults += other.faults
 
 
-def kind_of(run: Callable[[int], Tally], at_least: int = 0, budget_s: float = 0.0) -> Kind:
-    return Kind("tallies", "--tally ", run, 10, 2, budget_s, at_least)
+def kind_of(
+    run: Callable[[int], Tally], at_least: int = 0, budget_s: float = 0.0, first: int = 0, rare: str = ""
+) -> Kind:
+    def both(seed: int) -> tuple[Tally, Tally]:
+        tally = run(seed)
+        return tally, tally
+
+    return Kind("tallies", "--tally ", both, 10, 2, budget_s, at_least, first, frozenset({rare}))
 
 
 def seconds() -> Callable[[], float]:
@@ -78,9 +84,39 @@ def test_a_failure_and_a_run_that_was_too_easy_name_their_seed() -> None:
     ]
 
 
+def test_the_shares_begin_behind_the_very_first_seeds() -> None:
+    ran: list[int] = []
+
+    def run(seed: int) -> Tally:
+        ran.append(seed)
+        return Tally()
+
+    kind = kind_of(run, at_least=2 * SHARES, first=5)
+    assert run_first(kind, Tally(1, 1), 100).seeds == 5
+    for share in range(SHARES):
+        run_share(kind, share, seconds())
+    assert sorted(ran) == list(range(2 * SHARES))
+
+
 def test_seeds_run_until_everything_occurred_and_what_never_does_is_named() -> None:
-    assert run_until_all_occurred(Tally(0, 0), lambda seed: Tally(1, seed // 3), 10) == (4, [])
-    assert run_until_all_occurred(Tally(0, 0), lambda seed: Tally(1, 0), 10) == (10, ["faults"])
+    def found(run: Callable[[int], Tally], first: int = 0, rare: str = "") -> tuple[int, int, list[str]]:
+        ran = run_first(kind_of(run, first=first, rare=rare), Tally(0, 0), 10)
+        return ran.seeds, ran.until, ran.missing
+
+    assert found(lambda seed: Tally(10, seed // 3)) == (4, 4, [])
+    assert found(lambda seed: Tally(10, seed // 3), first=6) == (6, 4, [])
+    assert found(lambda seed: Tally(10, 0)) == (10, 10, ["faults"])
+    assert found(lambda seed: Tally(10, 0), rare="faults") == (1, 1, [])
+
+
+def test_a_failure_among_the_very_first_seeds_is_named_and_the_others_run() -> None:
+    def run(seed: int) -> Tally:
+        if seed == 1:
+            raise KeyError("lost")
+        return Tally()
+
+    ran = run_first(kind_of(run, first=3), Tally(0, 0), 10)
+    assert (ran.seeds, ran.failures) == (3, ["--tally --seed 1: KeyError: 'lost'"])
 
 
 def test_the_seed_that_showed_a_bug_is_the_first_to_look_for_it() -> None:

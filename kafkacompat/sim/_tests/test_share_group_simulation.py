@@ -11,11 +11,21 @@ from typing import Any
 import pytest
 
 from kafkacompat.sim._tests.cluster_mutants import Plant
-from kafkacompat.sim._tests.seeds import SHARES, Kind, is_found, listed, missing, run_share, trace_hashes
+from kafkacompat.sim._tests.seeds import (
+    SHARES,
+    Kind,
+    hash_of,
+    is_found,
+    listed,
+    run_first,
+    run_share,
+    trace_hashes,
+)
 from kafkacompat.sim._tests.share_group_mutants import (
     SHARE_GROUP_MUTANTS,
     SHARE_GROUP_MUTANTS_SEEN_AT,
 )
+from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS, share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.share_group_counters import ShareGroupCounters
@@ -33,14 +43,21 @@ def simulation_of(seed: int) -> ClusterSimulation:
     return ClusterSimulation(seed, **share_group_shape(seed))
 
 
+def run(seed: int) -> tuple[ClusterCounters, ShareGroupCounters]:
+    simulation = simulation_of(seed)
+    return simulation.run(), simulation.share_groups.counters
+
+
 KIND = Kind(
     name="clusters with share groups",
     option="--share-groups ",
-    run=lambda seed: simulation_of(seed).run(),
+    run=run,
     fewest_events=MIN_CLUSTER_EVENTS,
     fewest_faults=MIN_CLUSTER_FAULTS,
     budget_s=2.0,
     at_least=8,
+    first=8,
+    rare=RARE,
 )
 
 
@@ -55,19 +72,19 @@ def test_no_seed_fails(share: int, tell: Callable[[str, float], None]) -> None:
 def test_everything_occurs(tell: Callable[[str, float], None]) -> None:
     """Deliveries, ended locks, takeovers, refused acknowledgements ...: a count of zero shows a blind
     spot."""
-    total, seeds = ShareGroupCounters(), 0
-    while not RARE.issuperset(missing(total)) and seeds < SEEDS:
-        simulation = simulation_of(seeds)
-        simulation.run()
-        total.add(simulation.share_groups.counters)
-        seeds += 1
-    tell("seeds until everything occurred to share groups", seeds)
-    assert RARE.issuperset(missing(total))
+    ran = run_first(KIND, ShareGroupCounters(), SEEDS)
+    tell("seeds of clusters with share groups", ran.seeds)
+    tell("CPU seconds that clusters with share groups took", ran.cpu_s)
+    tell("seeds until everything occurred to share groups", ran.until)
+    assert not ran.failures, listed(ran.failures)
+    assert not ran.missing
 
 
-def test_a_seed_is_the_same_run_in_another_process() -> None:
-    """Hash seeds must not change the behaviour."""
-    assert len(trace_hashes(KIND, 0)) == 1
+def test_a_seed_is_one_run_in_this_process_and_in_another() -> None:
+    """Neither hash seeds nor earlier runs may change the behaviour."""
+    simulation = simulation_of(0)
+    events = simulation.run().events
+    assert trace_hashes(KIND, 0) == {hash_of(simulation.trace_hash, events)}
 
 
 @pytest.mark.parametrize("plant", SHARE_GROUP_MUTANTS, ids=lambda plant: plant.__name__)
