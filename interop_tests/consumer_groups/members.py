@@ -1,4 +1,5 @@
-"""Members of groups of the consumer protocol (KIP-848) on stock clients: one process a member, so that a kill is real.
+"""Members of groups of the consumer protocol (KIP-848) on stock clients: one process a member, so that a kill is real. Members
+that nobody kills may share a JVM (JavaMembers), because the start of a JVM costs more than all that a member does.
 
 The programs of clients/ take their settings as a JSON object in the only argument: bootstrap, group, client (its id),
 topic or regex, and perhaps assignor and instance. They subscribe and poll all the time, without automatic commits, from
@@ -82,6 +83,24 @@ class State:
     read: dict[str, list[int]]
     error: str | None
 
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> State:
+        return cls(frozenset(answer["owned"]), answer["read"], answer["error"])
+
+
+class JavaMembers(JsonProcess):
+    """One JVM with members by their names. Their settings are those of the programs, see above."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__(java_member(), log, None)
+
+    def start(self, name: str, **settings: str | None) -> None:
+        self.tell("start", member=name, settings=settings)
+
+    def ask_member(self, name: str, do: str) -> State:
+        """Commands are state, forget and close."""
+        return State.of(self.ask(do, member=name))
+
 
 class Member(JsonProcess):
     """One process. Its settings are those of the programs, see above."""
@@ -90,8 +109,7 @@ class Member(JsonProcess):
         super().__init__(COMMANDS[kind](), log, settings)
 
     def ask(self, do: str, **more: Any) -> State:
-        answer = super().ask(do, **more)
-        return State(frozenset(answer["owned"]), answer["read"], answer["error"])
+        return State.of(super().ask(do, **more))
 
     @property
     def state(self) -> State:

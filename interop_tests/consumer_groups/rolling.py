@@ -11,12 +11,11 @@ import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from interop_tests.consumer_groups.members import JAVA, Member
+from interop_tests.consumer_groups.members import JavaMembers
 from interop_tests.consumer_groups.records import OFFSETS_TOPIC
 from interop_tests.harness.raw_kafka import fetch
 from interop_tests.harness.records import decode_batches
@@ -135,7 +134,6 @@ class Joining:
     protocol: str
     instance: str | None
     received: Received
-    log: Path
 
 
 class ConfluentMember:
@@ -218,15 +216,16 @@ def _commits(consumer: Consumer) -> bool:
 
 
 class JavaMember:
-    """A member of Kafka's own consumer, in a process of its own. In the classic protocol it is cooperative."""
+    """A member of Kafka's own consumer. In the classic protocol it is cooperative."""
 
-    def __init__(self, joining: Joining) -> None:
+    def __init__(self, members: JavaMembers, joining: Joining) -> None:
         self.name = joining.name
         self._joining = joining
+        self._members = members
+        self._key = f"{joining.group} {joining.name}"
         classic = {"strategy": COOPERATIVE} if joining.protocol == CLASSIC else {}
-        self._member = Member(
-            JAVA,
-            joining.log,
+        members.start(
+            self._key,
             bootstrap=joining.bootstrap,
             group=joining.group,
             topic=joining.topic,
@@ -239,17 +238,17 @@ class JavaMember:
 
     @property
     def error(self) -> str | None:
-        return self._member.ask("state").error
+        return self._members.ask_member(self._key, "state").error
 
     def stop(self) -> None:
-        state = self._member.close()
+        state = self._members.ask_member(self._key, "close")
         assert state.error is None, state.error
         for place, offsets in state.read.items():
             partition = int(place.rpartition("-")[2])
             self._joining.received.note((partition, offset) for offset in offsets)
 
     def abandon(self) -> None:
-        self._member.kill()
+        """A member that has not stopped ends with its JVM."""
 
 
 def commits_in_order(bootstrap: str, group: str) -> dict[int, list[int]]:

@@ -4,12 +4,13 @@ Kafka and on kafkacompat."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
+from interop_tests.consumer_groups.members import JavaMembers
 from interop_tests.consumer_groups.rolling import (
     CLASSIC,
     CONSUMER,
@@ -46,7 +47,7 @@ PARTITIONS = 6
 RECORDS_A_STEP = 200
 """Of each partition, for the start and for each member that is replaced: at most 18,720 records with the progress after it."""
 WAIT_S = 180.0
-"""Members of Java start a process each, and a step waits for all of them."""
+"""A step waits for all members, on a busy machine."""
 PROGRESS = 40
 """Records of each partition that the group consumes before the next member is replaced."""
 Make = Callable[[Joining], RollingMember]
@@ -66,17 +67,24 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         broker.kill()
 
 
+@pytest.fixture(scope="module")
+def java_members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaMembers]:
+    """One JVM for all members on Kafka's own consumer."""
+    members = JavaMembers(tmp_path_factory.mktemp("java-members") / "members.log")
+    yield members
+    members.kill()
+
+
 class Rolling:
     """The group, its writer, and its present members by their places."""
 
-    def __init__(self, bootstrap: str, group: str, make: Make, is_static: bool, folder: Path) -> None:
+    def __init__(self, bootstrap: str, group: str, make: Make, is_static: bool) -> None:
         self._received = Received()
         self._bootstrap = bootstrap
         self._group = group
         self._topic = f"{group}-topic"
         self._make = make
         self._is_static = is_static
-        self._folder = folder
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         create_topic(bootstrap, self._topic, PARTITIONS, None)
         self._writer = Writer(bootstrap, self._topic, PARTITIONS)
@@ -109,7 +117,6 @@ class Rolling:
                 protocol,
                 f"instance-{place}" if self._is_static else None,
                 self._received,
-                self._folder / f"{name}.log",
             )
         )
         self._members[place] = (protocol, member)
@@ -175,14 +182,22 @@ class Rolling:
 
 
 @pytest.mark.parametrize(
-    ("make", "is_static", "rounds"),
-    [(ConfluentMember, False, 2), (ConfluentMember, True, 2), (JavaMember, False, 1), (JavaMember, True, 1)],
+    ("client", "is_static", "rounds"),
+    [("librdkafka", False, 2), ("librdkafka", True, 2), ("java", False, 1), ("java", True, 1)],
     ids=["librdkafka", "librdkafka-static", "java", "java-static"],
 )
 def test_a_group_is_converted_member_by_member_and_back(
-    served: str, unique: Callable[[str], str], tmp_path: Path, make: Make, is_static: bool, rounds: int
+    served: str,
+    unique: Callable[[str], str],
+    request: pytest.FixtureRequest,
+    client: str,
+    is_static: bool,
+    rounds: int,
 ) -> None:
-    rolling = Rolling(served, unique("rolling"), make, is_static, tmp_path)
+    make: Make = ConfluentMember
+    if client == "java":
+        make = partial(JavaMember, request.getfixturevalue("java_members"))
+    rolling = Rolling(served, unique("rolling"), make, is_static)
     try:
         rolling.start()
         for protocol in (CONSUMER, CLASSIC) * rounds:

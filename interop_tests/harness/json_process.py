@@ -14,26 +14,31 @@ from interop_tests.harness.waiting import TIMEOUT_S
 
 
 class JsonProcess:
-    """One process, with its settings as JSON in the only argument of its command."""
+    """One process, with its settings as JSON in the only argument of its command, if it has settings."""
 
-    def __init__(self, command: Sequence[str], log: Path, settings: dict[str, str | None]) -> None:
+    def __init__(self, command: Sequence[str], log: Path, settings: dict[str, str | None] | None) -> None:
         self._log = log
+        words = [] if settings is None else [json.dumps(settings)]
         with open(log, "ab") as sink:
             self._process = subprocess.Popen(
-                [*command, json.dumps(settings)],
+                [*command, *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,
                 text=True,
             )
 
+    def tell(self, do: str, **more: Any) -> None:
+        """Send a command that has no answer. OSError if the process has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": do} | more) + "\n")
+        self._process.stdin.flush()
+
     def ask(self, do: str, **more: Any) -> Any:
         """The answer to a command. AssertionError if the process has ended or is silent."""
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps({"do": do} | more) + "\n")
-            self._process.stdin.flush()
+            self.tell(do, **more)
             answered = select.select([self._process.stdout], [], [], TIMEOUT_S)[0]
             line = self._process.stdout.readline() if answered else ""
         except OSError:

@@ -16,17 +16,21 @@ DURATIONS = SUITE / "durations.tsv"
 UNKNOWN_S = 30.0
 """The seconds of a file that is not in the table. It is high enough that the file does not start last."""
 
-# These run one after the other in one process: they compare with the same run of all jobs, which takes longest.
+# These run one after the other in one process, with one JVM of Spark. Those of the pipeline compare with the same run of all jobs,
+# which takes longest.
 TOGETHER = {
-    "interop_tests/pipeline/test_jobs.py": "interop_tests/pipeline",
-    "interop_tests/pipeline/test_exactly_once.py": "interop_tests/pipeline",
+    **dict.fromkeys(
+        ("interop_tests/pipeline/test_jobs.py", "interop_tests/pipeline/test_exactly_once.py"), "spark"
+    ),
+    "interop_tests/spark": "spark",
 }
+"""The unit of a file, or of all files of a folder."""
 
 
 def unit_of(nodeid: str) -> str:
     """The unit that a worker gets as a whole: a file, or files that belong together."""
     file = nodeid.partition("::")[0]
-    return TOGETHER.get(file, file)
+    return TOGETHER.get(file) or TOGETHER.get(file.rpartition("/")[0], file)
 
 
 def durations() -> dict[str, float]:

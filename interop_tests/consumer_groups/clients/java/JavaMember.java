@@ -10,7 +10,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.Queue;
 import java.util.TreeMap;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.consumer.CommitFailedException;
@@ -26,6 +28,9 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 /**
  * One member of a group, by default of the consumer protocol, as members.py describes it: settings as JSON in the only argument,
  * a command a line on standard input, and an answer a line on standard output.
+ *
+ * Without an argument it has any number of members, each in a thread of its own. A command then names its member, and "start"
+ * has the settings of a new one. It has no answer.
  */
 public final class JavaMember {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -142,26 +147,72 @@ public final class JavaMember {
         return state;
     }
 
-    public static void main(String[] arguments) throws Exception {
-        ConcurrentLinkedQueue<String> commands = new ConcurrentLinkedQueue<>();
-        Thread reader = new Thread(() -> new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))
-            .lines().forEach(commands::add));
-        reader.setDaemon(true);
-        reader.start();
-        JavaMember member = new JavaMember(JSON.readTree(arguments[0]));
+    private static BufferedReader input() {
+        return new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    }
+
+    /** Until it is told to close. */
+    private static void run(JsonNode settings, Queue<JsonNode> commands) throws Exception {
+        JavaMember member = new JavaMember(settings);
         while (true) {
-            String line = commands.poll();
-            if (line == null) {
+            JsonNode command = commands.poll();
+            if (command == null) {
                 member.poll();
                 // A member that has failed only answers.
                 Thread.sleep(member.error == null ? 0 : 20);
                 continue;
             }
-            JsonNode command = JSON.readTree(line);
             System.out.println(JSON.writeValueAsString(member.answer(command)));
             if (command.get("do").asText().equals("close")) {
                 return;
             }
         }
+    }
+
+    private static void inThread(Callable<Void> work) {
+        Thread thread = new Thread(() -> {
+            try {
+                work.call();
+            } catch (Exception failure) {
+                failure.printStackTrace();
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private static void runMany() throws Exception {
+        Map<String, Queue<JsonNode>> commands = new HashMap<>();
+        BufferedReader input = input();
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            JsonNode command = JSON.readTree(line);
+            String name = command.get("member").asText();
+            if (command.get("do").asText().equals("start")) {
+                Queue<JsonNode> own = new ConcurrentLinkedQueue<>();
+                commands.put(name, own);
+                inThread(() -> {
+                    run(command.get("settings"), own);
+                    return null;
+                });
+            } else {
+                commands.get(name).add(command);
+            }
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        if (arguments.length == 0) {
+            runMany();
+            return;
+        }
+        Queue<JsonNode> commands = new ConcurrentLinkedQueue<>();
+        inThread(() -> {
+            BufferedReader input = input();
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                commands.add(JSON.readTree(line));
+            }
+            return null;
+        });
+        run(JSON.readTree(arguments[0]), commands);
     }
 }
