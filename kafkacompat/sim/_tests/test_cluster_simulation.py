@@ -21,11 +21,12 @@ from kafkacompat.sim._tests.rights_mutants import RIGHTS_MUTANTS, RIGHTS_MUTANTS
 from kafkacompat.sim._tests.seeds import (
     SHARES,
     Kind,
+    finding_seed,
     hash_of,
-    is_found,
     listed,
     run_first,
     run_share,
+    tell_of_another,
     trace_hashes,
 )
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
@@ -107,15 +108,15 @@ EVERY_SEEN_AT = (
 
 
 @pytest.mark.parametrize("plant", EVERY_MUTANT, ids=lambda plant: plant.__name__)
-def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
+def test_a_planted_bug_is_found(plant: Plant, faults: Any, tell: Callable[[str, float], None]) -> None:
     shape = LIFE_MUTANTS_SHAPES.get(plant.__name__, {})
+    seen_at = EVERY_SEEN_AT.get(plant.__name__, 0)
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        found = is_found(
-            lambda seed: ClusterSimulation(seed, **shape).run(), EVERY_SEEN_AT.get(plant.__name__, 0), SEEDS
-        )
+        found = finding_seed(lambda seed: ClusterSimulation(seed, **shape).run(), seen_at, SEEDS)
     faults.take()  # the bug may appear in a callback
-    assert found, f"{plant.__name__} survives {SEEDS} seeds"
+    tell_of_another(tell, plant.__name__, seen_at, found)
+    assert found is not None, f"{plant.__name__} survives {SEEDS} seeds"
 
 
 def test_the_command_shows_one_failure_alone(

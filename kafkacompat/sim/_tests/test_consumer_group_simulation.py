@@ -20,11 +20,12 @@ from kafkacompat.sim._tests.consumer_group_mutants import (
 from kafkacompat.sim._tests.seeds import (
     SHARES,
     Kind,
+    finding_seed,
     hash_of,
-    is_found,
     listed,
     run_first,
     run_share,
+    tell_of_another,
     trace_hashes,
 )
 from kafkacompat.sim.cluster_counters import ClusterCounters
@@ -93,13 +94,15 @@ PLANTS = (
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
-def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
+def test_a_planted_bug_is_found(plant: Plant, faults: Any, tell: Callable[[str, float], None]) -> None:
+    seen_at = CONSUMER_GROUP_MUTANTS_SEEN_AT.get(plant.__name__, 0)
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        found = is_found(
+        found = finding_seed(
             lambda seed: simulation_of(seed).run(),
-            CONSUMER_GROUP_MUTANTS_SEEN_AT.get(plant.__name__, 0),
+            seen_at,
             SEEDS,
         )
     faults.take()  # the bug may appear in a callback
-    assert found, f"{plant.__name__} survives {SEEDS} seeds"
+    tell_of_another(tell, plant.__name__, seen_at, found)
+    assert found is not None, f"{plant.__name__} survives {SEEDS} seeds"

@@ -14,11 +14,12 @@ from kafkacompat.sim._tests.cluster_mutants import Plant
 from kafkacompat.sim._tests.seeds import (
     SHARES,
     Kind,
+    finding_seed,
     hash_of,
-    is_found,
     listed,
     run_first,
     run_share,
+    tell_of_another,
     trace_hashes,
 )
 from kafkacompat.sim._tests.share_group_mutants import (
@@ -88,11 +89,11 @@ def test_a_seed_is_one_run_in_this_process_and_in_another() -> None:
 
 
 @pytest.mark.parametrize("plant", SHARE_GROUP_MUTANTS, ids=lambda plant: plant.__name__)
-def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
+def test_a_planted_bug_is_found(plant: Plant, faults: Any, tell: Callable[[str, float], None]) -> None:
+    seen_at = SHARE_GROUP_MUTANTS_SEEN_AT.get(plant.__name__, 0)
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        found = is_found(
-            lambda seed: simulation_of(seed).run(), SHARE_GROUP_MUTANTS_SEEN_AT.get(plant.__name__, 0), SEEDS
-        )
+        found = finding_seed(lambda seed: simulation_of(seed).run(), seen_at, SEEDS)
     faults.take()  # the bug may appear in a callback
-    assert found, f"{plant.__name__} survives {SEEDS} seeds"
+    tell_of_another(tell, plant.__name__, seen_at, found)
+    assert found is not None, f"{plant.__name__} survives {SEEDS} seeds"
