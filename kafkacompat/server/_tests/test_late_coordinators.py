@@ -11,26 +11,20 @@ import pytest
 
 from kafkacompat import api, late
 from kafkacompat._tests.fuzz.doors import FrameServer
-from kafkacompat._tests.fuzz.node import FuzzedConnection, FuzzedNode
+from kafkacompat._tests.fuzz.node import FuzzedNode
+from kafkacompat._tests.kit import AskedNode
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.late import AGAIN_MS
 from kafkacompat.server.broker_coordinators import BrokerCoordinators
-from kafkacompat.wire.apis import response_class
-from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.headers import request_header_bytes
-from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-
-HEADER_BYTES = {True: 5, False: 4}
-WAITED_MAX_MS = 60_000
 
 
 def made_of(node: FuzzedNode) -> BrokerCoordinators | None:
@@ -38,36 +32,16 @@ def made_of(node: FuzzedNode) -> BrokerCoordinators | None:
     return node.server.broker._coordinators.made
 
 
-class World:
-    def __init__(self, node: FuzzedNode) -> None:
-        self.node = node
-        self.connection = node.connect()
-
+class CoordinatingNode(AskedNode):
     @property
     def made(self) -> BrokerCoordinators | None:
         return made_of(self.node)
-
-    def send(self, request: Message, version: int, connection: FuzzedConnection | None = None) -> None:
-        assert request.API_KEY is not None
-        header = request_header_bytes(request.API_KEY, version, 7, "tester")
-        (connection or self.connection).send(header + encode(request, version))
-
-    def ask(self, request: Message, version: int) -> Message:
-        before = len(self.connection.answers)
-        self.send(request, version)
-        for _ in range(WAITED_MAX_MS // 10):
-            if len(self.connection.answers) > before:
-                kind = response_class(request.API_KEY)  # type: ignore[arg-type]
-                flexible = version >= kind.FLEXIBLE_MIN
-                return decode(kind, version, self.connection.answers[-1], HEADER_BYTES[flexible])
-            self.node.pass_time(10)
-        raise AssertionError("no answer")
 
     def make_topic(self, kind: int) -> None:
         """By looking for a coordinator."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
         for _ in range(100):
-            (found,) = self.ask(request, 4).coordinators  # type: ignore[attr-defined]
+            (found,) = self.ask(request, 4).coordinators
             if found.error_code == ErrorCode.NONE:
                 return
             self.node.pass_time(100)
@@ -75,74 +49,76 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def coordinating() -> CoordinatingNode:
     node = FuzzedNode(1)
     node.start()
-    return World(node)
+    return CoordinatingNode(node)
 
 
-def test_produce_and_fetch_make_no_coordinators(world: World) -> None:
-    world.ask(MetadataRequest(), 9)
-    world.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
-    assert world.made is None
-    assert not world.node.findings
+def test_produce_and_fetch_make_no_coordinators(coordinating: CoordinatingNode) -> None:
+    coordinating.ask(MetadataRequest(), 9)
+    coordinating.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+    assert coordinating.made is None
+    assert not coordinating.node.findings
 
 
-def test_the_first_request_that_asks_them_waits_and_is_answered(world: World) -> None:
-    world.send(ListGroupsRequest(), 4)
-    assert world.made is None
-    assert not world.connection.answers
-    world.node.pass_time(100)
-    assert world.made is not None
-    assert len(world.connection.answers) == 1
-    assert world.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-    assert not world.node.findings
+def test_the_first_request_that_asks_them_waits_and_is_answered(coordinating: CoordinatingNode) -> None:
+    coordinating.send(ListGroupsRequest(), 4)
+    assert coordinating.made is None
+    assert not coordinating.connection.answers
+    coordinating.node.pass_time(100)
+    assert coordinating.made is not None
+    assert len(coordinating.connection.answers) == 1
+    assert coordinating.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE
+    assert not coordinating.node.findings
 
 
-def test_a_transactional_producer_makes_them(world: World) -> None:
-    world.make_topic(1)
-    given = world.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
-    assert given.error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-    assert world.made is not None
-    assert not world.node.findings
+def test_a_transactional_producer_makes_them(coordinating: CoordinatingNode) -> None:
+    coordinating.make_topic(1)
+    given = coordinating.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
+    assert given.error_code == ErrorCode.NONE
+    assert coordinating.made is not None
+    assert not coordinating.node.findings
 
 
 @pytest.mark.parametrize(("kind", "topic"), [(0, OFFSETS_TOPIC), (1, TRANSACTION_TOPIC)])
-def test_coordinators_are_made_when_their_topic_appears(world: World, kind: int, topic: str) -> None:
+def test_coordinators_are_made_when_their_topic_appears(
+    coordinating: CoordinatingNode, kind: int, topic: str
+) -> None:
     """It leads partitions then, and must end sessions and transactions of which nobody tells any more."""
-    world.make_topic(kind)
-    world.node.pass_time(100)
-    assert world.made is not None
-    assert not world.node.findings
+    coordinating.make_topic(kind)
+    coordinating.node.pass_time(100)
+    assert coordinating.made is not None
+    assert not coordinating.node.findings
 
 
 def test_coordinators_of_an_existing_topic_are_made_before_clients_are_served(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    coordinating: CoordinatingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.make_topic(0)
-    world.node.kill()
+    coordinating.make_topic(0)
+    coordinating.node.kill()
     serve, made = FrameServer.serve, []
 
     def serving(server: FrameServer) -> Deferred[None]:
-        made.append(made_of(world.node))
+        made.append(made_of(coordinating.node))
         return serve(server)
 
     monkeypatch.setattr(FrameServer, "serve", serving)
-    world.node.start()
+    coordinating.node.start()
     assert made[-1] is not None, "the broker's listeners are the last to serve"
-    again = World(world.node)
+    again = CoordinatingNode(coordinating.node)
     assert again.made is not None
     asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-    (group,) = again.ask(asked, 8).groups  # type: ignore[attr-defined]
+    (group,) = again.ask(asked, 8).groups
     assert group.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    assert not world.node.findings
+    assert not coordinating.node.findings
 
 
 def test_where_metrics_are_shown_they_are_there_from_the_start() -> None:
     node = FuzzedNode(1)
     node.meters = RequestMeters()
     node.start()
-    assert World(node).made is not None
+    assert CoordinatingNode(node).made is not None
 
 
 @pytest.fixture
@@ -159,31 +135,33 @@ def lacking(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return lacks
 
 
-def test_a_client_tries_again_if_the_system_lacks_what_they_need(world: World, lacking: list[bool]) -> None:
+def test_a_client_tries_again_if_the_system_lacks_what_they_need(
+    coordinating: CoordinatingNode, lacking: list[bool]
+) -> None:
     """It gives up when it is told of a disk's error."""
-    assert world.ask(ListGroupsRequest(), 4).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE  # type: ignore[attr-defined]
+    assert coordinating.ask(ListGroupsRequest(), 4).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     lacking.clear()
-    assert world.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-    assert not world.node.findings
+    assert coordinating.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE
+    assert not coordinating.node.findings
 
 
 def test_coordinators_of_a_topic_are_made_as_soon_as_the_system_allows(
-    world: World, lacking: list[bool]
+    coordinating: CoordinatingNode, lacking: list[bool]
 ) -> None:
-    world.make_topic(1)
-    world.node.pass_time(100)
-    assert world.made is None
+    coordinating.make_topic(1)
+    coordinating.node.pass_time(100)
+    assert coordinating.made is None
     lacking.clear()
-    world.node.pass_time(AGAIN_MS + 100)
-    assert world.made is not None
-    assert not world.node.findings
+    coordinating.node.pass_time(AGAIN_MS + 100)
+    assert coordinating.made is not None
+    assert not coordinating.node.findings
 
 
 def _of_coordinators() -> set[str]:
     """The fields of Node that are set when they are made."""
     tree = ast.parse(Path(import_module("kafkacompat.server.broker_coordinators").__file__ or "").read_text())
     (serve,) = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == "serve"]
-    return {each.targets[0].attr for each in ast.walk(serve) if isinstance(each, ast.Assign)}  # type: ignore[attr-defined]
+    return {each.targets[0].attr for each in ast.walk(serve) if isinstance(each, ast.Assign)}
 
 
 def _uses(path: Path, names: set[str]) -> bool:

@@ -24,7 +24,7 @@ from kafkacompat.quota.client_quotas import CLIENT_ID
 from kafkacompat.quota.managers import PRODUCER_BYTE_RATE
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
-from kafkacompat.server._tests.shown_node import World, batch_of, fetched, produced
+from kafkacompat.server._tests.shown_node import ShownNode, batch_of, fetched, produced
 from kafkacompat.server.node_metrics import NodeMetrics
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
@@ -32,19 +32,19 @@ from kafkacompat.wire.messages.produce_request import PartitionProduceData, Prod
 
 
 @pytest.fixture
-def world(caplog: pytest.LogCaptureFixture) -> Iterator[World]:
+def shown(caplog: pytest.LogCaptureFixture) -> Iterator[ShownNode]:
     node = FuzzedNode(1)
     node.meters = RequestMeters()
     with caplog.at_level(logging.ERROR):
         node.start()
-        yield World(node)
+        yield ShownNode(node)
     assert not node.findings
     assert not caplog.records
 
 
-def test_every_collector_gives_series(world: World) -> None:
-    world.create("orders", 3)
-    names = {name for name, _ in world.scrape()}
+def test_every_collector_gives_series(shown: ShownNode) -> None:
+    shown.create("orders", 3)
+    names = {name for name, _ in shown.scrape()}
     for prefix in (
         "process_",
         "kafkacompat_worker_jobs_waiting",
@@ -61,9 +61,9 @@ def test_every_collector_gives_series(world: World) -> None:
         assert any(name.startswith(prefix) for name in names), prefix
 
 
-def test_partitions_are_counted(world: World) -> None:
-    world.create("orders", 3)
-    series = world.scrape()
+def test_partitions_are_counted(shown: ShownNode) -> None:
+    shown.create("orders", 3)
+    series = shown.scrape()
 
     def value(name: str, **labels: str) -> float:
         return series[name, frozenset(labels.items())]
@@ -94,24 +94,24 @@ class FewDescriptors:
         return 7
 
 
-def test_the_connections_for_which_there_are_descriptors_are_shown(world: World) -> None:
+def test_the_connections_for_which_there_are_descriptors_are_shown(shown: ShownNode) -> None:
     name = "kafkacompat_connections_left"
-    assert (name, frozenset()) not in world.scrape(), "the simulator has no limit of open files"
-    doors = replace(world.node.server._doors, descriptors=FewDescriptors())
-    metrics = NodeMetrics(doors, type(world.node.server)(doors), list)
+    assert (name, frozenset()) not in shown.scrape(), "the simulator has no limit of open files"
+    doors = replace(shown.node.server._doors, descriptors=FewDescriptors())
+    metrics = NodeMetrics(doors, type(shown.node.server)(doors), list)
     families = {family.name: family for family in metrics.families() if family is not None}
     assert [value for _, value in families[name].samples] == [7]
 
 
-def test_a_failed_directory_is_shown(world: World) -> None:
-    world.create("orders", 2)
-    logs = world.node.server.broker.logs  # type: ignore[union-attr]
+def test_a_failed_directory_is_shown(shown: ShownNode) -> None:
+    shown.create("orders", 2)
+    logs = shown.node.server.broker.logs  # type: ignore[union-attr]
     home = logs.directory_of(TopicPartition("orders", 0))
     assert home is not None
     offline = next(each for each in logs.directories if each is not home)
     lost = sum(logs.directory_of(TopicPartition("orders", each)) is offline for each in range(2))
     logs.directory_failed(offline, OSError(5, "broken"))
-    series = world.scrape()
+    series = shown.scrape()
     assert series["kafka_log_logmanager_offlinelogdirectorycount", frozenset()] == 1
     label = frozenset({("logDirectory", f'"{offline.path}"')})
     assert series["kafka_log_logmanager_logdirectoryoffline", label] == 1
@@ -119,44 +119,44 @@ def test_a_failed_directory_is_shown(world: World) -> None:
     assert series["kafka_server_replicamanager_partitioncount", frozenset()] == 2
 
 
-def test_ready_follows_the_broker_s_state(world: World) -> None:
-    assert world.metrics.why_not_ready() is None
-    world.metrics.is_stopping = True
-    assert world.metrics.why_not_ready() == "the node stops"
-    fresh = NodeMetrics(world.node.server._doors, type(world.node.server)(world.node.server._doors), list)
+def test_ready_follows_the_broker_s_state(shown: ShownNode) -> None:
+    assert shown.metrics.why_not_ready() is None
+    shown.metrics.is_stopping = True
+    assert shown.metrics.why_not_ready() == "the node stops"
+    fresh = NodeMetrics(shown.node.server._doors, type(shown.node.server)(shown.node.server._doors), list)
     assert fresh.why_not_ready() == "the node starts"
     assert any(name.startswith("process_") for name in (f.name for f in fresh.families() if f))
 
 
-def test_a_broker_that_is_fenced_or_unregistered_later_is_not_ready(world: World) -> None:
+def test_a_broker_that_is_fenced_or_unregistered_later_is_not_ready(shown: ShownNode) -> None:
     """Its state stays RUNNING, as in Kafka."""
-    shared = world.node.server.shared
+    shared = shown.node.server.shared
     assert shared is not None
     image = shared.machine.image
     (own,) = image.brokers.values()
     for brokers, reason in (({own.id: replace(own, fenced=True)}, "fenced"), ({}, "not registered")):
         shared.machine.image = replace(image, brokers=brokers)
-        assert world.metrics.why_not_ready() == f"the broker is {reason}"
+        assert shown.metrics.why_not_ready() == f"the broker is {reason}"
     shared.machine.image = image
-    assert world.metrics.why_not_ready() is None
+    assert shown.metrics.why_not_ready() is None
 
 
-def test_a_broker_that_nobody_answers_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_nobody_answers_is_not_ready(shown: ShownNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot know that it was fenced."""
-    shared, broker = world.node.server.shared, world.node.server.broker
+    shared, broker = shown.node.server.shared, shown.node.server.broker
     assert shared is not None
     assert broker is not None
     assert broker.heartbeats is not None
-    timeout_ms = world.node.server._doors.config.get_int("broker.session.timeout.ms")
-    world.node.pass_time(2 * timeout_ms)
-    assert world.metrics.why_not_ready() is None
+    timeout_ms = shown.node.server._doors.config.get_int("broker.session.timeout.ms")
+    shown.node.pass_time(2 * timeout_ms)
+    assert shown.metrics.why_not_ready() is None
     monkeypatch.setattr(broker.heartbeats._channel, "request", lambda *_: Deferred())
-    world.node.pass_time(timeout_ms + 2_001)
-    assert world.metrics.why_not_ready() == "no controller answers the broker"
+    shown.node.pass_time(timeout_ms + 2_001)
+    assert shown.metrics.why_not_ready() == "no controller answers the broker"
 
 
 def test_samples_that_fail_are_reported_and_the_others_go_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    shown: ShownNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are read when their collector is left already."""
     reported: list[BaseException] = []
@@ -171,14 +171,14 @@ def test_samples_that_fail_are_reported_and_the_others_go_on(
         yield gauge("other", "Other.", 2)
 
     monkeypatch.setattr("kafkacompat.server.node_metrics.replica_families", replica_families)
-    series = world.scrape()
+    series = shown.scrape()
     assert [str(error) for error in reported] == ["boom"]
     assert (series["some", frozenset({("n", "1")})], series["other", frozenset()]) == (1, 2)
     assert ("kafka_log_logmanager_offlinelogdirectorycount", frozenset()) in series
 
 
 def test_a_collector_that_fails_is_reported_and_the_others_go_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    shown: ShownNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[BaseException] = []
     monkeypatch.setattr("kafkacompat.server.node_metrics.report", lambda what, error: reported.append(error))
@@ -188,32 +188,32 @@ def test_a_collector_that_fails_is_reported_and_the_others_go_on(
         yield
 
     monkeypatch.setattr("kafkacompat.server.node_metrics.replica_families", fails)
-    names = {name for name, _ in world.scrape()}
+    names = {name for name, _ in shown.scrape()}
     assert [str(error) for error in reported] == ["boom"]
     assert "kafka_log_logmanager_offlinelogdirectorycount" in names
 
 
-def test_fetches_that_waited_as_long_as_they_may_are_counted(world: World) -> None:
-    world.create("orders")
+def test_fetches_that_waited_as_long_as_they_may_are_counted(shown: ShownNode) -> None:
+    shown.create("orders")
     name = "kafka_server_delayedfetchmetrics_expires_total"
-    produced(world, "orders", b"here")
-    fetched(world, "orders")
-    assert world.value(name, fetcherType="consumer") == 0
-    world.create("empty")
-    fetched(world, "empty")
-    assert world.value(name, fetcherType="consumer") == 1
-    assert world.value(name, fetcherType="follower") == 0
+    produced(shown, "orders", b"here")
+    fetched(shown, "orders")
+    assert shown.value(name, fetcherType="consumer") == 0
+    shown.create("empty")
+    fetched(shown, "empty")
+    assert shown.value(name, fetcherType="consumer") == 1
+    assert shown.value(name, fetcherType="follower") == 0
     # It has read twice, and is one.
-    assert world.value("kafka_server_brokertopicmetrics_totalfetchrequests_total", topic="empty") == 1
+    assert shown.value("kafka_server_brokertopicmetrics_totalfetchrequests_total", topic="empty") == 1
 
 
-def test_requests_are_counted_by_api_and_version(world: World) -> None:
-    world.create("orders")
+def test_requests_are_counted_by_api_and_version(shown: ShownNode) -> None:
+    shown.create("orders")
     for _ in range(3):
-        produced(world, "orders", b"x")
-    produced(world, "nowhere", b"x")
-    fetched(world, "orders")
-    series = world.scrape()
+        produced(shown, "orders", b"x")
+    produced(shown, "nowhere", b"x")
+    fetched(shown, "orders")
+    series = shown.scrape()
 
     def value(name: str, **labels: str) -> float:
         return series[f"kafka_network_requestmetrics_{name}", frozenset(labels.items())]
@@ -231,14 +231,14 @@ def test_requests_are_counted_by_api_and_version(world: World) -> None:
     )
 
 
-def test_traffic_is_counted_by_topic_and_in_all(world: World) -> None:
-    world.create("orders")
-    world.create("logs")
-    produced(world, "orders", b"x", b"y")
-    produced(world, "logs", b"z")
-    fetched(world, "orders")
+def test_traffic_is_counted_by_topic_and_in_all(shown: ShownNode) -> None:
+    shown.create("orders")
+    shown.create("logs")
+    produced(shown, "orders", b"x", b"y")
+    produced(shown, "logs", b"z")
+    fetched(shown, "orders")
     size, other = len(batch_of(b"x", b"y")), len(batch_of(b"z"))
-    series = world.scrape()
+    series = shown.scrape()
 
     def value(name: str, **labels: str) -> float:
         return series[f"kafka_server_brokertopicmetrics_{name}_total", frozenset(labels.items())]
@@ -253,18 +253,18 @@ def test_traffic_is_counted_by_topic_and_in_all(world: World) -> None:
     assert ("kafka_server_brokertopicmetrics_bytesout_total", frozenset({("topic", "logs")})) not in series
 
 
-def test_the_sums_keep_what_a_deleted_topic_had(world: World) -> None:
-    world.create("orders")
-    produced(world, "orders", b"x")
-    world.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000), 5)
-    world.node.pass_time(1000)
-    assert world.value("kafka_server_brokertopicmetrics_messagesin_total", topic="orders") is None
-    assert world.value("kafka_server_brokertopicmetrics_messagesin_total") == 1
+def test_the_sums_keep_what_a_deleted_topic_had(shown: ShownNode) -> None:
+    shown.create("orders")
+    produced(shown, "orders", b"x")
+    shown.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000), 5)
+    shown.node.pass_time(1000)
+    assert shown.value("kafka_server_brokertopicmetrics_messagesin_total", topic="orders") is None
+    assert shown.value("kafka_server_brokertopicmetrics_messagesin_total") == 1
 
 
-def test_what_is_of_no_partition_is_shown(world: World) -> None:
-    world.create("orders")
-    series = world.scrape()
+def test_what_is_of_no_partition_is_shown(shown: ShownNode) -> None:
+    shown.create("orders")
+    series = shown.scrape()
     none = frozenset[tuple[str, str]]()
     for name in (
         "kafka_server_fetchsessioncache_numincrementalfetchsessions",
@@ -297,9 +297,9 @@ def test_what_is_of_no_partition_is_shown(world: World) -> None:
     assert series["kafka_server_replicafetchermanager_maxlag", lag] == 0
 
 
-def test_what_operators_of_kafka_look_for_is_shown(world: World) -> None:
-    world.create("orders")
-    series = world.scrape()
+def test_what_operators_of_kafka_look_for_is_shown(shown: ShownNode) -> None:
+    shown.create("orders")
+    series = shown.scrape()
 
     def value(name: str, **labels: str) -> float:
         return series[name, frozenset(labels.items())]
@@ -362,12 +362,12 @@ def test_what_operators_of_kafka_look_for_is_shown(world: World) -> None:
     assert value(f"{listener}successful_authentication_no_reauth_total") == 2
 
 
-def test_what_an_operator_would_watch_beside_is_shown(world: World) -> None:
+def test_what_an_operator_would_watch_beside_is_shown(shown: ShownNode) -> None:
     """When certificates end, and the space in log directories."""
-    series = world.scrape()
+    series = shown.scrape()
     listener = frozenset({("listener", "PLAINTEXT")})
     assert series["kafkacompat_certificate_end_timestamp_seconds", listener] == 1_900_000_000
-    broker = world.node.server.broker
+    broker = shown.node.server.broker
     assert broker is not None
     for directory in broker.logs.directories:
         path = frozenset({("logDirectory", f'"{directory.path}"')})
@@ -375,19 +375,19 @@ def test_what_an_operator_would_watch_beside_is_shown(world: World) -> None:
         assert 0 < series["kafkacompat_log_directory_usable_bytes", path] <= total
 
 
-def test_a_transaction_that_hangs_is_late(world: World) -> None:
+def test_a_transaction_that_hangs_is_late(shown: ShownNode) -> None:
     """It is open for five minutes longer than any transaction may be (transaction.max.timeout.ms)."""
-    world.create("orders", 2)
-    broker = world.node.server.broker
+    shown.create("orders", 2)
+    broker = shown.node.server.broker
     assert broker is not None
     log = broker.logs.get(TopicPartition("orders", 1))
     assert log is not None
     name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
-    now_ms = world.node.server._doors.clock.now_ms()
+    now_ms = shown.node.server._doors.clock.now_ms()
     log.producer_state.apply_data(5, 0, 0, 0, 0, now_ms - 1_190_000, True)
-    assert world.value(name) == 0
-    world.node.pass_time(20_000)
-    assert world.value(name) == 1
+    assert shown.value(name) == 0
+    shown.node.pass_time(20_000)
+    assert shown.value(name) == 1
 
 
 def test_where_the_system_tells_nothing_of_disks_there_are_no_series(tmp_path: Path) -> None:
@@ -401,8 +401,8 @@ def test_where_the_system_tells_nothing_of_disks_there_are_no_series(tmp_path: P
     assert told == {f"{name}read_bytes": 7, f"{name}write_bytes": 9}
 
 
-def test_refused_records_are_counted_by_what_is_wrong_with_them(world: World) -> None:
-    world.create("orders")
+def test_refused_records_are_counted_by_what_is_wrong_with_them(shown: ShownNode) -> None:
+    shown.create("orders")
     good = build_batch([Record(0, 0, b"k", b"v")], producer_id=-1, producer_epoch=-1, base_sequence=-1)
     broken = bytearray(good)
     broken[-1] ^= 1
@@ -415,21 +415,21 @@ def test_refused_records_are_counted_by_what_is_wrong_with_them(world: World) ->
     for records in counted.values():
         data = [PartitionProduceData(index=0, records=records)]
         topic = TopicProduceData(name="orders", partition_data=data)
-        world.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 9)
+        shown.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 9)
     for name in counted:
-        assert world.value(f"kafka_server_brokertopicmetrics_{name}_total") == 1, name
+        assert shown.value(f"kafka_server_brokertopicmetrics_{name}_total") == 1, name
 
 
-def test_the_idle_time_is_shown_where_it_is_measured(world: World) -> None:
+def test_the_idle_time_is_shown_where_it_is_measured(shown: ShownNode) -> None:
     name = "kafka_network_socketserver_networkprocessoravgidlepercent"
-    assert world.value(name) is None
-    world.metrics.idle = lambda: Idle(0.7, 0.9)
-    assert world.value(name) == 0.7
+    assert shown.value(name) is None
+    shown.metrics.idle = lambda: Idle(0.7, 0.9)
+    assert shown.value(name) == 0.7
 
 
-def test_logs_that_the_cleaner_cannot_read_are_shown_by_directory(world: World) -> None:
-    world.create("orders")
-    broker = world.node.server.broker
+def test_logs_that_the_cleaner_cannot_read_are_shown_by_directory(shown: ShownNode) -> None:
+    shown.create("orders")
+    broker = shown.node.server.broker
     assert broker is not None
     assert broker.broker_logs.cleaner is not None
     name = TopicPartition("orders", 0)
@@ -439,7 +439,7 @@ def test_logs_that_the_cleaner_cannot_read_are_shown_by_directory(world: World) 
     broker.broker_logs.cleaner.uncleanable[name] = log
     shown = {
         dict(labels)["logDirectory"]: value
-        for (metric, labels), value in world.scrape().items()
+        for (metric, labels), value in shown.scrape().items()
         if metric == "kafka_log_logcleanermanager_uncleanable_partitions_count"
     }
     assert shown == {f'"{each.path}"': each is home for each in broker.logs.directories}
@@ -455,13 +455,13 @@ CALLS_A_STEP_MAX = 10_000
 """Calls of functions between two turns of the loop. One takes 0.1 to 0.3 microseconds, so these take at most 3 ms."""
 
 
-def test_a_scrape_of_a_thousand_topics_holds_the_loop_for_short_steps(world: World) -> None:
+def test_a_scrape_of_a_thousand_topics_holds_the_loop_for_short_steps(shown: ShownNode) -> None:
     topics = [f"{'x' * 180}.{number}_-" for number in range(1_000)]
     for first in range(0, len(topics), 100):
         names = topics[first : first + 100]
         made = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-        world.ask(CreateTopicsRequest(topics=made, timeout_ms=5000), 7)
-    broker = world.node.server.broker
+        shown.ask(CreateTopicsRequest(topics=made, timeout_ms=5000), 7)
+    broker = shown.node.server.broker
     assert broker is not None
     broker.quotas.take({(((CLIENT_ID, None),), PRODUCER_BYTE_RATE): Bound()})
     for number in range(10_000):
@@ -475,7 +475,7 @@ def test_a_scrape_of_a_thousand_topics_holds_the_loop_for_short_steps(world: Wor
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    pieces = rendered(world.metrics.families())
+    pieces = rendered(shown.metrics.families())
     while True:
         calls = 0
         sys.setprofile(count)
@@ -493,6 +493,6 @@ def test_a_cleaner_that_is_switched_off_is_not_shown() -> None:
     node = FuzzedNode(1)
     node._config = ServerConfig.from_properties(node_properties() | {"log.cleaner.enable": "false"})
     node.start()
-    world = World(node)
-    assert world.value("kafka_log_logcleanermanager_max_dirty_percent") is None
-    assert world.value("kafka_server_kafkaserver_brokerstate") == 3
+    shown = ShownNode(node)
+    assert shown.value("kafka_log_logcleanermanager_max_dirty_percent") is None
+    assert shown.value("kafka_server_kafkaserver_brokerstate") == 3

@@ -19,7 +19,7 @@ from kafkacompat.metrics._tests.exposition import Shown, parsed
 from kafkacompat.metrics.families import COUNTER
 from kafkacompat.metrics.rendering import rendered
 from kafkacompat.records.compression import compress
-from kafkacompat.server._tests.shown_node import World, fetched, produced
+from kafkacompat.server._tests.shown_node import ShownNode, fetched, produced
 from kafkacompat.server.node_metrics import NodeMetrics
 from kafkacompat.sim.errands import Errand
 from kafkacompat.telemetry._tests.test_otlp import message
@@ -77,8 +77,8 @@ OF_TOPICS = re.compile(r'topic="([^"]*)"')
 class Churn:
     """Somebody who changes something at random."""
 
-    def __init__(self, world: World, chance: random.Random) -> None:
-        self._world = world
+    def __init__(self, shown: ShownNode, chance: random.Random) -> None:
+        self._shown = shown
         self._chance = chance
         self.ended: set[str] = set()
         """Topics that were deleted, since it was emptied last."""
@@ -94,7 +94,7 @@ class Churn:
             self._push,
             self._fail,
             self._ask_something_else,
-            lambda: world.node.pass_time(chance.choice((1, 100, 3_000, 70_000))),
+            lambda: shown.node.pass_time(chance.choice((1, 100, 3_000, 70_000))),
         )
 
     def go_on(self) -> None:
@@ -104,35 +104,35 @@ class Churn:
         return self._chance.choice(TOPICS)
 
     def _create(self) -> None:
-        self._world.create(self._topic(), self._chance.randint(1, 3))
+        self._shown.create(self._topic(), self._chance.randint(1, 3))
 
     def _delete(self) -> None:
         topic = self._topic()
-        self._world.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 5)
+        self._shown.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 5)
         self.ended.add(topic)
 
     def _produce(self) -> None:
-        produced(self._world, self._topic(), *[b"x"] * self._chance.randint(1, 5))
+        produced(self._shown, self._topic(), *[b"x"] * self._chance.randint(1, 5))
 
     def _fetch(self) -> None:
-        fetched(self._world, self._topic())
+        fetched(self._shown, self._topic())
 
     def _commit(self) -> None:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
         topic = OffsetCommitRequestTopic(name=self._topic(), partitions=[partition])
         request = OffsetCommitRequest(group_id=self._chance.choice(GROUPS), topics=[topic])
-        self._world.ask(request, 8)
+        self._shown.ask(request, 8)
 
     def _delete_group(self) -> None:
-        self._world.ask(DeleteGroupsRequest(groups_names=[self._chance.choice(GROUPS)]), 2)
+        self._shown.ask(DeleteGroupsRequest(groups_names=[self._chance.choice(GROUPS)]), 2)
 
     def _limit(self) -> None:
         kind = self._chance.choice(("user", "client-id"))
         entity = EntityData(entity_type=kind, entity_name=self._chance.choice((None, *CLIENTS[:-1])))
         key = self._chance.choice(("producer_byte_rate", "consumer_byte_rate", "request_percentage"))
         op = OpData(key=key, value=1e6, remove=self._chance.random() < 0.3)
-        self._world.ask(AlterClientQuotasRequest(entries=[EntryData(entity=[entity], ops=[op])]), 1)
-        self._world.ask(MetadataRequest(topics=None), 9, self._chance.choice(CLIENTS))
+        self._shown.ask(AlterClientQuotasRequest(entries=[EntryData(entity=[entity], ops=[op])]), 1)
+        self._shown.ask(MetadataRequest(topics=None), 9, self._chance.choice(CLIENTS))
 
     def _subscribe(self) -> None:
         values = {"metrics": self._chance.choice(("*", "sent", "")), "interval.ms": "100"}
@@ -141,13 +141,13 @@ class Churn:
             resource_name=self._chance.choice(("one", "two")),
             configs=[AlterableConfig(name=name, value=value) for name, value in values.items()],
         )
-        self._world.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        self._shown.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
     def _push(self) -> None:
         chance, client = self._chance, bytes([self._chance.randint(1, 9)]) * 16
         client_id = chance.choice(CLIENTS)
-        self._world.ask(GetTelemetrySubscriptionsRequest(client_instance_id=client), 0, client_id)
-        manager = self._world.node.client_metrics
+        self._shown.ask(GetTelemetrySubscriptionsRequest(client_instance_id=client), 0, client_id)
+        manager = self._shown.node.client_metrics
         assert manager is not None
         known = manager.instances.get(client)
         body = b"".join(self._message() for _ in range(chance.randint(1, 9)))
@@ -158,7 +158,7 @@ class Churn:
             compression_type=codec,
             metrics=compress(codec, body),
         )
-        self._world.ask(request, 0, client_id)
+        self._shown.ask(request, 0, client_id)
 
     def _message(self) -> bytes:
         """Messages that follow one another are one."""
@@ -175,7 +175,7 @@ class Churn:
 
     def _fail(self) -> None:
         """The directory without the metadata log, once."""
-        server = self._world.node.server.broker
+        server = self._shown.node.server.broker
         assert server is not None
         directory = server.logs.directories[-1]
         if directory.online and self._chance.random() < 0.2:
@@ -189,7 +189,7 @@ class Churn:
                 (HeartbeatRequest(group_id="nobody"), 4),
             )
         )
-        self._world.ask(request, version)
+        self._shown.ask(request, version)
 
 
 @pytest.fixture
@@ -223,9 +223,9 @@ def steps_of_one_series(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(module, STEP, 1)
 
 
-def scraped(world: World, between: Callable[[], None], pace: Callable[[], bool]) -> Shown:
+def scraped(shown: ShownNode, between: Callable[[], None], pace: Callable[[], bool]) -> Shown:
     found: list[bytes] = []
-    for piece in rendered(world.metrics.families()):
+    for piece in rendered(shown.metrics.families()):
         found.append(piece)
         if pace():
             between()
@@ -238,13 +238,13 @@ def test_scrapes_are_right_while_the_node_changes(
 ) -> None:
     chance = random.Random(seed)
     node.start()
-    world = World(node)
-    churn = Churn(world, chance)
+    shown = ShownNode(node)
+    churn = Churn(shown, chance)
     for _ in range(20):
         churn.go_on()
     before = Shown({}, {})
     for _ in range(SCRAPES):
-        now = scraped(world, churn.go_on, lambda: chance.random() < 0.02)
+        now = scraped(shown, churn.go_on, lambda: chance.random() < 0.02)
         assert not faults
         lower = [
             f"{series} went from {was} to {now.values[series]}"
@@ -277,7 +277,7 @@ class LookedAt(FuzzedNode):
 def test_scrapes_are_right_at_each_step_of_a_start_and_of_a_stop(faults: list[BaseException]) -> None:
     node = LookedAt(1)
     node.start()
-    World(node).create("orders", 3)
+    ShownNode(node).create("orders", 3)
     node.kill()
     node.shown = []
     node.start()
