@@ -33,8 +33,9 @@ fetch: $(VENV)/.dev browser prometheus
 	-nice $(BIN)/python -m interop_tests.harness.fetching
 	$(MAKE) kerberos
 
-# With a compiler (and Python's headers) _scan.c becomes an extension module; without one the installation goes on.
-$(VENV)/.runtime: requirements.lock pyproject.toml kafkacompat/records/_scan.c
+# With a compiler (and Python's headers) two extension modules are built; without one the installation goes on.
+COMPILED = $(wildcard kafkacompat/records/*.[ch])
+$(VENV)/.runtime: requirements.lock pyproject.toml $(COMPILED)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .

@@ -105,9 +105,13 @@ class ApiDispatcher:
                 if node.provisions is None or node.provisions.is_complete or not came_of_an_import(error):
                     raise
                 return self._dispatch_later(connection, frame, node.provisions)
-        if len(frame) > route.decoded_at_once_max:
-            return self._decode_in_steps(connection, frame, header, route)
-        request = route.decode(frame, header.body_offset)[0]
+        request = None
+        if route.parse_plain is not None:
+            request = route.parse_plain(node, frame, header.body_offset, route.version)
+        if request is None:
+            if len(frame) > route.decoded_at_once_max:
+                return self._decode_in_steps(connection, frame, header, route)
+            request = route.decode(frame, header.body_offset)[0]
         if route.meter is not None:
             timed = route.meter.count(request)
             if timed is not None:

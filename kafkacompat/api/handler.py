@@ -31,6 +31,8 @@ class NoResponse(Enum):
 
 T = TypeVar("T")
 
+ParsePlain = Callable[[Any, memoryview, int, int], Any | None]
+"""(node, frame, position of the body, version) -> the request in a form of its own, or None if it is not plain."""
 SLICES_PATIENCE_MS = 30_000
 """As long as Kafka's clients wait for an answer (request.timeout.ms), and its share coordinator is looked for."""
 
@@ -123,6 +125,9 @@ class Handler:
     slices: Slices | None = None
     long: LongHandling | None = None
     """Without `slices` and `long`, a request of any size is handled in one step."""
+    parse_plain: ParsePlain | None = None
+    """Reads a plain request, of any size, within one step of the loop, in the place of the decoder. `function` and
+    `error_response` take its result as well."""
     is_served: Callable[[Any], bool] | None = None
     """Whether the node serves the API now: its protocol may be disabled. If not, the response is UNSUPPORTED_VERSION, also
     to a sender without rights. None if it is always served."""

@@ -353,6 +353,9 @@ def _count_of_produce(answer: Any, counts: list[int]) -> None:
         for topic in answer.responses:
             for one in topic.partition_responses:
                 counts[one.error_code] += 1
+    else:
+        for code in answer.errors:
+            counts[code] += 1
 
 
 def _count_of_fetch(answer: Any, counts: list[int]) -> None:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.ports import Buffer, Log, LogRefused, TransactionTerms
+    from kafkacompat.records.limits import BatchLimits
+    from kafkacompat.records.plain_produce import PlainProduce
     from kafkacompat.records.validate import Allowance, Origin
     from kafkacompat.records.validated import ValidatedBatch
     from kafkacompat.stepping.jobs import Steps
@@ -87,6 +89,9 @@ class PartitionService(Protocol):
         takes as long as dozens of lookups."""
         ...
 
+    limits: BatchLimits
+    """Of all batches."""
+
     def append(
         self,
         partition: TopicPartition,
@@ -104,6 +109,14 @@ class PartitionService(Protocol):
         Raises TooMuchAtOnce, before anything is appended, if the records need more time of the loop than the
         allowance.
         """
+        ...
+
+    def append_plain(
+        self, request: PlainProduce
+    ) -> tuple[list[ProduceResult], dict[TopicPartition, int]] | None:
+        """Append the batches of a plain request. Returns their results, in the request's order, and the end offsets of those
+        that were appended. None, before any effect, if the partitions and their settings do not take all of them as they are:
+        then `append` decides about each."""
         ...
 
     def validate(

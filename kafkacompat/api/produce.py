@@ -22,6 +22,7 @@ from kafkacompat.api.first_batch import (
     is_transactional,
 )
 from kafkacompat.api.handler import Handler, NoResponse
+from kafkacompat.api.plain_produce import append_plain
 from kafkacompat.api.produce_answers import (
     ACKS,
     ADMIN_CLIENT_ID,
@@ -41,9 +42,11 @@ from kafkacompat.api.transactional_produce import (
     producer_of,
 )
 from kafkacompat.ids import TopicPartition
+from kafkacompat.records.plain_produce import PlainProduce, parse_produce
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.wire.codec import decoder
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 from kafkacompat.wire.messages.produce_response import (
@@ -55,6 +58,7 @@ from kafkacompat.wire.messages.produce_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
+    from kafkacompat.api.plain_produce import PlainAnswer
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ports import Buffer
     from kafkacompat.stepping.jobs import Steps
@@ -69,7 +73,19 @@ NAMED_A_STEP = 2000
 """Partitions per step of each pass before the append. One takes 1 to 5 microseconds."""
 
 
-def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answer | Steps[Any]:
+def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> PlainProduce | None:
+    return parse_produce(frame, position, version, node.partitions.limits)
+
+
+def handle(
+    node: Node, context: RequestContext, request: ProduceRequest | PlainProduce
+) -> PlainAnswer | Steps[Any]:
+    if type(request) is PlainProduce:
+        answer = append_plain(node, context, request)
+        if answer is not None:
+            return answer
+        request = _decoded(request)
+    assert isinstance(request, ProduceRequest)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         first = first_batch(topics[0].partition_data[0].records)
@@ -80,6 +96,11 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answ
     elif access_of(node, context) is None and _is_plain(topics):
         return _append(node, context, request, topics, True, None)
     return _in_steps(node, context, request)
+
+
+def _decoded(request: PlainProduce) -> ProduceRequest:
+    message: ProduceRequest = decoder(ProduceRequest, request.version)(request.frame, request.position)[0]
+    return message
 
 
 def _is_plain(topics: list[TopicProduceData]) -> bool:
@@ -313,7 +334,11 @@ def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Steps[lis
     return found
 
 
-def error_response(request: ProduceRequest, code: ErrorCode, version: int) -> ProduceResponse | NoResponse:
+def error_response(
+    request: ProduceRequest | PlainProduce, code: ErrorCode, version: int
+) -> ProduceResponse | NoResponse:
+    if isinstance(request, PlainProduce):
+        request = _decoded(request)
     return all_steps(_refused(request, code, Pace(NAMED_A_STEP)))
 
 
@@ -340,4 +365,4 @@ def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Steps[Prod
     return ProduceResponse(responses=responses)
 
 
-HANDLER = Handler(handle, error_response, blocks=False, waits_at_will=True)
+HANDLER = Handler(handle, error_response, blocks=False, waits_at_will=True, parse_plain=parse_plain)

@@ -22,6 +22,7 @@ from kafkacompat.wire.messages.produce_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.partition_services import ProduceResult
+    from kafkacompat.records.plain_produce import PlainProduce
     from kafkacompat.wire.messages.produce_request import ProduceRequest, TopicProduceData
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -64,7 +65,7 @@ def answer_of(index: int, result: ProduceResult, version: int) -> tuple[Partitio
 
 
 def waits_for(
-    node: Node, request: ProduceRequest, ends: Mapping[TopicPartition, int]
+    node: Node, request: ProduceRequest | PlainProduce, ends: Mapping[TopicPartition, int]
 ) -> list[Deferred[Mapping[TopicPartition, ErrorCode]]]:
     """Return the waits for replication (acks=all) and for flush.messages of the records that were just appended."""
     waits = []

@@ -26,7 +26,7 @@ from kafkacompat.api.produce_answers import (
 from kafkacompat.api.transactional_produce import Verdicts, producer_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
+from kafkacompat.records.validate import PARTITION_UNITS, Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
     NodeEndpoint,
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
         TopicProduceData,
     )
 
-PARTITION_UNITS = 16
-"""The loop time of a partition besides its records, in the units of Allowance."""
 Place: TypeAlias = "tuple[TopicProduceData, PartitionProduceData, list[PartitionProduceResponse]]"
 """A topic, one of its partitions, and the list that receives the result."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
@@ -31,12 +32,16 @@ PRODUCE_DECODED_AT_ONCE_MAX = 64 * 1024
 
 
 class EncodedAnswer:
-    """A response that is already encoded: the bytes after the header, in the parts that `Route.reply` returns."""
+    """A response that is already encoded: the bytes after the header, in the parts that `Route.reply` returns.
 
-    __slots__ = ("parts",)
+    `errors` are the error codes in it that were not counted yet.
+    """
 
-    def __init__(self, parts: list[Any]) -> None:
+    __slots__ = ("errors", "parts")
+
+    def __init__(self, parts: list[Any], errors: Sequence[int] = ()) -> None:
         self.parts = parts
+        self.errors = errors
 
 
 class Route:
@@ -59,6 +64,7 @@ class Route:
         "meter",
         "needs",
         "needs_connection",
+        "parse_plain",
         "prefix",
         "repeats",
         "slices",
@@ -88,6 +94,7 @@ class Route:
         self.waits_at_will = handler.waits_at_will
         self.ends_with_connection = handler.ends_with_connection
         self.needs_connection = handler.needs_connection
+        self.parse_plain = handler.parse_plain
         self.repeats = Repeats() if handler.repeats else None
         self.slices = handler.slices
         self.long = handler.long

@@ -22,7 +22,9 @@ from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.purgatories import delete_records_on_leader
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.limits import BatchLimits
+from kafkacompat.records.plain_produce import PlainProduce, scan_packed
 from kafkacompat.records.validate import Allowance, Origin, validate_produce
 from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -36,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 NEVER_FLUSH = 2**63 - 1
 FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_TOPIC_IDS = 13
 ALL_REPLICAS = -1
 WITHOUT_LOG_START = frozenset(
     {
@@ -56,10 +59,6 @@ WITHOUT_FAILURE = frozenset(
 )
 """Refusals that Kafka does not count as failed requests (FailedProduceRequestsPerSec)."""
 Key = tuple[str, int]
-
-
-def size_of(records: Buffer | ValidatedBatch) -> int:
-    return records.size if isinstance(records, ValidatedBatch) else len(records)
 
 
 def hides_log_start(refused: LogRefused) -> bool:
@@ -118,8 +117,8 @@ class ReplicaManager:
             workers.reads, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
         )
         self._clock = clock
-        self._limits = limits or BatchLimits()
-        self._large_batches = LargeBatches(clock, timers, workers.batches, self._limits)
+        self.limits = limits or BatchLimits()
+        self._large_batches = LargeBatches(clock, timers, workers.batches, self.limits)
         self.pause = self._large_batches.pause
         self._replication = replication
 
@@ -164,37 +163,47 @@ class ReplicaManager:
             return _refused(
                 core, records, 0
             )  # not raised: its trace would lead to this frame, and so to itself
-        log = core.log
-        config = log.config
         now_ms = self._clock.now_ms()
-        try:
-            if isinstance(records, ValidatedBatch):
-                batch = records
-            else:
+        if isinstance(records, ValidatedBatch):
+            batch = records
+        else:
+            try:
                 batch = validate_produce(
                     records,
-                    config,
+                    core.log.config,
                     now_ms,
                     zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD,
                     origin=origin,
-                    limits=self._limits,
+                    limits=self.limits,
                     allowance=allowance,
                 )
+            except LogRefused as refused:
+                return _refused(core, refused, len(records))
+            except OSError as error:  # a codec's library cannot be imported now
+                self.hosted.storage_failed(core, error)
+                return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        return self._append_validated(core, batch, now_ms, terms)
+
+    def _append_validated(
+        self, core: Partition, batch: ValidatedBatch, now_ms: int, terms: TransactionTerms | None = None
+    ) -> ProduceResult:
+        log = core.log
+        try:
             info = log.append_as_leader(batch, core.leader_epoch, now_ms, terms)
-            traffic = core.traffic
-            traffic.messages_in += info.last_offset - info.first_offset + 1
-            traffic.bytes_in += batch.size
         except LogRefused as refused:
-            return _refused(core, refused, size_of(records))
+            return _refused(core, refused, batch.size)
         except OSError as error:
             self.hosted.storage_failed(core, error)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
         except BatchCorrupt as damage:
             # The indexes of the active segment cannot be rebuilt. Producers try again, perhaps with another leader.
-            logger.error("%s takes no records, it is damaged on disk: %s", partition, damage)
+            logger.error("%s takes no records, it is damaged on disk: %s", core.topic_partition, damage)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        traffic = core.traffic
+        traffic.messages_in += info.last_offset - info.first_offset + 1
+        traffic.bytes_in += batch.size
         if not info.duplicate:
-            if config.flush_messages != NEVER_FLUSH:
+            if log.config.flush_messages != NEVER_FLUSH:
                 self._flushes.appended(core, info.last_offset - info.first_offset + 1)
             if core.alone:
                 if core.advance_alone():
@@ -212,6 +221,104 @@ class ReplicaManager:
             info.log_append_time_ms,
             log.log_start_offset,
         )
+
+    def append_plain(
+        self, request: PlainProduce
+    ) -> tuple[list[ProduceResult], dict[TopicPartition, int]] | None:
+        now_ms = self._clock.now_ms()
+        due = self._plain_batches(request, now_ms)
+        if due is None:
+            return None
+        results = []
+        ends = {}
+        is_only = len(due) == 1
+        if not is_only:
+            self.hold_wakeups()
+        try:
+            for core, batch in due:
+                # A disk that fails ends the leadership of its other partitions too.
+                if core.is_leader:
+                    core.traffic.produces += 1
+                    result = self._append_validated(core, batch, now_ms)
+                    if result.error is NONE:
+                        ends[core.topic_partition] = result.last_offset + 1
+                else:
+                    result = self._not_led(core.topic_partition, self.core(core.topic_partition))
+                results.append(result)
+        finally:
+            if not is_only:
+                self.release_wakeups()
+        return results, ends
+
+    def _plain_batches(
+        self, request: PlainProduce, now_ms: int
+    ) -> list[tuple[Partition, ValidatedBatch]] | None:
+        """The partitions and their batches, checked against the settings of the topics."""
+        frame, by_name, waits = request.frame, self.by_name, request.acks == ALL_REPLICAS
+        if self.hosted.changes or frame.readonly:
+            return None
+        config: LogConfig | None = None
+        allowance = Allowance()
+        allowance.units = request.units
+        due = []
+        for name, batches in request.topics:
+            if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+                topic = self.hosted.image.topics_by_id.get(name)
+                if topic is None:
+                    return None
+                name = topic.name
+            if name in INTERNAL_TOPICS:
+                return None
+            for (
+                index,
+                start,
+                end,
+                size,
+                codec,
+                count,
+                base_ms,
+                earliest_ms,
+                latest_ms,
+                producer_id,
+                producer_epoch,
+                sequence,
+                nulls,
+            ) in batches:
+                core = by_name.get((name, index))
+                if core is None or not core.is_leader or (waits and not core.has_min_isr()):
+                    return None
+                if core.log.config is not config:
+                    config = core.log.config
+                    if config.message_timestamp_type == "LogAppendTime":
+                        return None
+                    target = CODEC_OF_SETTING.get(config.compression_type)
+                    size_max = config.max_message_bytes
+                    earliest_allowed_ms = now_ms - config.message_timestamp_before_max_ms
+                    latest_allowed_ms = now_ms + config.message_timestamp_after_max_ms
+                    needs_keys = "compact" in config.cleanup_policy
+                if size > size_max or (target is not None and target != codec):
+                    return None
+                batch = frame[start:end]
+                if codec:
+                    found = scan_packed(batch, codec, count, base_ms, latest_ms, self.limits, allowance)
+                    if found is None:
+                        return None
+                    earliest_ms, nulls = found
+                if (
+                    latest_ms > latest_allowed_ms
+                    or earliest_ms < earliest_allowed_ms
+                    or (nulls and needs_keys)
+                ):
+                    return None
+                due.append(
+                    (
+                        core,
+                        ValidatedBatch(
+                            batch, codec, count - 1, latest_ms, producer_id, producer_epoch, sequence, count
+                        ),
+                    )
+                )
+        return due
 
     def validate(
         self, partition: TopicPartition, records: Buffer, api_version: int

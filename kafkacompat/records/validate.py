@@ -58,6 +58,8 @@ STEP_UNITS = 4096
 """Records and headers checked in one step of the loop, at half a microsecond each, or two on a busy machine."""
 BATCH_UNITS = 32
 """The cost of a batch besides its records."""
+PARTITION_UNITS = 16
+"""The cost of a partition in a request besides its batch."""
 PLAIN_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Of the attributes. A batch with others needs a closer look."""
 DEFAULT_LIMITS = BatchLimits()
@@ -161,7 +163,7 @@ def validate_produce(
     ):
         return _validated(records, config, now_ms, zstd_allowed, origin is _CLIENT, limits, allowance)
     if codec:
-        body = _unpacked_at_once(codec, view[HEADER_SIZE:], limits, allowance)
+        body = unpacked_at_once(codec, view[HEADER_SIZE:], limits, allowance)
         data: Buffer = body
         start = 0
     else:
@@ -209,7 +211,7 @@ def _validated(
     codec = header.attributes & CODEC_MASK
     packed = view[HEADER_SIZE:]
     if codec != codecs.NONE:
-        body = _unpacked_at_once(codec, packed, limits, allowance)
+        body = unpacked_at_once(codec, packed, limits, allowance)
     elif len(packed) <= allowance.copied_bytes:
         allowance.copied_bytes -= len(packed)
         body = bytes(packed)
@@ -438,7 +440,7 @@ def _check_client_header(header: BatchHeader) -> None:
         )
 
 
-def _unpacked_at_once(
+def unpacked_at_once(
     codec: int, packed: memoryview, limits: BatchLimits, allowance: Allowance
 ) -> bytes | bytearray:
     cost = len(packed) * codecs.UNPACKING_COST[codec]

@@ -26,6 +26,7 @@ from kafkacompat.partition._tests.fakes import (
 )
 from kafkacompat.ports import FileSlice, TransactionTerms
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
+from kafkacompat.records import plain_produce
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
 from kafkacompat.stepping.jobs import Pace, all_steps
@@ -34,6 +35,13 @@ from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 ALL_VERSIONS = range(3, 14)
+
+
+@pytest.fixture(params=["in one call", "decoded"], autouse=True)
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extension is built, a plain request takes another way than the others."""
+    if request.param == "decoded":
+        monkeypatch.setattr(plain_produce, "_parse", None)
 
 
 def request(

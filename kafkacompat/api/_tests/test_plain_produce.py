@@ -1,0 +1,276 @@
+"""A plain Produce is answered, and its batches are appended, as by the way for all requests: the same bytes in answers and
+logs, and the same counters."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacompat.api import dispatch, plain_produce, produce
+from kafkacompat.api._tests.test_produce import request
+from kafkacompat.api._tests.world import Api
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.meters import RequestMeters
+from kafkacompat.api.partition_services import ProduceResult
+from kafkacompat.api.route import EncodedAnswer
+from kafkacompat.config import LogConfig
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.partition._tests.fakes import (
+    broker_image,
+    failing,
+    partition_image,
+    topic_image,
+)
+from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.partition.traffic import COUNTERS
+from kafkacompat.ports.dispatcher import CloseConnection, Pending
+from kafkacompat.records import plain_produce as reading
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.wire.errors import NONE
+from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+pytestmark = pytest.mark.skipif(
+    reading._parse is None, reason="no compiler built kafkacompat.records._produce"
+)
+ALL_VERSIONS = range(3, 14)
+TOPICS = {
+    "plain": LogConfig(),
+    "compacted": LogConfig(cleanup_policy=("compact",)),
+    "stamped": LogConfig(message_timestamp_type="LogAppendTime"),
+    "small": LogConfig(max_message_bytes=150),
+    "packed": LogConfig(compression_type="lz4"),
+    "late": LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000),
+    "flushed": LogConfig(flush_messages=2),
+    "rolled": LogConfig(internal_segment_bytes=400, segment_bytes=400),
+}
+
+
+def world(**options: Any) -> Api:
+    made = Api(*[topic_image(name, 2) for name in TOPICS], **options)
+    for name, config in TOPICS.items():
+        for index in range(2):
+            made.world.log(name, index).config = config
+    made.dispatcher = ApiDispatcher(made.node, meters=RequestMeters())
+    return made
+
+
+def answered(api: Api, frame: bytearray) -> Any:
+    """The bytes of the answer, or what there is in its place."""
+    try:
+        answer = api.raw(frame)
+        if isinstance(answer, Pending):
+            for _ in range(9):
+                api.world.workers.run()
+            api.world.time.advance(40_000)
+            answer = answer.reply.result()
+    except CloseConnection:
+        return CloseConnection
+    return None if answer is None else b"".join(map(bytes, answer))
+
+
+def state(api: Api) -> Any:
+    """Everything that a Produce may change."""
+    found = []
+    for name in TOPICS:
+        for index in range(2):
+            core = api.world.manager.by_name[TopicPartition(name, index)]
+            log = core.log
+            assert isinstance(log, UnifiedLog)
+            found.append(
+                (
+                    [
+                        bytes(log._disk.open(each.stem + ".log").read_cold(0, each.size))
+                        for each in log.segments
+                    ],
+                    (log.log_end_offset, log.high_watermark, log.producer_count),
+                    [list(vars_of(each)) for each in log.active_producers()],
+                    [getattr(core.traffic, counter) for counter in COUNTERS],
+                )
+            )
+    (route,) = [each for key, each in api.dispatcher._routes.items() if key[0] == 0][:1] or [None]
+    return found, None if route is None else (route.meter.requests, list(route.meter.errors))
+
+
+def vars_of(each: Any) -> Any:
+    return [getattr(each, name) for name in each.__dataclass_fields__]
+
+
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_parse", None)
+
+
+START_MS = Api(topic_image("t")).world.time.now_ms()
+one_batch = st.builds(
+    lambda times, key, size, codec, producer: build_batch(
+        [Record(at, START_MS + ms, key, b"v" * size) for at, ms in enumerate(times)],
+        compression=codec,
+        **producer,
+    ),
+    st.lists(st.sampled_from([0, 0, 500, -500, 2000, -2000, 10**8]), min_size=1, max_size=3),
+    st.sampled_from([b"k", b"k", None]),
+    st.sampled_from([1, 90]),
+    st.sampled_from([0, 0, 0, 3, 4]),
+    st.sampled_from([{}])
+    | st.builds(
+        lambda who, epoch, sequence: {"producer_id": who, "producer_epoch": epoch, "base_sequence": sequence},
+        st.integers(0, 1),
+        st.integers(0, 1),
+        st.integers(0, 4),
+    ),
+)
+
+
+@st.composite
+def some_requests(draw: st.DrawFn) -> list[tuple[ProduceRequest, int]]:
+    names = st.lists(st.sampled_from([*TOPICS, "unknown"]), min_size=1, max_size=4, unique=True)
+    made = []
+    for _ in range(draw(st.integers(1, 5))):
+        topics = [
+            TopicProduceData(
+                name=name,
+                topic_id=topic_image(name).id if name in TOPICS else b"?" * 16,
+                partition_data=[
+                    PartitionProduceData(index=index, records=draw(one_batch))
+                    for index in draw(
+                        st.lists(st.sampled_from([0, 0, 0, 1, 1, 2]), min_size=1, max_size=2, unique=True)
+                    )
+                ],
+            )
+            for name in draw(names)
+        ]
+        acks = draw(st.sampled_from([-1, -1, 1, 0]))
+        made.append((ProduceRequest(acks=acks, timeout_ms=500, topic_data=topics), draw(st.integers(3, 13))))
+    return made
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_requests())
+def test_both_ways_answer_and_append_the_same(sent: list[tuple[ProduceRequest, int]]) -> None:
+    short, usual = world(), world()
+    frames = [short.frame(each, version) for each, version in sent]
+    with pytest.MonkeyPatch.context() as patch:
+        answers = [answered(short, frame) for frame in frames]
+        without(patch)
+        assert answers == [answered(usual, frame) for frame in frames]
+    assert state(short) == state(usual)
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each plain request took the short way to its end."""
+    found: list[bool] = []
+
+    def noted(*arguments: Any) -> Any:
+        answer = plain_produce.append_plain(*arguments)
+        found.append(answer is not None)
+        return answer
+
+    monkeypatch.setattr(produce, "append_plain", noted)
+    return found
+
+
+def of(*topics: str, acks: int = -1, api: Api | None = None, **options: Any) -> ProduceRequest:
+    batch = build_batch([Record(0, START_MS, b"k", b"v")], **options)
+    return request(*[(name, 0, batch) for name in topics], acks=acks, api=api)
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_the_usual_request_takes_the_short_way(taken: list[bool], version: int, acks: int) -> None:
+    api = world()
+    answered(api, api.frame(of("plain", "compacted", acks=acks, api=api), version))
+    answered(api, api.frame(of("plain", acks=acks, api=api, compression=3), version))
+    assert taken == [True, True]
+    assert [api.world.log(name, 0).log_end_offset for name in ("plain", "compacted")] == [2, 1]
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("count", [1, 130])
+def test_the_packed_answer_has_the_bytes_of_the_encoder(
+    monkeypatch: pytest.MonkeyPatch, version: int, count: int
+) -> None:
+    """For counts and lengths of one and of two bytes, too."""
+    name = "n" * count
+    topics = [(name if version < 13 else b"i" * 16, [(at,) for at in range(count)])] * 2
+    results = [ProduceResult(NONE, at, 1 << 40 | at, at - 1, at * 3) for at in range(2 * count)]
+    context: Any = type("Context", (), {"throttling": None})()
+    packed = plain_produce._answer(None, context, version, topics, results)  # type: ignore[arg-type]
+    assert (type(packed) is EncodedAnswer) is (version >= 5)
+    message = plain_produce._message(None, context, version, topics, results)  # type: ignore[arg-type]
+    route = dispatch.Route(0, version)
+    assert route.reply(7, packed) == route.reply(7, message)
+
+
+def test_a_disk_that_fails_in_the_middle_is_told_for_its_partitions(
+    monkeypatch: pytest.MonkeyPatch, taken: list[bool]
+) -> None:
+    """The first partition keeps its records. The directory fails with the second one, and the third is on it too."""
+    answers = []
+    for is_short in (True, False):
+        api = world()
+        first, log = api.world.log("plain", 0), api.world.log("compacted", 0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                UnifiedLog, "append_as_leader", failing(log, "append_as_leader", OSError(errno.EIO, "no"))
+            )
+            if not is_short:
+                without(patch)
+            answers.append(answered(api, api.frame(of("plain", "compacted", "small", api=api), 9)))
+        assert first.log_end_offset == 1
+    assert answers[0] == answers[1]
+    assert taken == [True]
+
+
+def test_a_follower_is_waited_for_and_the_frame_is_let_go(taken: list[bool]) -> None:
+    answers = []
+    for is_short in (True, False):
+        api = Api(
+            topic_image("t", {0: partition_image(replicas=(1, 2), isr=(1, 2)), 1: partition_image()}),
+            brokers=[broker_image(1), broker_image(2)],
+        )
+        batch = build_batch([Record(0, START_MS, b"k", b"v")])
+        asked = request(("t", 0, batch), api=api, acks=-1)
+        asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch))
+        frame = api.frame(asked, 9)
+        with pytest.MonkeyPatch.context() as patch:
+            if not is_short:
+                without(patch)
+            answer = api.raw(frame)
+        assert isinstance(answer, Pending)
+        assert not answer.blocks
+        api.world.manager.follower_fetched(api.world.manager.by_name[TopicPartition("t", 0)], 2, 1)
+        answers.append(b"".join(map(bytes, answer.reply.result())))
+    assert answers[0] == answers[1]
+    assert taken == [True]
+
+
+def test_a_wait_keeps_no_view_of_the_receive_buffer() -> None:
+    api = Api(
+        topic_image("t", {0: partition_image(replicas=(1, 2), isr=(1, 2))}),
+        brokers=[broker_image(1), broker_image(2)],
+    )
+    frame = bytearray(
+        api.frame(request(("t", 0, build_batch([Record(0, START_MS, b"k", b"v")])), acks=-1), 9)
+    )
+    answer = api.dispatcher.dispatch(api.connection, memoryview(frame))
+    assert isinstance(answer, Pending)
+    frame.clear()  # raises while a view of it lives
+
+
+def test_a_bug_in_the_walk_is_answered_for_each_partition(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = world()
+
+    def fails(*arguments: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ReplicaManager, "append_plain", fails)
+    response = api.call(of("plain", "small", api=api), 9)
+    assert [one.error_code for topic in response.responses for one in topic.partition_responses] == [-1, -1]

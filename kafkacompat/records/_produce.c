@@ -1,0 +1,464 @@
+/* The compiled gait of records/plain_produce.py: a whole Produce request in one call, over the bytes of its frame.
+
+   It tells about plain requests only, and never what is wrong with another one: for whatever is unusual it returns None, and the
+   Python way decides. Nothing is kept between two calls. Every read is bounded by the end of the frame, of the batch or of the
+   record; sizes are compared with the bytes that are left before they are added to a position. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "_record.h"
+
+#define BYTES_MOST (2 * 1024 * 1024)
+#define PARTITIONS_MOST 128
+#define STRING_MOST 32767
+#define FIRST_FLEXIBLE 9
+#define FIRST_WITH_ZSTD 7
+#define FIRST_WITH_TOPIC_IDS 13
+#define OLDEST 3
+#define NEWEST 13
+#define HEADER_SIZE 61
+#define LOG_OVERHEAD 12
+#define CHECKED_FROM 21
+#define CODECS 7
+#define ZSTD 4
+#define UUID_SIZE 16
+
+/* CRC-32C: by the processor's instruction where it has one, otherwise by tables. */
+
+static uint32_t by_byte[8][256];
+
+static void
+fill_tables(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t value = i;
+        for (int bit = 0; bit < 8; bit++)
+            value = value >> 1 ^ (value & 1 ? 0x82F63B78u : 0);
+        by_byte[0][i] = value;
+    }
+    for (int slice = 1; slice < 8; slice++)
+        for (int i = 0; i < 256; i++)
+            by_byte[slice][i] = by_byte[slice - 1][i] >> 8 ^ by_byte[0][by_byte[slice - 1][i] & 0xFF];
+}
+
+static uint32_t
+crc_by_tables(uint32_t crc, const uint8_t *at, size_t size)
+{
+    for (; size >= 8; size -= 8, at += 8) {
+        uint32_t low = crc ^ ((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
+        crc = by_byte[7][low & 0xFF] ^ by_byte[6][low >> 8 & 0xFF] ^ by_byte[5][low >> 16 & 0xFF] ^ by_byte[4][low >> 24]
+              ^ by_byte[3][at[4]] ^ by_byte[2][at[5]] ^ by_byte[1][at[6]] ^ by_byte[0][at[7]];
+    }
+    for (; size; size--, at++)
+        crc = crc >> 8 ^ by_byte[0][(crc ^ *at) & 0xFF];
+    return crc;
+}
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define HAS_INSTRUCTION 1
+
+/* The instruction takes three cycles and may start in each, so three parts of this many bytes are read at a time. */
+#define PART 1024
+
+static uint32_t shift_by_part[4][256];
+static int processor_has_it;
+
+static inline uint64_t
+read_8(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, 8);
+    return value;
+}
+
+__attribute__((target("sse4.2"))) static uint32_t
+crc_of_rest(uint32_t crc, const uint8_t *at, size_t size)
+{
+    uint64_t value = crc;
+    for (; size >= 8; size -= 8, at += 8)
+        value = __builtin_ia32_crc32di(value, read_8(at));
+    crc = (uint32_t)value;
+    for (; size; size--, at++)
+        crc = __builtin_ia32_crc32qi(crc, *at);
+    return crc;
+}
+
+static inline uint32_t
+shifted(uint32_t crc)
+{
+    return shift_by_part[0][crc & 0xFF] ^ shift_by_part[1][crc >> 8 & 0xFF] ^ shift_by_part[2][crc >> 16 & 0xFF]
+           ^ shift_by_part[3][crc >> 24];
+}
+
+__attribute__((target("sse4.2"))) static uint32_t
+crc_by_instruction(uint32_t crc, const uint8_t *at, size_t size)
+{
+    for (; size >= 3 * PART; size -= 3 * PART, at += 3 * PART) {
+        uint64_t first = crc, second = 0, third = 0;
+        for (size_t i = 0; i < PART; i += 8) {
+            first = __builtin_ia32_crc32di(first, read_8(at + i));
+            second = __builtin_ia32_crc32di(second, read_8(at + PART + i));
+            third = __builtin_ia32_crc32di(third, read_8(at + 2 * PART + i));
+        }
+        crc = shifted(shifted((uint32_t)first) ^ (uint32_t)second) ^ (uint32_t)third;
+    }
+    return crc_of_rest(crc, at, size);
+}
+
+/* What PART zero bytes make of a checksum is linear in it, so what they make of each bit tells it. */
+static void
+fill_shifts(void)
+{
+    static const uint8_t zeros[PART];
+    for (int byte = 0; byte < 4; byte++)
+        for (int i = 0; i < 256; i++)
+            shift_by_part[byte][i] = crc_of_rest((uint32_t)i << 8 * byte, zeros, PART);
+}
+#else
+#define HAS_INSTRUCTION 0
+#endif
+
+static uint32_t
+crc32c(const uint8_t *at, size_t size)
+{
+#if HAS_INSTRUCTION
+    if (processor_has_it)
+        return ~crc_by_instruction(~0u, at, size);
+#endif
+    return ~crc_by_tables(~0u, at, size);
+}
+
+/* Fields of the request. Each reader returns 0 if the end cuts the field off, or if it is unusual. */
+
+static inline uint64_t
+big_endian(const uint8_t *at, int size)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < size; i++)
+        value = value << 8 | at[i];
+    return value;
+}
+
+static inline int
+read_int16(Cursor *cursor, int16_t *value)
+{
+    if (cursor->end - cursor->at < 2)
+        return 0;
+    *value = (int16_t)big_endian(cursor->at, 2);
+    cursor->at += 2;
+    return 1;
+}
+
+static inline int
+read_int32(Cursor *cursor, int32_t *value)
+{
+    if (cursor->end - cursor->at < 4)
+        return 0;
+    *value = (int32_t)big_endian(cursor->at, 4);
+    cursor->at += 4;
+    return 1;
+}
+
+/* A length or count plus one, in its shortest form. 28 bits are plenty for the bytes of a frame. */
+static inline int
+read_compact(Cursor *cursor, int32_t *value)
+{
+    uint32_t bits = 0;
+    for (int shift = 0; shift <= 21; shift += 7) {
+        if (cursor->at >= cursor->end)
+            return 0;
+        uint8_t byte = *cursor->at++;
+        bits |= (uint32_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = (int32_t)bits - 1;
+            return byte != 0 || shift == 0;
+        }
+    }
+    return 0;
+}
+
+static inline int
+read_size(Cursor *cursor, int is_flexible, int32_t *value)
+{
+    return is_flexible ? read_compact(cursor, value) : read_int32(cursor, value);
+}
+
+static inline int
+has_no_tags(Cursor *cursor, int is_flexible)
+{
+    if (!is_flexible)
+        return 1;
+    return cursor->at < cursor->end && *cursor->at++ == 0;
+}
+
+typedef struct {
+    const uint8_t *name;
+    int32_t size;
+    int first;
+    int end;
+} Topic;
+
+typedef struct {
+    const uint8_t *batch;
+    int32_t size;
+    int32_t index;
+    int codec;
+    int32_t count;
+    int64_t base_ms;
+    int64_t earliest_ms;
+    int64_t max_ms;
+    int64_t producer_id;
+    int16_t producer_epoch;
+    int32_t sequence;
+    int64_t nulls;
+} Batch;
+
+typedef struct {
+    int64_t units;
+    int64_t partition_units;
+    int64_t records_most;
+    int64_t headers_most;
+    int64_t headers_a_record;
+} Bounds;
+
+/* The header of the only batch of a partition: complete, of a client, and nothing in it to refuse or to change. */
+static int
+read_header(Batch *batch, int zstd_allowed, int64_t records_most)
+{
+    const uint8_t *at = batch->batch;
+    if (batch->size < HEADER_SIZE || big_endian(at, 8) != 0 || at[16] != 2)
+        return 0;
+    if ((int64_t)(int32_t)big_endian(at + 8, 4) + LOG_OVERHEAD != batch->size)
+        return 0;
+    int attributes = (int)big_endian(at + 21, 2);
+    batch->codec = attributes;
+    if (attributes & ~CODECS || attributes > ZSTD || (attributes == ZSTD && !zstd_allowed))
+        return 0;
+    int64_t last_offset_delta = (int32_t)big_endian(at + 23, 4);
+    batch->base_ms = batch->earliest_ms = (int64_t)big_endian(at + 27, 8);
+    batch->max_ms = (int64_t)big_endian(at + 35, 8);
+    batch->producer_id = (int64_t)big_endian(at + 43, 8);
+    batch->producer_epoch = (int16_t)big_endian(at + 51, 2);
+    batch->sequence = (int32_t)big_endian(at + 53, 4);
+    batch->count = (int32_t)big_endian(at + 57, 4);
+    batch->nulls = 0;
+    if (batch->count <= 0 || batch->count > records_most || last_offset_delta + 1 != batch->count)
+        return 0;
+    return batch->producer_id < 0 || batch->sequence >= 0;
+}
+
+/* All records of a batch without compression. */
+static int
+read_records(Batch *batch, Bounds *bounds)
+{
+    Cursor body = {batch->batch + HEADER_SIZE, batch->batch + batch->size};
+    int64_t row[FIELDS], least = 0, greatest = INT64_MIN, headers = 0;
+    if (batch->count > (body.end - body.at) / LEAST_RECORD)
+        return 0;
+    for (int32_t i = 0; i < batch->count; i++) {
+        int64_t found = read_record(&body, batch->batch, i, bounds->headers_a_record, row);
+        if (found < 0)
+            return 0;
+        headers += found;
+        if (headers > bounds->headers_most || (i + headers) / PER_UNIT >= bounds->units)
+            return 0;
+        if (row[TIMESTAMP] < least)
+            least = row[TIMESTAMP];
+        if (row[TIMESTAMP] > greatest)
+            greatest = row[TIMESTAMP];
+        if (row[KEY_END] < 0)
+            batch->nulls = NULL_KEYS;
+    }
+    int64_t latest_ms;
+    if (body.at != body.end || __builtin_add_overflow(batch->base_ms, greatest, &latest_ms) || latest_ms != batch->max_ms
+        || __builtin_add_overflow(batch->base_ms, least, &batch->earliest_ms))
+        return 0;
+    bounds->units -= (batch->count + headers) / PER_UNIT;
+    return 1;
+}
+
+/* Topics, partitions and headers of batches. 0 if anything is unusual. */
+static int
+read_topics(Cursor *body, int version, int32_t topics, Topic *topic, Batch *batches, Bounds *bounds)
+{
+    int is_flexible = version >= FIRST_FLEXIBLE, count = 0;
+    for (int t = 0; t < topics; t++, topic++) {
+        topic->size = UUID_SIZE;
+        if (version < FIRST_WITH_TOPIC_IDS) {
+            int16_t size = 0;
+            if (is_flexible ? !read_compact(body, &topic->size) : !read_int16(body, &size))
+                return 0;
+            if (!is_flexible)
+                topic->size = size;
+        }
+        if (topic->size < 0 || topic->size > STRING_MOST || topic->size > body->end - body->at)
+            return 0;
+        topic->name = body->at;
+        body->at += topic->size;
+        for (Topic *earlier = topic - t; earlier < topic; earlier++)
+            if (earlier->size == topic->size && !memcmp(earlier->name, topic->name, topic->size))
+                return 0;
+        int32_t partitions;
+        if (!read_size(body, is_flexible, &partitions) || partitions <= 0 || partitions > PARTITIONS_MOST - count)
+            return 0;
+        topic->first = count;
+        topic->end = count + partitions;
+        for (; count < topic->end; count++) {
+            Batch *batch = batches + count;
+            if (!read_int32(body, &batch->index) || !read_size(body, is_flexible, &batch->size))
+                return 0;
+            for (int i = topic->first; i < count; i++)
+                if (batches[i].index == batch->index)
+                    return 0;
+            if (batch->size < HEADER_SIZE || batch->size > body->end - body->at)
+                return 0;
+            batch->batch = body->at;
+            body->at += batch->size;
+            if (!read_header(batch, version >= FIRST_WITH_ZSTD, bounds->records_most) || !has_no_tags(body, is_flexible))
+                return 0;
+            bounds->units -= bounds->partition_units;
+        }
+        if (!has_no_tags(body, is_flexible))
+            return 0;
+    }
+    return has_no_tags(body, is_flexible) && body->at == body->end && bounds->units > 0;
+}
+
+static PyObject *
+facts_of(const Topic *topic, const Batch *batches, const uint8_t *base, int version)
+{
+    PyObject *list = PyList_New(topic->end - topic->first);
+    for (int i = topic->first; list != NULL && i < topic->end; i++) {
+        const Batch *batch = batches + i;
+        Py_ssize_t start = batch->batch - base;
+        PyObject *facts = Py_BuildValue(
+            "innniiLLLLiii", (int)batch->index, start, start + batch->size, (Py_ssize_t)batch->size, batch->codec,
+            (int)batch->count, (long long)batch->base_ms, (long long)batch->earliest_ms, (long long)batch->max_ms,
+            (long long)batch->producer_id, (int)batch->producer_epoch, (int)batch->sequence, (int)batch->nulls);
+        if (facts == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i - topic->first, facts);
+    }
+    if (list == NULL)
+        return NULL;
+    if (version >= FIRST_WITH_TOPIC_IDS)
+        return Py_BuildValue("y#N", (const char *)topic->name, (Py_ssize_t)topic->size, list);
+    return Py_BuildValue("s#N", (const char *)topic->name, (Py_ssize_t)topic->size, list);
+}
+
+/* None, also in the place of a name that is not UTF-8. NULL only when memory has ended. */
+static PyObject *
+result_of(int acks, int32_t timeout_ms, int64_t units, int32_t topics, const Topic *topic, const Batch *batches,
+          const uint8_t *base, int version)
+{
+    PyObject *list = PyList_New(topics);
+    for (int t = 0; list != NULL && t < topics; t++) {
+        PyObject *facts = facts_of(topic + t, batches, base, version);
+        if (facts == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, t, facts);
+    }
+    if (list != NULL)
+        return Py_BuildValue("iiLN", acks, (int)timeout_ms, (long long)units, list);
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        return NULL;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(parse_produce_doc,
+"parse_produce(frame, position, version, units, partition_units, records_most, headers_most, headers_a_record)\n\
+The facts of a plain Produce request (see plain_produce.py), or None.");
+
+static PyObject *
+parse_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    long long given[7];
+    if (nargs != 8) {
+        PyErr_SetString(PyExc_TypeError, "parse_produce takes 8 arguments");
+        return NULL;
+    }
+    for (int i = 0; i < 7; i++) {
+        given[i] = PyLong_AsLongLong(args[i + 1]);
+        if (given[i] == -1 && PyErr_Occurred())
+            return NULL;
+    }
+    int64_t position = given[0], version = given[1];
+    Bounds bounds = {given[2], given[3], given[4], given[5], given[6]};
+    Py_buffer frame;
+    if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *base = frame.buf;
+    PyObject *result = NULL;
+    Topic topics[PARTITIONS_MOST];
+    Batch batches[PARTITIONS_MOST];
+    if (position < 0 || position > frame.len || frame.len > BYTES_MOST || version < OLDEST || version > NEWEST
+        || bounds.partition_units < 1 || bounds.headers_a_record < 0)
+        goto unusual;
+    Cursor body = {base + position, base + frame.len};
+    int is_flexible = version >= FIRST_FLEXIBLE;
+    int16_t acks, null_id;
+    int32_t timeout_ms, count;
+    /* No transaction. */
+    if (is_flexible ? body.at == body.end || *body.at++ != 0 : !read_int16(&body, &null_id) || null_id != -1)
+        goto unusual;
+    if (!read_int16(&body, &acks) || acks < -1 || acks > 1 || !read_int32(&body, &timeout_ms)
+        || !read_size(&body, is_flexible, &count) || count <= 0 || count > PARTITIONS_MOST)
+        goto unusual;
+    if (!read_topics(&body, (int)version, count, topics, batches, &bounds))
+        goto unusual;
+    for (int i = 0; i < topics[count - 1].end; i++) {
+        const uint8_t *at = batches[i].batch;
+        if (crc32c(at + CHECKED_FROM, batches[i].size - CHECKED_FROM) != (uint32_t)big_endian(at + 17, 4))
+            goto unusual;
+        if (!batches[i].codec && !read_records(batches + i, &bounds))
+            goto unusual;
+    }
+    result = result_of(acks, timeout_ms, bounds.units, count, topics, batches, base, (int)version);
+    PyBuffer_Release(&frame);
+    return result;
+unusual:
+    PyBuffer_Release(&frame);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(checksum_doc, "checksum(data, by_instruction)\nCRC-32C by one of the two ways, for the tests.");
+
+static PyObject *
+checksum(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    int by_instruction;
+    if (!PyArg_ParseTuple(args, "y*p", &data, &by_instruction))
+        return NULL;
+    uint32_t crc;
+    if (by_instruction)
+        crc = crc32c(data.buf, (size_t)data.len);
+    else
+        crc = ~crc_by_tables(~0u, data.buf, (size_t)data.len);
+    PyBuffer_Release(&data);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+static PyMethodDef methods[] = {
+    {"parse_produce", (PyCFunction)(void (*)(void))parse_produce, METH_FASTCALL, parse_produce_doc},
+    {"checksum", checksum, METH_VARARGS, checksum_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_produce", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC
+PyInit__produce(void)
+{
+    fill_tables();
+#if HAS_INSTRUCTION
+    __builtin_cpu_init();
+    processor_has_it = __builtin_cpu_supports("sse4.2");
+    if (processor_has_it)
+        fill_shifts();
+#endif
+    return PyModuleDef_Init(&module);
+}

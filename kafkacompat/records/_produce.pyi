@@ -1,0 +1,17 @@
+"""The compiled gait of plain_produce.py; not there where nothing compiled it."""
+
+from kafkacompat.ports import Buffer
+from kafkacompat.records.plain_produce import TopicFacts
+
+def parse_produce(
+    frame: Buffer,
+    position: int,
+    version: int,
+    units: int,
+    partition_units: int,
+    records_most: int,
+    headers_most: int,
+    headers_a_record: int,
+    /,
+) -> tuple[int, int, int, list[TopicFacts]] | None: ...
+def checksum(data: Buffer, by_instruction: bool, /) -> int: ...

@@ -1,0 +1,117 @@
+"""What `_produce.parse_produce` finds in a request, from the decoder of wire/, the header's parser and the simple decoder of
+records: the twin that the compiled code is compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkacompat.records._tests.plain_decoder import decoded
+from kafkacompat.records.batch import CODEC_MASK, HEADER_SIZE, BatchCorrupt, crc_of, parse_header
+from kafkacompat.records.compression import ZSTD
+from kafkacompat.records.record import RecordMalformed
+from kafkacompat.records.scan import NULL_KEYS
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.messages.produce_request import ProduceRequest
+
+BYTES_MOST = 2 * 1024 * 1024
+PARTITIONS_MOST = 128
+RECORDS_A_UNIT = 16
+
+
+class Unusual(Exception):
+    """The request is not plain."""
+
+
+def require(condition: bool) -> None:
+    if not condition:
+        raise Unusual
+
+
+def parsed(
+    frame: bytes,
+    position: int,
+    version: int,
+    units: int,
+    partition_units: int,
+    records_most: int,
+    headers_most: int,
+    headers_a_record: int,
+) -> tuple[int, int, int, list[Any]] | None:
+    try:
+        require(len(frame) <= BYTES_MOST)
+        body = bytes(frame[position:])
+        request: Any = decode(ProduceRequest, version, body)
+        require(encode(request, version) == body)  # shortest lengths, no unknown tags, nothing after the end
+        require(request.transactional_id is None and request.acks in (-1, 0, 1))
+        require(bool(request.topic_data))
+        names = [(topic.name, topic.topic_id) for topic in request.topic_data]
+        require(len(set(names)) == len(names))
+        topics = []
+        batches = []
+        at = 0
+        for topic in request.topic_data:
+            indexes = [one.index for one in topic.partition_data]
+            require(bool(indexes) and len(set(indexes)) == len(indexes))
+            rows: list[Any] = []
+            topics.append((topic.name if version < 13 else topic.topic_id, rows))
+            for one in topic.partition_data:
+                require(one.records is not None)
+                records = bytes(one.records)
+                at = body.index(records, at)
+                batches.append((rows, one.index, position + at, records))
+                at += len(records)
+                units -= partition_units
+        require(units > 0 and len(batches) <= PARTITIONS_MOST)
+        for _, _, _, records in batches:
+            check_header(records, version, records_most)
+        for rows, index, start, records in batches:
+            row, units = facts(records, units, headers_most, headers_a_record)
+            rows.append((index, start, start + len(records), len(records), *row))
+        return request.acks, request.timeout_ms, units, topics
+    except (Unusual, WireError, BatchCorrupt, RecordMalformed):
+        return None
+
+
+def check_header(records: bytes, version: int, records_most: int) -> None:
+    require(len(records) >= HEADER_SIZE and records[16] == 2)
+    header = parse_header(records)
+    require(header.size == len(records) and header.base_offset == 0)
+    require(header.attributes & ~CODEC_MASK == 0)
+    require(header.codec < ZSTD or (header.codec == ZSTD and version >= 7))
+    require(0 < header.record_count <= records_most)
+    require(header.last_offset_delta + 1 == header.record_count)
+    require(header.producer_id < 0 or header.base_sequence >= 0)
+
+
+def facts(
+    records: bytes, units: int, headers_most: int, headers_a_record: int
+) -> tuple[tuple[int, ...], int]:
+    header = parse_header(records)
+    require(crc_of(records) == header.crc)
+    base_ms = earliest_ms = header.base_timestamp_ms
+    nulls = 0
+    if not header.codec:
+        found = decoded(records[HEADER_SIZE:], header.record_count)
+        require([each.offset_delta for each in found] == list(range(header.record_count)))
+        require(all(len(each.headers) <= headers_a_record for each in found))
+        headers = sum(len(each.headers) for each in found)
+        require(headers <= headers_most)
+        require((header.record_count - 1 + headers) // RECORDS_A_UNIT < units)
+        units -= (header.record_count + headers) // RECORDS_A_UNIT
+        times = [base_ms + each.timestamp_ms for each in found]
+        require(max(times) == header.max_timestamp_ms)
+        earliest_ms = min(base_ms, *times)
+        require(earliest_ms >= -(1 << 63))
+        nulls = NULL_KEYS if any(each.key is None for each in found) else 0
+    return (
+        header.codec,
+        header.record_count,
+        base_ms,
+        earliest_ms,
+        header.max_timestamp_ms,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        nulls,
+    ), units

@@ -1,0 +1,365 @@
+"""The compiled reader of a plain Produce compared with its simple twin, for any bytes. It accepts nothing that the checks of
+a broker refuse, and what it finds is what they find."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacompat.config import LogConfig
+from kafkacompat.records import plain_produce
+from kafkacompat.records._tests.bombs import batch_around, record_of_headers, tiny_records
+from kafkacompat.records._tests.plain_request import BYTES_MOST, parsed
+from kafkacompat.records._tests.test_scan import hostile_bodies, one_record
+from kafkacompat.records.batch import CRC_POSITION, HEADER, HEADER_SIZE, build_batch, crc_of
+from kafkacompat.records.compression import compress
+from kafkacompat.records.crc import crc32c
+from kafkacompat.records.limits import BatchLimits
+from kafkacompat.records.plain_produce import parse_produce, scan_packed
+from kafkacompat.records.record import Record
+from kafkacompat.records.scan import scan_in_python
+from kafkacompat.records.validate import (
+    BATCH_UNITS,
+    PARTITION_UNITS,
+    STEP_UNITS,
+    Allowance,
+    validate_produce,
+)
+from kafkacompat.wire.codec import encode
+from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+try:
+    from kafkacompat.records import _produce
+except ImportError:
+    _produce = None  # type: ignore[assignment]
+pytestmark = pytest.mark.skipif(_produce is None, reason="no compiler built kafkacompat.records._produce")
+
+NOW_MS = 1_700_000_000_000
+EVERYTHING = (1 << 40, 1, 1 << 62, 1 << 62, 1 << 62)
+"""Units, units of a partition, records, headers, headers of a record."""
+
+
+def request(*batches: bytes | bytearray | None, acks: int = -1, **fields: Any) -> ProduceRequest:
+    """For partitions of one topic."""
+    partitions = [PartitionProduceData(index=at, records=each) for at, each in enumerate(batches)]
+    topic = TopicProduceData(name="t", topic_id=b"i" * 16, partition_data=partitions)
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic], **fields)
+
+
+def both(
+    body: bytes | bytearray, version: int, bounds: tuple[int, ...] = EVERYTHING, before: bytes = b""
+) -> Any:
+    """What both find in a request; they must agree."""
+    frame = before + bytes(body)
+    arguments = (frame, len(before), version, *bounds)
+    found = _produce.parse_produce(*arguments)
+    assert found == parsed(*arguments)
+    return found
+
+
+def plain_batch(count: int = 3, **options: Any) -> bytearray:
+    return build_batch([Record(at, NOW_MS + at, b"k", b"value") for at in range(count)], **options)
+
+
+# Whole requests.
+
+batches = st.builds(
+    lambda records, codec, producer: build_batch(
+        [each._replace(offset_delta=at) for at, each in enumerate(records)], compression=codec, **producer
+    ),
+    st.lists(
+        one_record.map(lambda each: each._replace(timestamp_ms=each.timestamp_ms % (1 << 40))),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([0, 0, 0, 1, 2, 3, 4]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "producer_id": st.integers(-1, 5),
+            "producer_epoch": st.integers(-1, 3),
+            "base_sequence": st.integers(-1, 9),
+            "is_transactional": st.booleans(),
+            "is_control": st.just(False) | st.booleans(),
+            "log_append_time_ms": st.none() | st.just(NOW_MS),
+            "base_offset": st.sampled_from([0, 0, 0, 1]),
+        },
+    ),
+)
+hostile_batches = st.builds(lambda made: bytes(batch_around(made[0], 0, made[1])), hostile_bodies())
+
+
+@st.composite
+def changed_headers(draw: st.DrawFn) -> bytes:
+    """A batch with one header field replaced, and a CRC that covers it."""
+    batch = plain_batch()
+    fields = list(HEADER.unpack_from(batch))
+    at = draw(st.integers(0, len(fields) - 1))
+    size = (8, 4, 4, 1, 4, 2, 4, 8, 8, 8, 2, 4, 4)[at]
+    bits = 8 * size
+    value = draw(
+        st.integers(-2, 6) | st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) | st.just((1 << bits - 1) - 1)
+    )
+    fields[at] = value & 0xFFFFFFFF if at == 4 else value
+    HEADER.pack_into(batch, 0, *fields)
+    if at != 4:
+        struct.pack_into(">I", batch, CRC_POSITION, crc_of(batch))
+    return bytes(batch)
+
+
+any_records = st.one_of(
+    batches,
+    batches,
+    hostile_batches,
+    changed_headers(),
+    st.none(),
+    st.binary(max_size=70),
+    batches.map(lambda batch: batch + batch),
+    batches.map(lambda batch: batch[:-1]),
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> ProduceRequest:
+    """Several topics, some named twice, with the partitions of each, some named twice."""
+    of = draw(st.sampled_from([batches, any_records]))
+    topics = [
+        TopicProduceData(
+            name=name,
+            topic_id=name.encode()[:16].ljust(16, b"\0"),
+            partition_data=[
+                PartitionProduceData(index=index, records=draw(of))
+                for index in draw(st.lists(st.integers(-1, 4), max_size=3))
+            ],
+        )
+        for name in draw(st.lists(st.sampled_from(["t", "topic", "\u00e9", "n" * 200]), max_size=3))
+    ]
+    return ProduceRequest(
+        transactional_id=draw(st.sampled_from([None, None, None, None, "", "id"])),
+        acks=draw(st.sampled_from([-1, 0, 1, -1, 0, 1, 2, -2])),
+        timeout_ms=draw(st.integers(-(2**31), 2**31 - 1)),
+        topic_data=topics,
+    )
+
+
+bounds_of_both = st.tuples(
+    st.sampled_from([1 << 40, 1 << 40, 100, 5, 1]),
+    st.sampled_from([1, 48]),
+    st.sampled_from([1 << 40, 2]),
+    st.sampled_from([1 << 40, 2, 0]),
+    st.sampled_from([1 << 40, 1, 0]),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(requests(), st.integers(3, 13), bounds_of_both, st.binary(max_size=9))
+def test_both_find_the_same_in_any_request(
+    made: ProduceRequest, version: int, bounds: tuple[int, ...], before: bytes
+) -> None:
+    both(encode(made, version), version, bounds, before)
+
+
+@settings(max_examples=600, deadline=None)
+@given(requests(), st.integers(3, 13), st.data())
+def test_both_find_the_same_in_damaged_requests(
+    made: ProduceRequest, version: int, data: st.DataObject
+) -> None:
+    """Bytes that are changed, removed or inserted at any place, mostly in front of the records."""
+    body = bytearray(encode(made, version))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, min(len(body), 40)) | st.integers(0, len(body)))
+        body[at : at + data.draw(st.integers(0, 2))] = data.draw(
+            st.binary(max_size=3)
+            | st.sampled_from([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x80\x80\x80\x01"])
+        )
+    both(body, version)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200), st.integers(3, 13))
+def test_both_find_nothing_in_noise(noise: bytes, version: int) -> None:
+    both(noise, version)
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_plain_request_is_found_whole_and_never_a_part_of_it(version: int) -> None:
+    made = request(
+        plain_batch(),
+        plain_batch(2, producer_id=7, producer_epoch=1, base_sequence=9),
+        plain_batch(compression=3),
+    )
+    body = encode(made, version)
+    found = both(body, version, before=b"header")
+    assert found is not None
+    acks, timeout_ms, units, ((name, rows),) = found
+    assert (acks, timeout_ms, units) == (-1, 30_000, EVERYTHING[0] - 3)
+    assert name == ("t" if version < 13 else b"i" * 16)
+    assert [row[0] for row in rows] == [0, 1, 2]
+    assert [row[4] for row in rows] == [0, 0, 3]
+    assert rows[1][9:12] == (7, 1, 9)
+    frame = b"header" + body
+    for part, row in zip(made.topic_data[0].partition_data, rows, strict=True):
+        assert frame[row[1] : row[2]] == part.records
+    for end in range(len(body)):
+        assert _produce.parse_produce(bytes(body[:end]), 0, version, *EVERYTHING) is None
+    assert both(bytes(body) + b"\0", version) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(any_records, st.integers(7, 13))
+def test_nothing_is_accepted_that_the_checks_refuse(records: Any, version: int) -> None:
+    """With the settings of a usual topic the long way finds the same batch."""
+    body = encode(request(records), version)
+    found = parse_produce(memoryview(bytearray(body)), 0, version, BatchLimits())
+    if found is None:
+        return
+    ((_, (row,)),) = found.topics
+    view = memoryview(bytearray(body))[row[1] : row[2]]
+    if row[4]:
+        seen = scan_packed(view, row[4], row[5], row[6], row[8], BatchLimits(), Allowance())
+        if seen is None:
+            return
+    batch = validate_produce(view, LogConfig(message_timestamp_after_max_ms=1 << 62), NOW_MS)
+    assert bytes(batch.buffer) == records
+    assert (batch.size, batch.compression, batch.record_count) == row[3:6]
+    assert (batch.max_timestamp_ms, batch.producer_id, batch.producer_epoch, batch.base_sequence) == row[8:12]
+
+
+# Bounds.
+
+
+def test_a_request_has_so_many_partitions_and_bytes_at_most() -> None:
+    batch = plain_batch(1)
+    for count, is_plain in ((128, True), (129, False)):
+        assert (both(encode(request(*[batch] * count), 9), 9) is not None) is is_plain
+    room = BYTES_MOST - len(encode(request(build_batch([Record(0, 0, None, bytes(BYTES_MOST // 2))])), 9))
+    for more, is_plain in ((-9, True), (9, False)):
+        large = build_batch([Record(0, 0, None, bytes(BYTES_MOST // 2 + room + more))])
+        assert (both(encode(request(large), 9), 9) is not None) is is_plain
+
+
+def test_work_is_counted_and_bounded() -> None:
+    body = encode(request(build_batch([Record(at, 0, b"k", b"v", (("h", None),)) for at in range(160)])), 9)
+    for units, left in ((21 + 48, 1), (20 + 48, 0), (19 + 48, None)):
+        found = both(body, 9, (units, 48, 1 << 40, 1 << 40, 1 << 40))
+        assert (None if found is None else found[2]) == left
+    most = STEP_UNITS // (PARTITION_UNITS + BATCH_UNITS)
+    limits = BatchLimits()
+    for count, is_plain in ((most, True), (most + 1, False)):
+        frame = memoryview(encode(request(*[plain_batch(1)] * count), 9))
+        assert (parse_produce(frame, 0, 9, limits) is not None) is is_plain
+
+
+def test_limits_of_records_and_headers_hold() -> None:
+    many = encode(request(batch_around(bytes(tiny_records(5)), 0, 5)), 9)
+    assert both(many, 9, (1 << 40, 1, 5, 0, 0)) is not None
+    assert both(many, 9, (1 << 40, 1, 4, 0, 0)) is None
+    headed = encode(request(batch_around(record_of_headers(5), 0)), 9)
+    assert both(headed, 9, (1 << 40, 1, 1, 5, 5)) is not None
+    assert both(headed, 9, (1 << 40, 1, 1, 4, 5)) is None
+    assert both(headed, 9, (1 << 40, 1, 1, 5, 4)) is None
+
+
+@pytest.mark.parametrize(
+    ("base_ms", "deltas"),
+    [((1 << 63) - 1, (1,)), (-(1 << 63), (-1, 0)), ((1 << 63) - 1, (0, -5)), (0, (0, (1 << 62)))],
+)
+def test_timestamps_that_overflow_are_not_plain(base_ms: int, deltas: tuple[int, ...]) -> None:
+    batch = build_batch([Record(at, delta, b"k", b"v") for at, delta in enumerate(deltas)])
+    fields = list(HEADER.unpack_from(batch))
+    shift = fields[7]
+    fields[7] = base_ms
+    for max_ms in {(base_ms + max(deltas) - shift + (1 << 63)) % (1 << 64) - (1 << 63), base_ms}:
+        fields[8] = max_ms
+        HEADER.pack_into(batch, 0, *fields)
+        struct.pack_into(">I", batch, CRC_POSITION, crc_of(batch))
+        both(encode(request(batch), 9), 9)
+
+
+def test_wrong_arguments_are_told() -> None:
+    body = bytes(encode(request(plain_batch()), 9))
+    for position in (-1, len(body) + 1, 1 << 62):
+        assert _produce.parse_produce(body, position, 9, *EVERYTHING) is None
+    for version in (2, 14, -1, 1 << 40):
+        assert _produce.parse_produce(body, 0, version, *EVERYTHING) is None
+    assert _produce.parse_produce(body, 0, 9, 1 << 40, 0, 1, 1, 1) is None
+    assert _produce.parse_produce(body, 0, 9, -5, 1, 1 << 40, 1, 1) is None
+    with pytest.raises(OverflowError):
+        _produce.parse_produce(body, 1 << 64, 9, *EVERYTHING)
+    with pytest.raises(TypeError):
+        _produce.parse_produce(body, 0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        _produce.parse_produce(None, 0, 9, *EVERYTHING)  # type: ignore[arg-type]
+
+
+def test_without_the_extension_nothing_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = memoryview(encode(request(plain_batch()), 9))
+    assert parse_produce(frame, 0, 9, BatchLimits()) is not None
+    monkeypatch.setattr(plain_produce, "_parse", None)
+    assert parse_produce(frame, 0, 9, BatchLimits()) is None
+
+
+# Checksums.
+
+
+@given(st.binary(max_size=70), st.integers(0, 7), st.integers(0, 9000))
+def test_both_checksums_are_crc_32c(data: bytes, skipped: int, times: int) -> None:
+    """Of any length and alignment, also of several parts of a kilobyte."""
+    whole = memoryview(data * (times // 70 + 1))[skipped:]
+    for by_instruction in (True, False):
+        assert _produce.checksum(whole, by_instruction) == crc32c(whole)
+
+
+def test_checksums_around_the_parts() -> None:
+    data = bytes(itertools.islice(itertools.cycle(range(251)), 3 * 3072 + 20))
+    for size in [*range(20), *(part + more for part in (1024, 3072, 6144, 9216) for more in range(-9, 10))]:
+        for by_instruction in (True, False):
+            assert _produce.checksum(data[:size], by_instruction) == crc32c(data[:size])
+
+
+# Batches with a codec.
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_packed_batch_is_scanned_as_it_unpacks(codec: int) -> None:
+    records = [Record(at, NOW_MS - at, b"k" if at else None, b"v" * 50) for at in range(40)]
+    batch = memoryview(build_batch(records, compression=codec))
+    facts = (codec, 40, NOW_MS, NOW_MS)
+    allowance = Allowance()
+    assert scan_packed(batch, *facts, BatchLimits(), allowance) == (NOW_MS - 39, 1)
+    assert allowance.units < STEP_UNITS
+    assert scan_packed(batch, codec, 39, NOW_MS, NOW_MS, BatchLimits(), Allowance()) is None
+    assert scan_packed(batch, codec, 40, NOW_MS, NOW_MS + 1, BatchLimits(), Allowance()) is None
+    assert scan_packed(batch, *facts, BatchLimits(unpacked_bytes=99), Allowance()) is None
+    assert scan_packed(batch[:-9], *facts, BatchLimits(), Allowance()) is None
+    little = Allowance()
+    little.units = 1
+    assert scan_packed(batch, *facts, BatchLimits(), little) is None
+
+
+@given(hostile_bodies())
+def test_a_packed_batch_of_hostile_records_is_plain_only_if_it_is_valid(made: tuple[bytes, int]) -> None:
+    body, count = made
+    batch = memoryview(batch_around(compress(3, body), 3, count))
+    greatest = scan_or_none(body, count)
+    for latest_ms in {NOW_MS, NOW_MS + (greatest or 0)}:
+        found = scan_packed(batch, 3, count, NOW_MS, latest_ms, BatchLimits(), Allowance())
+        assert (found is not None) is (greatest is not None and latest_ms == NOW_MS + greatest)
+
+
+def scan_or_none(body: bytes, count: int) -> int | None:
+    """The greatest timestamp delta of a valid body."""
+    try:
+        found = scan_in_python(body, 0, len(body), 0, count, 1 << 40, 10_000, False)
+    except ValueError:
+        return None
+    return found[5] if found[:2] == (len(body), count) else None
+
+
+def test_the_header_is_where_the_format_says() -> None:
+    assert HEADER.size == HEADER_SIZE
