@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from kafkacompat.addresses import host_and_port
 from kafkacompat.client.brokers import COORDINATOR_MOVES, Address, Brokers, Retries
@@ -143,20 +143,6 @@ class Backoff:
 
     def wait(self) -> None:
         time.sleep(self._retries.next_pause_s())
-
-
-class Remote(Protocol):
-    """An object that answers requests: one broker, or any."""
-
-    def call(
-        self,
-        request: Message,
-        response_type: type[M],
-        max_version: int | None = None,
-        timeout_s: float | None = None,
-    ) -> M: ...
-
-    def serves(self, api_key: int, version: int) -> bool: ...
 
 
 class Cluster:
@@ -320,3 +306,7 @@ class _PatientRemote:
         return self._cluster.patiently(
             lambda: self._cluster.connection(self._node_id).serves(api_key, version)
         )
+
+
+Remote = Connection | _PatientRemote
+"""What answers requests: one broker, or any."""

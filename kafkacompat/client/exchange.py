@@ -9,7 +9,7 @@ An error names the broker's address and the API, never what a request or an answ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.sasl_client import SASL_VERSIONS, AuthenticationFailed
@@ -43,12 +43,15 @@ class NoAnswer(BrokerAway):
     """The broker took the connection, but an answer did not come in time."""
 
 
-class Awaited(NamedTuple):
+class Awaited:
     """The request whose answer is awaited."""
 
-    correlation_id: int
-    api_key: int
-    version: int
+    __slots__ = ("api_key", "correlation_id", "version")
+
+    def __init__(self, correlation_id: int, api_key: int, version: int) -> None:
+        self.correlation_id = correlation_id
+        self.api_key = api_key
+        self.version = version
 
     @property
     def name(self) -> str:
@@ -210,7 +213,8 @@ class Exchange:
     def _opening_version(self, request: Message) -> int | None:
         if isinstance(request, ApiVersionsRequest) and not self._versions:
             return API_VERSIONS_VERSION
-        return SASL_VERSIONS.get(type(request))
+        assert request.API_KEY is not None
+        return SASL_VERSIONS.get(request.API_KEY)
 
     def _agreed_version(self, request: Message, max_version: int | None) -> int:
         key = cast(int, request.API_KEY)

@@ -72,9 +72,9 @@ async def authenticate(
         )
         if request is None:
             return authenticator.session_lifetime_ms
-        version = SASL_VERSIONS[type(request)]
-        reply, position = await _ask(sock, buffer, request, version, client_id)
         assert request.API_KEY is not None
+        version = SASL_VERSIONS[request.API_KEY]
+        reply, position = await _ask(sock, buffer, request, version, client_id)
         response = decoder(response_class(request.API_KEY), version)(reply, position)[0]
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkacompat.security.plain import initial_response
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from kafkacompat.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
-from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+from kafkacompat.wire.tables import ApiKey
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-SASL_VERSIONS: dict[type, int] = {SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2}
-"""The versions that the client uses. Every node with SASL supports them."""
+    from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+    from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+    from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+
+SASL_VERSIONS: dict[int, int] = {ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 2}
+"""The versions that the client uses, by API key. Every node with SASL supports them."""
 REAUTHENTICATE_AFTER = 0.85
 """The fraction of a session's length after which the client re-authenticates. Apache Kafka's clients do so then at the
 earliest."""
@@ -42,6 +42,8 @@ class SaslClient(Protocol):
 
 class PlainSaslClient:
     def __init__(self, user: str, password: str) -> None:
+        from kafkacompat.security.plain import initial_response
+
         self._message = initial_response(user, password)
 
     def initial_response(self) -> bytes:
@@ -90,12 +92,16 @@ class SaslClientAuthenticator:
     def step(self, response: Any) -> SaslHandshakeRequest | SaslAuthenticateRequest | None:
         """May take milliseconds to derive a key from a password, or wait for a server that issues tickets.
         Raises AuthenticationFailed."""
+        # Most clients and nodes have no credentials, and start without these.
+        from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+        from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+
         if response is None:
             return SaslHandshakeRequest(mechanism=self._mechanism)
-        if isinstance(response, SaslHandshakeResponse):
+        if response.API_KEY == ApiKey.SASL_HANDSHAKE:
             self._check_handshake(response)
             return SaslAuthenticateRequest(auth_bytes=self._client.initial_response())
-        assert isinstance(response, SaslAuthenticateResponse)
+        assert response.API_KEY == ApiKey.SASL_AUTHENTICATE
         if response.error_code:
             told = response.error_message or ErrorCode(response.error_code).name
             raise AuthenticationFailed(told)
