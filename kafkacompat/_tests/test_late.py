@@ -14,7 +14,7 @@ MODULE = "kafkacompat.wire.schema"
 """Any module."""
 
 
-class World:
+class LatePart:
     def __init__(self, module: str = MODULE) -> None:
         self.workers = HandWorkers()
         self.parts: list[str] = []
@@ -30,111 +30,111 @@ class World:
 
 def test_nothing_is_imported_or_made_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    world = World()
-    assert world.late.made is None
-    world.late.ready()
+    late_part = LatePart()
+    assert late_part.late.made is None
+    late_part.late.ready()
     assert MODULE not in sys.modules, "the worker imports it"
-    world.workers.run()
+    late_part.workers.run()
     assert MODULE in sys.modules
-    assert world.late.made == "part 0"
+    assert late_part.late.made == "part 0"
 
 
 def test_all_who_wait_get_the_same_part() -> None:
-    world = World()
-    asked = [world.late.ready() for _ in range(3)]
+    late_part = LatePart()
+    asked = [late_part.late.ready() for _ in range(3)]
     assert not any(each.done for each in asked)
-    world.workers.run()
+    late_part.workers.run()
     assert [each.result() for each in asked] == ["part 0"] * 3
-    assert world.late.ready().result() == world.late.now() == "part 0"
+    assert late_part.late.ready().result() == late_part.late.now() == "part 0"
 
 
 def test_a_start_may_have_it_at_once() -> None:
-    world = World()
-    assert world.late.now() == "part 0"
-    assert not world.workers.submitted
+    late_part = LatePart()
+    assert late_part.late.now() == "part 0"
+    assert not late_part.workers.submitted
 
 
 def test_a_caller_may_have_a_part_at_once_while_a_worker_imports_it() -> None:
-    world = World()
-    asked = world.late.ready()
-    assert world.late.now() == "part 0"
-    world.workers.run()
+    late_part = LatePart()
+    asked = late_part.late.ready()
+    assert late_part.late.now() == "part 0"
+    late_part.workers.run()
     assert asked.result() == "part 0"
 
 
 def test_a_part_that_cannot_be_made_fails_for_those_who_wait_and_is_tried_again() -> None:
-    world = World()
-    world.problem = ValueError("no")
-    asked, held = world.late.ready(), world.late.hold(lambda: Deferred.of("answer"))
-    world.workers.run()
+    late_part = LatePart()
+    late_part.problem = ValueError("no")
+    asked, held = late_part.late.ready(), late_part.late.hold(lambda: Deferred.of("answer"))
+    late_part.workers.run()
     for each in (asked, held):
         with pytest.raises(NotMade, match="no") as told:
             each.result()
-        assert told.value.reason is world.problem
-    world.problem = None
-    again = world.late.ready()
-    world.workers.run()
+        assert told.value.reason is late_part.problem
+    late_part.problem = None
+    again = late_part.late.ready()
+    late_part.workers.run()
     assert again.result() == "part 0"
 
 
 def test_a_module_that_is_not_there_fails() -> None:
-    world = World("kafkacompat.nowhere")
-    asked = world.late.ready()
-    world.workers.run()
+    late_part = LatePart("kafkacompat.nowhere")
+    asked = late_part.late.ready()
+    late_part.workers.run()
     with pytest.raises(NotMade, match="nowhere"):
         asked.result()
 
 
 def test_an_answer_is_held_until_the_part_is_there() -> None:
-    world = World()
+    late_part = LatePart()
     given: Deferred[str] = Deferred()
     asked: list[str] = []
 
     def answer() -> Deferred[str]:
-        asked.append(world.late.now())
+        asked.append(late_part.late.now())
         return given
 
-    held = world.late.hold(answer)
+    held = late_part.late.hold(answer)
     assert not asked
-    world.workers.run()
+    late_part.workers.run()
     assert asked == ["part 0"]
     assert not held.done
     given.resolve("answer")
     assert held.result() == "answer"
-    assert world.late.hold(answer) is given
+    assert late_part.late.hold(answer) is given
 
 
 def test_an_answer_that_nobody_wants_is_not_asked_for() -> None:
-    world = World()
+    late_part = LatePart()
     asked: list[str] = []
 
     def answer() -> Deferred[str]:
         asked.append("asked")
         return Deferred()
 
-    world.late.hold(answer).abandon()
-    world.workers.run()
+    late_part.late.hold(answer).abandon()
+    late_part.workers.run()
     assert not asked
 
 
 def test_the_giver_of_an_answer_hears_that_nobody_wants_it_any_more() -> None:
-    world = World()
+    late_part = LatePart()
     given: Deferred[str] = Deferred()
     told: list[bool] = []
     given.when_abandoned = lambda: told.append(True)
-    held = world.late.hold(lambda: given)
-    world.workers.run()
+    held = late_part.late.hold(lambda: given)
+    late_part.workers.run()
     held.abandon()
     assert told == [True]
 
 
 def test_an_answer_that_cannot_be_given_fails() -> None:
-    world = World()
+    late_part = LatePart()
 
     def answer() -> Deferred[str]:
         raise ValueError("no")
 
-    held = world.late.hold(answer)
-    world.workers.run()
+    held = late_part.late.hold(answer)
+    late_part.workers.run()
     with pytest.raises(ValueError, match="no"):
         held.result()

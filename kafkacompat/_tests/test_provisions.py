@@ -17,7 +17,7 @@ from kafkacompat.late import AGAIN_MS, BEGIN_MS, HELD_MAX_MS, PAUSE_MS, Provisio
 NAMES = ["provision_a", "provision_b", "provision_c"]
 
 
-class World:
+class ProvidedModules:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         monkeypatch.syspath_prepend(str(folder))
@@ -56,51 +56,53 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(tmp_path, monkeypatch)
+def provided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProvidedModules:
+    return ProvidedModules(tmp_path, monkeypatch)
 
 
-def test_one_module_after_another_and_none_before_the_first_answers(world: World) -> None:
-    world.provisions.begin()
-    world.run(BEGIN_MS - 1)
-    assert not world.loaded()
+def test_one_module_after_another_and_none_before_the_first_answers(provided: ProvidedModules) -> None:
+    provided.provisions.begin()
+    provided.run(BEGIN_MS - 1)
+    assert not provided.loaded()
     sizes = []
     for _ in range(BEGIN_MS + PAUSE_MS * 10):
-        before = len(world.loaded())
-        world.time.advance(1)
-        assert len(world.workers.submitted) <= 1
-        world.workers.run()
-        sizes.append(len(world.loaded()) - before)
-    assert world.loaded() == NAMES
+        before = len(provided.loaded())
+        provided.time.advance(1)
+        assert len(provided.workers.submitted) <= 1
+        provided.workers.run()
+        sizes.append(len(provided.loaded()) - before)
+    assert provided.loaded() == NAMES
     assert max(sizes) == 1
-    assert world.provisions.is_complete
-    assert world.kept == 1
+    assert provided.provisions.is_complete
+    assert provided.kept == 1
 
 
-def test_what_cannot_be_imported_now_is_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.take_away("provision_b")
-    world.provisions.begin()
-    world.run(BEGIN_MS + 3 * AGAIN_MS)
-    assert world.loaded() == ["provision_a"]
-    assert not world.provisions.is_complete
-    world.put("provision_b")
-    world.run(2 * AGAIN_MS)
-    assert world.loaded() == NAMES
-    assert world.provisions.is_complete
+def test_what_cannot_be_imported_now_is_tried_again(
+    provided: ProvidedModules, caplog: pytest.LogCaptureFixture
+) -> None:
+    provided.take_away("provision_b")
+    provided.provisions.begin()
+    provided.run(BEGIN_MS + 3 * AGAIN_MS)
+    assert provided.loaded() == ["provision_a"]
+    assert not provided.provisions.is_complete
+    provided.put("provision_b")
+    provided.run(2 * AGAIN_MS)
+    assert provided.loaded() == NAMES
+    assert provided.provisions.is_complete
     assert caplog.text.count("trying again") == 1, "it is told once, not for each attempt"
 
 
-def test_nothing_is_imported_from_another_version(world: World) -> None:
-    world.problem = OSError(errno.ESTALE, "replaced")
-    world.provisions.begin()
-    world.run(BEGIN_MS + 3 * AGAIN_MS)
-    assert not world.loaded()
-    world.problem = None
-    world.run(2 * AGAIN_MS)
-    assert world.provisions.is_complete
+def test_nothing_is_imported_from_another_version(provided: ProvidedModules) -> None:
+    provided.problem = OSError(errno.ESTALE, "replaced")
+    provided.provisions.begin()
+    provided.run(BEGIN_MS + 3 * AGAIN_MS)
+    assert not provided.loaded()
+    provided.problem = None
+    provided.run(2 * AGAIN_MS)
+    assert provided.provisions.is_complete
 
 
-def test_a_list_that_cannot_be_read_is_read_again(world: World) -> None:
+def test_a_list_that_cannot_be_read_is_read_again(provided: ProvidedModules) -> None:
     problems: list[Exception] = [FileNotFoundError("the package is away")]
 
     def names() -> list[str]:
@@ -108,40 +110,40 @@ def test_a_list_that_cannot_be_read_is_read_again(world: World) -> None:
             raise problems.pop()
         return NAMES
 
-    provisions = Provisions(names, world.workers, world.time)
+    provisions = Provisions(names, provided.workers, provided.time)
     provisions.begin()
-    world.run(BEGIN_MS + 2 * AGAIN_MS)
+    provided.run(BEGIN_MS + 2 * AGAIN_MS)
     assert provisions.is_complete
 
 
-def test_a_waiting_request_is_served_when_all_modules_are_loaded(world: World) -> None:
-    world.take_away("provision_c")
-    world.provisions.begin()
-    held = [world.provisions.hold(lambda number=number: Deferred.of(number)) for number in range(3)]
-    given_up = world.provisions.hold(lambda: pytest.fail("nobody wants it any more"))
+def test_a_waiting_request_is_served_when_all_modules_are_loaded(provided: ProvidedModules) -> None:
+    provided.take_away("provision_c")
+    provided.provisions.begin()
+    held = [provided.provisions.hold(lambda number=number: Deferred.of(number)) for number in range(3)]
+    given_up = provided.provisions.hold(lambda: pytest.fail("nobody wants it any more"))
     given_up.abandon()
-    world.run(BEGIN_MS + AGAIN_MS)
+    provided.run(BEGIN_MS + AGAIN_MS)
     assert not any(each.done for each in held)
-    world.put("provision_c")
-    world.run(2 * AGAIN_MS)
+    provided.put("provision_c")
+    provided.run(2 * AGAIN_MS)
     assert [each.result() for each in held] == [0, 1, 2]
-    assert world.provisions.hold(lambda: Deferred.of("at once")).result() == "at once"
+    assert provided.provisions.hold(lambda: Deferred.of("at once")).result() == "at once"
 
 
-def test_a_request_that_waited_too_long_is_served_without_the_modules(world: World) -> None:
-    world.take_away("provision_a")
-    world.provisions.begin()
-    held = world.provisions.hold(lambda: Deferred.of("tried"))
-    world.run(HELD_MAX_MS - 1)
+def test_a_request_that_waited_too_long_is_served_without_the_modules(provided: ProvidedModules) -> None:
+    provided.take_away("provision_a")
+    provided.provisions.begin()
+    held = provided.provisions.hold(lambda: Deferred.of("tried"))
+    provided.run(HELD_MAX_MS - 1)
     assert not held.done
-    world.run(1)
+    provided.run(1)
     assert held.result() == "tried"
 
 
 def test_an_error_of_an_import_is_told_from_one_of_a_log(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    provided: ProvidedModules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.take_away("provision_a")
+    provided.take_away("provision_a")
     with pytest.raises(ImportError) as missing:
         importlib.import_module("provision_a")
     assert came_of_an_import(missing.value)
@@ -154,7 +156,7 @@ def test_an_error_of_an_import_is_told_from_one_of_a_log(
         importlib.import_module("provision_b")
     assert came_of_an_import(lacking.value)
     with pytest.raises(OSError, match="away") as of_a_log:
-        (world.folder / "away").open()
+        (provided.folder / "away").open()
     assert not came_of_an_import(of_a_log.value)
 
 

@@ -23,7 +23,7 @@ from kafkacompat.tasks import (
 )
 
 
-class World:
+class TaskRunner:
     def __init__(self) -> None:
         self.time = HandTime()
         self.tasks = Tasks(self.time)
@@ -42,210 +42,212 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def runner() -> TaskRunner:
+    return TaskRunner()
 
 
-def test_a_task_runs_until_it_waits_and_goes_on_where_the_value_is_given(world: World) -> None:
+def test_a_task_runs_until_it_waits_and_goes_on_where_the_value_is_given(runner: TaskRunner) -> None:
     value: Deferred[int] = Deferred()
-    task = world.tasks.run("waiting", world.note(value, after="end"))
-    assert [each.what for each in world.tasks] == ["waiting"]
+    task = runner.tasks.run("waiting", runner.note(value, after="end"))
+    assert [each.what for each in runner.tasks] == ["waiting"]
     assert task.waits_for is value
     value.resolve(3)
-    assert world.seen == [3, "end"]
+    assert runner.seen == [3, "end"]
     assert task.result() == 3
-    assert not list(world.tasks)
-    assert not world.time.waiting
+    assert not list(runner.tasks)
+    assert not runner.time.waiting
 
 
-def test_a_value_that_is_there_is_not_waited_for(world: World) -> None:
-    assert world.tasks.run("waiting", world.note(Deferred.of(3))).result() == 3
+def test_a_value_that_is_there_is_not_waited_for(runner: TaskRunner) -> None:
+    assert runner.tasks.run("waiting", runner.note(Deferred.of(3))).result() == 3
 
 
-def test_a_failure_is_raised_where_the_value_is_awaited_and_goes_on_to_whoever_waits(world: World) -> None:
+def test_a_failure_is_raised_where_the_value_is_awaited_and_goes_on_to_whoever_waits(
+    runner: TaskRunner,
+) -> None:
     async def failing() -> None:
-        await world.note(value)
+        await runner.note(value)
 
     value: Deferred[int] = Deferred()
-    task = world.tasks.run("failing", failing())
+    task = runner.tasks.run("failing", failing())
     value.fail(KeyError("x"))
     with pytest.raises(KeyError):
         task.result()
 
 
-def test_the_failure_of_a_task_that_nobody_waits_for_is_reported(world: World, faults: Any) -> None:
+def test_the_failure_of_a_task_that_nobody_waits_for_is_reported(runner: TaskRunner, faults: Any) -> None:
     value: Deferred[int] = Deferred()
-    world.tasks.start("failing", world.note(value))
+    runner.tasks.start("failing", runner.note(value))
     error = KeyError("x")
     value.fail(error)
     assert faults.take() == [error]
 
 
-def test_short_pauses_cost_no_turn_and_long_ones_one_each(world: World) -> None:
+def test_short_pauses_cost_no_turn_and_long_ones_one_each(runner: TaskRunner) -> None:
     async def work() -> None:
         for number in range(4):
-            world.seen.append(number)
+            runner.seen.append(number)
             await pause(TURN_COST // 2)
 
-    world.tasks.start("work", work())
-    assert world.seen == [0, 1]
-    world.turn()
-    assert world.seen == [0, 1, 2, 3]
-    world.turn()
-    assert not world.time.waiting
+    runner.tasks.start("work", work())
+    assert runner.seen == [0, 1]
+    runner.turn()
+    assert runner.seen == [0, 1, 2, 3]
+    runner.turn()
+    assert not runner.time.waiting
 
 
-def test_tasks_that_pause_take_turns(world: World) -> None:
+def test_tasks_that_pause_take_turns(runner: TaskRunner) -> None:
     async def work(name: str, pieces: int) -> None:
         for _ in range(pieces):
             await pause()
-            world.seen.append(name)
+            runner.seen.append(name)
 
-    world.tasks.start("a", work("a", 3))
-    world.tasks.start("b", work("b", 1))
+    runner.tasks.start("a", work("a", 3))
+    runner.tasks.start("b", work("b", 1))
     for turns in range(1, 5):
-        world.turn()
-        assert len(world.seen) == turns
-    assert world.seen == ["a", "b", "a", "a"]
-    assert not world.time.waiting
-    world.tasks.start("c", work("c", 1))
-    world.turn()
-    assert world.seen[-1] == "c"
+        runner.turn()
+        assert len(runner.seen) == turns
+    assert runner.seen == ["a", "b", "a", "a"]
+    assert not runner.time.waiting
+    runner.tasks.start("c", work("c", 1))
+    runner.turn()
+    assert runner.seen[-1] == "c"
 
 
-def test_a_sleep_ends_at_its_time(world: World) -> None:
-    task = world.tasks.run("sleeping", world.note(world.tasks.sleep(50)))
-    world.time.advance(49)
+def test_a_sleep_ends_at_its_time(runner: TaskRunner) -> None:
+    task = runner.tasks.run("sleeping", runner.note(runner.tasks.sleep(50)))
+    runner.time.advance(49)
     assert not task.done
-    world.time.advance(1)
+    runner.time.advance(1)
     assert task.done
 
 
-def test_a_cancelled_task_ends_at_its_await_and_leaves_no_timer(world: World) -> None:
-    task = world.tasks.run("sleeping", world.note(world.tasks.sleep(50), after="end"))
+def test_a_cancelled_task_ends_at_its_await_and_leaves_no_timer(runner: TaskRunner) -> None:
+    task = runner.tasks.run("sleeping", runner.note(runner.tasks.sleep(50), after="end"))
     task.cancel()
     task.cancel()
-    assert world.seen == ["end"]
-    assert not world.time.waiting
-    assert not list(world.tasks)
+    assert runner.seen == ["end"]
+    assert not runner.time.waiting
+    assert not list(runner.tasks)
     with pytest.raises(Cancelled):
         task.result()
 
 
-def test_a_value_that_others_wait_for_is_not_abandoned_by_a_cancelled_task(world: World) -> None:
+def test_a_value_that_others_wait_for_is_not_abandoned_by_a_cancelled_task(runner: TaskRunner) -> None:
     value: Deferred[int] = Deferred()
-    value.when_abandoned = lambda: world.seen.append("abandoned")
-    tasks = [world.tasks.run("waiting", world.note(value)) for _ in range(2)]
+    value.when_abandoned = lambda: runner.seen.append("abandoned")
+    tasks = [runner.tasks.run("waiting", runner.note(value)) for _ in range(2)]
     tasks[0].cancel()
-    assert "abandoned" not in world.seen
+    assert "abandoned" not in runner.seen
     tasks[1].cancel()
-    assert "abandoned" in world.seen
+    assert "abandoned" in runner.seen
     value.resolve(3)
-    assert 3 not in world.seen
+    assert 3 not in runner.seen
 
 
-def test_a_task_may_be_cancelled_by_another_that_waits_for_the_same_value(world: World) -> None:
+def test_a_task_may_be_cancelled_by_another_that_waits_for_the_same_value(runner: TaskRunner) -> None:
     value: Deferred[int] = Deferred()
 
     async def first() -> None:
         await value
         second.cancel()
 
-    world.tasks.start("first", first())
-    second = world.tasks.run("second", world.note(value, after="end"))
+    runner.tasks.start("first", first())
+    second = runner.tasks.run("second", runner.note(value, after="end"))
     value.resolve(3)
-    assert world.seen == ["end"]
+    assert runner.seen == ["end"]
 
 
-def test_a_paused_task_that_is_cancelled_does_not_go_on(world: World) -> None:
+def test_a_paused_task_that_is_cancelled_does_not_go_on(runner: TaskRunner) -> None:
     async def work() -> None:
         await pause()
-        world.seen.append("more")
+        runner.seen.append("more")
 
-    world.tasks.start("work", work()).cancel()
-    world.time.advance(0)
-    assert not world.seen
+    runner.tasks.start("work", work()).cancel()
+    runner.time.advance(0)
+    assert not runner.seen
 
 
-def test_a_task_that_cancels_itself_ends_at_its_next_await(world: World) -> None:
+def test_a_task_that_cancels_itself_ends_at_its_next_await(runner: TaskRunner) -> None:
     async def work() -> None:
         await Deferred.of(None)
-        (task,) = world.tasks
+        (task,) = runner.tasks
         task.cancel()
-        world.seen.append("until here")
-        await world.tasks.sleep(1)
-        world.seen.append("no further")
+        runner.seen.append("until here")
+        await runner.tasks.sleep(1)
+        runner.seen.append("no further")
 
-    world.tasks.start("work", work())
-    assert world.seen == ["until here"]
-    assert not list(world.tasks)
-    world.time.advance(10)
-    assert world.seen == ["until here"]
+    runner.tasks.start("work", work())
+    assert runner.seen == ["until here"]
+    assert not list(runner.tasks)
+    runner.time.advance(10)
+    assert runner.seen == ["until here"]
 
 
-def test_an_error_in_the_end_of_a_cancelled_task_is_reported(world: World, faults: Any) -> None:
+def test_an_error_in_the_end_of_a_cancelled_task_is_reported(runner: TaskRunner, faults: Any) -> None:
     async def work() -> None:
         try:
-            await world.tasks.sleep(1)
+            await runner.tasks.sleep(1)
         finally:
             raise KeyError("x")
 
-    world.tasks.start("work", work()).cancel()
+    runner.tasks.start("work", work()).cancel()
     assert [type(error) for error in faults.take()] == [KeyError]
-    assert not list(world.tasks)
+    assert not list(runner.tasks)
 
 
-def test_all_gives_the_values_in_order(world: World) -> None:
+def test_all_gives_the_values_in_order(runner: TaskRunner) -> None:
     values: list[Deferred[Any]] = [Deferred(), Deferred(), Deferred.of(3)]
-    task = world.tasks.all("each", [world.note(each) for each in values])
+    task = runner.tasks.all("each", [runner.note(each) for each in values])
     values[1].resolve(2)
     assert not task.done
     values[0].resolve(1)
     assert task.result() == [1, 2, 3]
-    assert world.tasks.all("none", []).result() == []
+    assert runner.tasks.all("none", []).result() == []
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_the_first_of_all_that_fails_ends_the_others(world: World, failing: int) -> None:
+def test_the_first_of_all_that_fails_ends_the_others(runner: TaskRunner, failing: int) -> None:
     values: list[Deferred[Any]] = [Deferred(), Deferred(), Deferred()]
-    task = world.tasks.all("each", [world.note(each) for each in values])
+    task = runner.tasks.all("each", [runner.note(each) for each in values])
     values[failing].fail(KeyError(failing))
     with pytest.raises(KeyError):
         task.result()
-    assert not list(world.tasks)
+    assert not list(runner.tasks)
 
 
-def test_the_first_of_all_may_fail_before_the_others_have_begun(world: World) -> None:
+def test_the_first_of_all_may_fail_before_the_others_have_begun(runner: TaskRunner) -> None:
     async def fail() -> None:
         raise KeyError
 
-    task = world.tasks.all("each", [fail(), world.note(Deferred(), after="begun")])
+    task = runner.tasks.all("each", [fail(), runner.note(Deferred(), after="begun")])
     with pytest.raises(KeyError):
         task.result()
-    assert not world.seen
-    assert not list(world.tasks)
+    assert not runner.seen
+    assert not list(runner.tasks)
 
 
-def test_all_end_with_whoever_waits_for_them(world: World) -> None:
+def test_all_end_with_whoever_waits_for_them(runner: TaskRunner) -> None:
     async def wait(depth: int) -> None:
         if depth:
-            await world.tasks.all("each", [wait(depth - 1), wait(depth - 1)])
-        await world.tasks.sleep(depth)
+            await runner.tasks.all("each", [wait(depth - 1), wait(depth - 1)])
+        await runner.tasks.sleep(depth)
 
-    world.tasks.start("all", wait(2)).cancel()
-    assert not list(world.tasks)
-    assert not world.time.waiting
+    runner.tasks.start("all", wait(2)).cancel()
+    assert not list(runner.tasks)
+    assert not runner.time.waiting
 
 
-def test_tasks_that_are_dropped_with_their_node_do_nothing_more(world: World, faults: Any) -> None:
+def test_tasks_that_are_dropped_with_their_node_do_nothing_more(runner: TaskRunner, faults: Any) -> None:
     async def wait() -> None:
-        await world.tasks.all("each", [world.note(Deferred(), after="end"), world.note(Deferred())])
-        world.seen.append("more")
+        await runner.tasks.all("each", [runner.note(Deferred(), after="end"), runner.note(Deferred())])
+        runner.seen.append("more")
 
-    world.tasks.start("all", wait())
-    del world.tasks
+    runner.tasks.start("all", wait())
+    del runner.tasks
     gc.collect()
-    assert "more" not in world.seen
+    assert "more" not in runner.seen
     assert not faults.take()
 
 
@@ -256,32 +258,32 @@ def counted(seen: list[Any], pieces: int, cost: int) -> Work[str]:
     return "counted"
 
 
-def test_a_work_pauses_where_it_has_cost_enough(world: World) -> None:
+def test_a_work_pauses_where_it_has_cost_enough(runner: TaskRunner) -> None:
     async def work() -> str:
-        return await in_turns(counted(world.seen, 5, TURN_COST // 2))
+        return await in_turns(counted(runner.seen, 5, TURN_COST // 2))
 
-    task = world.tasks.run("work", work())
-    assert world.seen == [0, 1]
-    world.turn()
-    assert world.seen == [0, 1, 2, 3]
-    world.turn()
+    task = runner.tasks.run("work", work())
+    assert runner.seen == [0, 1]
+    runner.turn()
+    assert runner.seen == [0, 1, 2, 3]
+    runner.turn()
     assert task.result() == "counted"
-    assert not world.time.waiting
+    assert not runner.time.waiting
 
 
-def test_a_work_ends_with_its_task(world: World) -> None:
+def test_a_work_ends_with_its_task(runner: TaskRunner) -> None:
     def work() -> Work[None]:
         try:
             yield TURN_COST
         finally:
-            world.seen.append("end")
+            runner.seen.append("end")
 
     async def carried_out() -> None:
         await in_turns(work())
 
-    task = world.tasks.run("work", carried_out())
+    task = runner.tasks.run("work", carried_out())
     task.cancel()
-    assert world.seen == ["end"]
+    assert runner.seen == ["end"]
 
 
 def test_a_work_at_once_takes_no_turn() -> None:
@@ -296,52 +298,52 @@ def test_one_pace_counts_through_several_loops() -> None:
     assert pace.is_over(5)
 
 
-def test_a_limit_gives_its_places_in_order_and_refuses_those_beyond(world: World) -> None:
+def test_a_limit_gives_its_places_in_order_and_refuses_those_beyond(runner: TaskRunner) -> None:
     limit = Limit(1, 2)
     ends: list[Deferred[None]] = [Deferred() for _ in range(3)]
 
     async def limited(number: int) -> None:
         async with limit:
-            world.seen.append(number)
+            runner.seen.append(number)
             await ends[number]
 
-    tasks = [world.tasks.run("limited", limited(number)) for number in range(3)]
-    assert world.seen == [0]
-    refused = world.tasks.run("limited", limited(0))
+    tasks = [runner.tasks.run("limited", limited(number)) for number in range(3)]
+    assert runner.seen == [0]
+    refused = runner.tasks.run("limited", limited(0))
     with pytest.raises(Overloaded):
         refused.result()
     ends[0].resolve(None)
-    assert world.seen == [0]
-    world.turn()
-    assert world.seen == [0, 1]
+    assert runner.seen == [0]
+    runner.turn()
+    assert runner.seen == [0, 1]
     ends[1].fail(KeyError("x"))
-    world.turn()
-    assert world.seen == [0, 1, 2]
+    runner.turn()
+    assert runner.seen == [0, 1, 2]
     ends[2].resolve(None)
     assert all(task.done for task in tasks)
-    assert world.tasks.run("limited", limited(0)).done
-    assert world.seen == [0, 1, 2, 0]
+    assert runner.tasks.run("limited", limited(0)).done
+    assert runner.seen == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize("has_a_place", [False, True])
 def test_whoever_is_cancelled_before_its_turn_leaves_the_place_to_the_next(
-    world: World, has_a_place: bool
+    runner: TaskRunner, has_a_place: bool
 ) -> None:
     limit = Limit(1)
     end: Deferred[None] = Deferred()
 
     async def limited(number: int, end: Deferred[None]) -> None:
         async with limit:
-            world.seen.append(number)
+            runner.seen.append(number)
             await end
 
-    tasks = [world.tasks.run("limited", limited(number, end)) for number in range(3)]
+    tasks = [runner.tasks.run("limited", limited(number, end)) for number in range(3)]
     if not has_a_place:
         tasks[1].cancel()
     end.resolve(None)
     if has_a_place:
         tasks[1].cancel()
-    while world.time.step():
+    while runner.time.step():
         pass
-    assert world.seen == [0, 2]
+    assert runner.seen == [0, 2]
     assert tasks[2].done

@@ -32,7 +32,7 @@ def progress(records: int, late: int, kept: int, end: int) -> dict[str, Any]:
     }
 
 
-class World:
+class ReportedRun:
     """A console that reads what a run reports, with the report that the run really makes."""
 
     def __init__(self) -> None:
@@ -70,10 +70,10 @@ class World:
 
 
 def test_the_last_batch_the_watermark_and_late_events_are_told() -> None:
-    world = World()
-    world.report(progress(10, 2, 8, 10))
-    world.look(14)
-    assert world.query() == {
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 2, 8, 10))
+    reported_run.look(14)
+    assert reported_run.query() == {
         "query": "logs-events",
         "job": "logs",
         "state": "running",
@@ -91,121 +91,123 @@ def test_the_last_batch_the_watermark_and_late_events_are_told() -> None:
         "behind": 4,
         "available": 14,
     }
-    assert world.health() == ("good", "healthy")
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_a_run_that_has_read_nothing_yet_is_known_and_healthy() -> None:
-    world = World()
-    world.report()
-    world.look(5)
-    assert (world.query()["state"], world.query()["batch"], world.query()["behind"]) == (
+    reported_run = ReportedRun()
+    reported_run.report()
+    reported_run.look(5)
+    assert (reported_run.query()["state"], reported_run.query()["batch"], reported_run.query()["behind"]) == (
         "running",
         None,
         None,
     )
-    assert world.health() == ("good", "healthy")
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_a_query_that_drops_most_events_as_late_is_not_healthy() -> None:
-    world = World()
-    world.look(10)
-    world.report(progress(10, 6, 4, 10))
-    assert world.health() == ("warning", "logs-events drops events as late: 6 of the last 10")
-    world.report(progress(10, 6, 4, 10), progress(10, 0, 10, 20))
-    assert world.health() == ("good", "healthy")
+    reported_run = ReportedRun()
+    reported_run.look(10)
+    reported_run.report(progress(10, 6, 4, 10))
+    assert reported_run.health() == ("warning", "logs-events drops events as late: 6 of the last 10")
+    reported_run.report(progress(10, 6, 4, 10), progress(10, 0, 10, 20))
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_a_query_stands_still_while_records_wait_and_it_reads_none() -> None:
-    world = World()
-    world.report(progress(10, 0, 10, 10))
-    world.look(11)
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 0, 10, 10))
+    reported_run.look(11)
     for _ in range(STANDING_MS // 10_000 + 1):
-        world.now_ms += 10_000
-        world.report(progress(10, 0, 10, 10))
-        world.look(12)
-    assert world.health() == ("warning", "logs-events stands still for 3 min: 2 records wait")
-    world.report(progress(2, 0, 2, 12))
-    world.look(13)
-    assert world.health() == ("good", "healthy")
+        reported_run.now_ms += 10_000
+        reported_run.report(progress(10, 0, 10, 10))
+        reported_run.look(12)
+    assert reported_run.health() == ("warning", "logs-events stands still for 3 min: 2 records wait")
+    reported_run.report(progress(2, 0, 2, 12))
+    reported_run.look(13)
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_a_query_with_nothing_to_read_does_not_stand_still() -> None:
     """Also just after a record came, however long nothing came before."""
-    world = World()
+    reported_run = ReportedRun()
     for _ in range(STANDING_MS // 10_000 * 2):
-        world.now_ms += 10_000
-        world.report(progress(10, 0, 10, 10))
-        world.look(10)
-    world.look(11)
-    assert world.health() == ("good", "healthy")
+        reported_run.now_ms += 10_000
+        reported_run.report(progress(10, 0, 10, 10))
+        reported_run.look(10)
+    reported_run.look(11)
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_a_query_with_long_intervals_may_take_them() -> None:
-    world = World()
+    reported_run = ReportedRun()
     for _ in range(STANDING_MS // 10_000 + 5):
-        world.now_ms += 10_000
-        world.report(progress(10, 0, 10, 10), trigger_s=600)
-        world.look(11)
-    assert world.health() == ("good", "healthy")
+        reported_run.now_ms += 10_000
+        reported_run.report(progress(10, 0, 10, 10), trigger_s=600)
+        reported_run.look(11)
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_the_time_in_which_the_broker_was_away_does_not_count_as_standing_still() -> None:
-    world = World()
-    world.report(progress(10, 0, 10, 10))
-    world.look(11)
-    world.now_ms += STANDING_MS
-    world.state.away(world.now_ms, "refused")
-    world.now_ms += 10_000
-    world.report(progress(10, 0, 10, 10))
-    world.look(11)
-    assert world.health() == ("good", "healthy")
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 0, 10, 10))
+    reported_run.look(11)
+    reported_run.now_ms += STANDING_MS
+    reported_run.state.away(reported_run.now_ms, "refused")
+    reported_run.now_ms += 10_000
+    reported_run.report(progress(10, 0, 10, 10))
+    reported_run.look(11)
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_a_run_that_was_killed_falls_silent_and_is_forgotten_after_a_day() -> None:
-    world = World()
-    world.report(progress(10, 0, 10, 10))
-    world.look(10)
-    world.now_ms += SILENT_MS + 15_000
-    assert world.query()["state"] == "silent"
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 0, 10, 10))
+    reported_run.look(10)
+    reported_run.now_ms += SILENT_MS + 15_000
+    assert reported_run.query()["state"] == "silent"
     text = "logs-events has reported nothing for 75 s: its run has ended without a word"
-    assert world.health() == ("warning", text)
-    world.now_ms += FORGOTTEN_MS
-    assert world.state.queries(world.now_ms) == []
-    assert world.health() == ("good", "healthy")
+    assert reported_run.health() == ("warning", text)
+    reported_run.now_ms += FORGOTTEN_MS
+    assert reported_run.state.queries(reported_run.now_ms) == []
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_a_run_that_was_stopped_is_no_trouble() -> None:
-    world = World()
-    world.report(progress(10, 10, 0, 10), state="stopped")
-    world.look(500)
-    world.now_ms += STANDING_MS * 3
-    world.look(500)
-    assert world.query()["state"] == "stopped"
-    assert world.health() == ("good", "healthy")
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 10, 0, 10), state="stopped")
+    reported_run.look(500)
+    reported_run.now_ms += STANDING_MS * 3
+    reported_run.look(500)
+    assert reported_run.query()["state"] == "stopped"
+    assert reported_run.health() == ("good", "healthy")
 
 
 def test_the_query_that_failed_is_named_with_its_reason_and_several_are_counted() -> None:
-    world = World()
-    world.look(10)
-    world.report(query="logs-summary", state="failed", reason="failed: no disk")
-    world.report(progress(10, 10, 0, 10))
-    assert world.health() == ("bad", "logs-summary failed: no disk")
-    world.report(query="metrics-live", state="failed", reason="Spark's JVM has ended")
-    assert world.health() == ("bad", "2 queries failed")
+    reported_run = ReportedRun()
+    reported_run.look(10)
+    reported_run.report(query="logs-summary", state="failed", reason="failed: no disk")
+    reported_run.report(progress(10, 10, 0, 10))
+    assert reported_run.health() == ("bad", "logs-summary failed: no disk")
+    reported_run.report(query="metrics-live", state="failed", reason="Spark's JVM has ended")
+    assert reported_run.health() == ("bad", "2 queries failed")
     for query in ("logs-summary", "metrics-live"):
-        world.report(progress(10, 10, 0, 10), query=query)
-    assert world.health() == ("warning", "3 queries need a look")
+        reported_run.report(progress(10, 10, 0, 10), query=query)
+    assert reported_run.health() == ("warning", "3 queries need a look")
 
 
 def test_a_cluster_that_is_not_healthy_comes_before_a_query_that_is_not() -> None:
-    world = World()
-    world.report(progress(10, 10, 0, 10))
-    world.state.looked(snapshot(topic("logs.raw", partition(0, replicas=(1, 2))), nodes=(1,)))
-    assert world.health() == ("warning", "1 node away")
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 10, 0, 10))
+    reported_run.state.looked(snapshot(topic("logs.raw", partition(0, replicas=(1, 2))), nodes=(1,)))
+    assert reported_run.health() == ("warning", "1 node away")
 
 
 def test_a_topic_with_an_unknown_end_makes_what_waits_unknown() -> None:
-    world = World()
-    world.report(progress(10, 0, 10, 10))
-    world.state.looked(snapshot(topic("logs.raw", partition(0, latest=None)), at_ms=world.now_ms))
-    assert world.query()["behind"] is None
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 0, 10, 10))
+    reported_run.state.looked(
+        snapshot(topic("logs.raw", partition(0, latest=None)), at_ms=reported_run.now_ms)
+    )
+    assert reported_run.query()["behind"] is None

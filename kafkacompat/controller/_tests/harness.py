@@ -27,7 +27,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.ports import FileSlice
 from kafkacompat.quota.managers import QuotaManagers
-from kafkacompat.raft._tests.driver_support import World
+from kafkacompat.raft._tests.driver_support import QuorumTime
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
@@ -81,7 +81,7 @@ class Harness:
         self.disk: Any = disk or MemoryDisk()
         self.disk.make_directory(directory)
         self.workers = HandWorkers()
-        self.world = World()
+        self.world = QuorumTime()
         config = metadata_log_config(1 << 20, 1 << 40)
         parent = posixpath.dirname(directory)
         self.log = open_metadata_log(self.disk, parent, config, self.world, clean=False)

@@ -23,7 +23,7 @@ from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
-from kafkacompat.raft._tests.driver_support import World
+from kafkacompat.raft._tests.driver_support import QuorumTime
 from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
@@ -49,7 +49,7 @@ PARTITIONS = 1_500
 class Turn:
     """Counts the work between two turns of a world's timers."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, world: World) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, world: QuorumTime) -> None:
         self.counts: dict[str, int] = {}
         self.most: dict[str, int] = {}
         self.totals: dict[str, int] = {}
@@ -315,7 +315,7 @@ def test_a_full_disk_puts_a_snapshot_off(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_turns_keep_the_order_and_pass_failures_on() -> None:
-    world = World()
+    world = QuorumTime()
     turns = Turns(world)
     seen: list[str] = []
 
@@ -379,7 +379,7 @@ def test_settings_without_values_are_named_as_far_as_an_answer_has_room() -> Non
 
 
 def test_turns_measure_how_long_commands_wait_and_take() -> None:
-    world = World()
+    world = QuorumTime()
     now_s = 100.0
     turns = Turns(world, lambda: now_s)
 

@@ -34,7 +34,7 @@ class FakeNode:
         return self.reason
 
 
-class World:
+class ServedEndpoint:
     def __init__(self, port: int, node: FakeNode, served: MetricsEndpoint) -> None:
         self.port = port
         self.node = node
@@ -53,25 +53,25 @@ class World:
 
 
 @pytest.fixture
-async def world(nursery: trio.Nursery) -> World:
+async def served_endpoint(nursery: trio.Nursery) -> ServedEndpoint:
     node = FakeNode()
     served = MetricsEndpoint(node)
     port = await served.bind(LOOPBACK, 0)
     nursery.start_soon(served.run)
-    return World(port, node, served)
+    return ServedEndpoint(port, node, served)
 
 
-async def test_metrics_are_served(world: World) -> None:
-    status, body = await world.get("/metrics")
+async def test_metrics_are_served(served_endpoint: ServedEndpoint) -> None:
+    status, body = await served_endpoint.get("/metrics")
     assert status == 200
     assert body.decode().splitlines()[:3] == ["# HELP up Up.", "# TYPE up gauge", "up 1.0"]
 
 
-async def test_a_large_answer_comes_in_chunks_and_whole(world: World) -> None:
-    world.node.series = 5000
-    _, old = await world.get("/metrics")
-    world.node.rendered = 0
-    _, chunked = await world.get("/metrics", "1.1")
+async def test_a_large_answer_comes_in_chunks_and_whole(served_endpoint: ServedEndpoint) -> None:
+    served_endpoint.node.series = 5000
+    _, old = await served_endpoint.get("/metrics")
+    served_endpoint.node.rendered = 0
+    _, chunked = await served_endpoint.get("/metrics", "1.1")
     assert unchunked(chunked) == old
 
 
@@ -88,45 +88,47 @@ def unchunked(body: bytes) -> bytes:
         body = rest[length + 2 :]
 
 
-async def test_the_loop_serves_others_while_an_answer_is_rendered(world: World) -> None:
-    world.node.series = 100_000
-    stream = await trio.open_tcp_stream(LOOPBACK, world.port)
+async def test_the_loop_serves_others_while_an_answer_is_rendered(served_endpoint: ServedEndpoint) -> None:
+    served_endpoint.node.series = 100_000
+    stream = await trio.open_tcp_stream(LOOPBACK, served_endpoint.port)
     async with stream:
         await stream.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
         await stream.receive_some(10)
-        begun = world.node.rendered
+        begun = served_endpoint.node.rendered
         await trio.testing.wait_all_tasks_blocked()
-        assert world.node.rendered < world.node.series, "a client that takes nothing stops the rendering"
-        assert (await world.get("/live"))[0] == 200
+        assert served_endpoint.node.rendered < served_endpoint.node.series, (
+            "a client that takes nothing stops the rendering"
+        )
+        assert (await served_endpoint.get("/live"))[0] == 200
         assert begun < 1000, "the head leaves before the series are read"
 
 
-async def test_live_and_ready(world: World) -> None:
-    assert await world.get("/live") == (200, b"live\n")
-    assert await world.get("/ready") == (200, b"ready\n")
-    world.node.reason = "the broker's state is STARTING"
-    assert await world.get("/ready") == (503, b"the broker's state is STARTING\n")
-    assert await world.get("/live") == (200, b"live\n")
+async def test_live_and_ready(served_endpoint: ServedEndpoint) -> None:
+    assert await served_endpoint.get("/live") == (200, b"live\n")
+    assert await served_endpoint.get("/ready") == (200, b"ready\n")
+    served_endpoint.node.reason = "the broker's state is STARTING"
+    assert await served_endpoint.get("/ready") == (503, b"the broker's state is STARTING\n")
+    assert await served_endpoint.get("/live") == (200, b"live\n")
 
 
-async def test_a_head_request_gets_no_body(world: World) -> None:
+async def test_a_head_request_gets_no_body(served_endpoint: ServedEndpoint) -> None:
     for path in ("/metrics", "/live", "/ready"):
-        whole = await world.ask(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
+        whole = await served_endpoint.ask(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
         assert whole.startswith(b"HTTP/1.1 200"), path
         assert whole.endswith(b"\r\n\r\n"), path
 
 
-async def test_other_paths_and_requests_are_refused(world: World) -> None:
-    assert (await world.get("/"))[0] == 404
-    assert (await world.ask(b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
-    assert (await world.ask(b"GET /" + b"x" * 2 * HEAD_BYTES_MAX)).startswith(b"HTTP/1.1 431")
-    assert (await world.get("/live"))[0] == 200
+async def test_other_paths_and_requests_are_refused(served_endpoint: ServedEndpoint) -> None:
+    assert (await served_endpoint.get("/"))[0] == 404
+    assert (await served_endpoint.ask(b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
+    assert (await served_endpoint.ask(b"GET /" + b"x" * 2 * HEAD_BYTES_MAX)).startswith(b"HTTP/1.1 431")
+    assert (await served_endpoint.get("/live"))[0] == 200
 
 
 async def test_a_client_that_sends_nothing_is_let_go(
-    world: World, autojump_clock: trio.testing.MockClock
+    served_endpoint: ServedEndpoint, autojump_clock: trio.testing.MockClock
 ) -> None:
-    stream = await trio.open_tcp_stream(LOOPBACK, world.port)
+    stream = await trio.open_tcp_stream(LOOPBACK, served_endpoint.port)
     with trio.fail_after(2 * module.HEAD_S):
         async with stream:
             assert await stream.receive_some(1) == b""
@@ -134,43 +136,43 @@ async def test_a_client_that_sends_nothing_is_let_go(
 
 
 async def test_the_client_that_has_sent_nothing_for_longest_makes_room(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    served_endpoint: ServedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
-    first = await trio.open_tcp_stream(LOOPBACK, world.port)
+    first = await trio.open_tcp_stream(LOOPBACK, served_endpoint.port)
     await trio.testing.wait_all_tasks_blocked()
-    second = await trio.open_tcp_stream(LOOPBACK, world.port)
+    second = await trio.open_tcp_stream(LOOPBACK, served_endpoint.port)
     await trio.testing.wait_all_tasks_blocked()
     async with first, second:
-        assert (await world.get("/live"))[0] == 200
+        assert (await served_endpoint.get("/live"))[0] == 200
         assert await first.receive_some(1) == b""
         await second.send_all(b"GET /live HTTP/1.0\r\n\r\n")
         assert (await second.receive_some(12)).startswith(b"HTTP/1.1 200")
 
 
 async def test_the_client_that_has_taken_nothing_for_longest_makes_room(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    served_endpoint: ServedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients that stop to read must not keep scrapers and probes away."""
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
     monkeypatch.setattr(module, "SCRAPES_MAX", 1)
-    world.node.series = 200_000
-    stalled = await trio.open_tcp_stream(LOOPBACK, world.port)
+    served_endpoint.node.series = 200_000
+    stalled = await trio.open_tcp_stream(LOOPBACK, served_endpoint.port)
     async with stalled:
         await stalled.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
         await trio.testing.wait_all_tasks_blocked()
-        begun = world.node.rendered
-        assert begun < world.node.series
-        world.node.series = 10
-        status, body = await world.get("/metrics")
+        begun = served_endpoint.node.rendered
+        assert begun < served_endpoint.node.series
+        served_endpoint.node.series = 10
+        status, body = await served_endpoint.get("/metrics")
         assert (status, body.count(b"size{")) == (200, 10)
-        assert world.node.rendered == begun + 10, "nobody renders for a client that was given up"
+        assert served_endpoint.node.rendered == begun + 10, "nobody renders for a client that was given up"
         whole = b"".join([part async for part in stalled])
         assert not whole.endswith(b"0\r\n\r\n"), "the client can see that its answer is not complete"
 
 
 async def test_one_scrape_too_many_is_refused_while_all_are_rendered(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    served_endpoint: ServedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SCRAPES_MAX", 1)
     may_end = trio.Event()
@@ -180,24 +182,24 @@ async def test_one_scrape_too_many_is_refused_while_all_are_rendered(
             yield None
         yield gauge("up", "Up.", 1)
 
-    monkeypatch.setattr(world.node, "families", slow)
-    first = await trio.open_tcp_stream(LOOPBACK, world.port)
+    monkeypatch.setattr(served_endpoint.node, "families", slow)
+    first = await trio.open_tcp_stream(LOOPBACK, served_endpoint.port)
     async with first:
         await first.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert (await first.receive_some(12)).startswith(b"HTTP/1.1 200")
-        assert await world.get("/metrics") == (503, b"1 scrapes are answered at a time\n")
-        assert (await world.get("/live"))[0] == 200
+        assert await served_endpoint.get("/metrics") == (503, b"1 scrapes are answered at a time\n")
+        assert (await served_endpoint.get("/live"))[0] == 200
         may_end.set()
         assert b"".join([part async for part in first]).endswith(b"up 1.0\n")
-    assert (await world.get("/metrics"))[0] == 200
+    assert (await served_endpoint.get("/metrics"))[0] == 200
 
 
 async def test_a_listener_that_cannot_accept_goes_on(
-    world: World, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+    served_endpoint: ServedEndpoint, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is left to accept with, for some time. That is said once."""
     failures = [OSError(errno.EMFILE, "too many open files"), OSError(errno.ENOTCONN, "?")]
-    (listener,) = world.served._listeners
+    (listener,) = served_endpoint.served._listeners
     accept = listener.accept
 
     async def fails() -> trio.SocketStream:
@@ -206,13 +208,13 @@ async def test_a_listener_that_cannot_accept_goes_on(
         return await accept()
 
     listener.accept = fails  # type: ignore[method-assign]
-    await world.get("/live")  # the accept that waits already
-    assert (await world.get("/live"))[0] == 200
+    await served_endpoint.get("/live")  # the accept that waits already
+    assert (await served_endpoint.get("/live"))[0] == 200
     assert not failures
     (said,) = caplog.messages
     assert said.startswith("the metrics listener cannot accept connections: ")
 
 
-async def test_a_port_that_is_taken_names_the_setting(world: World) -> None:
+async def test_a_port_that_is_taken_names_the_setting(served_endpoint: ServedEndpoint) -> None:
     with pytest.raises(OSError, match=r"metrics\.listener\.port: cannot listen on 127\.0\.0\.1:"):
-        await MetricsEndpoint(world.node).bind(LOOPBACK, world.port)
+        await MetricsEndpoint(served_endpoint.node).bind(LOOPBACK, served_endpoint.port)

@@ -12,7 +12,7 @@ from kafkacompat.metrics.loop_idle import LoopIdle
 from kafkacompat.net.thread_times import waited_s
 
 
-class World:
+class TimedLoop:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.worked_s = 7.0
@@ -24,38 +24,38 @@ class World:
 
 
 def test_a_loop_that_was_just_started_is_idle() -> None:
-    assert World().idle.read() == (1, 1)
+    assert TimedLoop().idle.read() == (1, 1)
 
 
 def test_idle_is_the_share_of_time_without_work() -> None:
-    world = World()
+    timed = TimedLoop()
     for _ in range(10):
-        world.turn(0.75, 0.25)
-    assert world.idle.read() == pytest.approx((0.75, 0.75))
+        timed.turn(0.75, 0.25)
+    assert timed.idle.read() == pytest.approx((0.75, 0.75))
 
 
 def test_the_recent_share_forgets_and_the_other_one_does_not() -> None:
-    world = World()
+    timed = TimedLoop()
     for work_s in (0, 1):
         for _ in range(100):
-            world.turn(1 - work_s, work_s)
-            world.idle.read()
-    assert world.idle.read() == pytest.approx((0, 0.5))
+            timed.turn(1 - work_s, work_s)
+            timed.idle.read()
+    assert timed.idle.read() == pytest.approx((0, 0.5))
 
 
 def test_many_scrapers_do_not_shorten_the_measured_time() -> None:
-    world = World()
+    timed = TimedLoop()
     for _ in range(RATE_MS // 25):
-        world.turn(0.05, 0.05)
-        world.idle.read()
-    assert world.idle.read().recently == pytest.approx(0.5, abs=0.01)
+        timed.turn(0.05, 0.05)
+        timed.idle.read()
+    assert timed.idle.read().recently == pytest.approx(0.5, abs=0.01)
 
 
 def test_clocks_that_differ_a_little_give_no_impossible_share() -> None:
-    world = World()
-    world.now_s += 1
-    world.worked_s += 1.001
-    assert world.idle.read() == (0, 0)
+    timed = TimedLoop()
+    timed.now_s += 1
+    timed.worked_s += 1.001
+    assert timed.idle.read() == (0, 0)
 
 
 def test_work_of_this_thread_is_counted() -> None:

@@ -146,7 +146,7 @@ class Peer:
             await self.streams[-1].send_all(answer)
 
 
-class World:
+class DialingNode:
     def __init__(
         self, nursery: trio.Nursery, settings: ChannelSettings, security: ClientSecurity = NO_SECURITY
     ) -> None:
@@ -161,11 +161,11 @@ class World:
 
 
 @asynccontextmanager
-async def world(
+async def dialing(
     settings: ChannelSettings | None = None, security: ClientSecurity = NO_SECURITY
-) -> AsyncIterator[World]:
+) -> AsyncIterator[DialingNode]:
     async with trio.open_nursery() as nursery:
-        made = World(nursery, settings or ChannelSettings(), security)
+        made = DialingNode(nursery, settings or ChannelSettings(), security)
         await nursery.start(made.timers.run)
         await made.peer.listen()
         with trio.fail_after(DEADLINE_S):
@@ -179,7 +179,7 @@ def heartbeat(member: str = "m") -> HeartbeatRequest:
 
 
 async def test_requests_are_pipelined_at_the_highest_common_version() -> None:
-    async with world() as w:
+    async with dialing() as w:
         w.peer.holds = True
         channel = w.channel()
         replies = [channel.request(heartbeat("m" * count), TIMEOUT_MS) for count in range(1, 9)]
@@ -195,13 +195,13 @@ async def test_requests_are_pipelined_at_the_highest_common_version() -> None:
 
 
 async def test_a_lower_version_may_be_asked_for() -> None:
-    async with world() as w:
+    async with dialing() as w:
         await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS, max_version=1))
         assert w.peer.requests[-1][:2] == (HEARTBEAT, 1)
 
 
 async def test_a_peer_that_knows_only_older_apiversions_is_asked_again() -> None:
-    async with world() as w:
+    async with dialing() as w:
         w.peer.api_versions_max = 2
         w.peer.versions[API_VERSIONS] = (0, 2)
         await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
@@ -213,7 +213,7 @@ async def test_a_peer_that_knows_only_older_apiversions_is_asked_again() -> None
 
 
 async def test_what_the_peer_does_not_serve_fails_alone() -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         with pytest.raises(UnsupportedByPeer, match="ListGroupsRequest"):
             await wait_for(channel.request(ListGroupsRequest(), TIMEOUT_MS))
@@ -230,7 +230,7 @@ async def test_what_the_peer_does_not_serve_fails_alone() -> None:
 
 
 async def test_records_of_a_large_response_are_views_that_stay() -> None:
-    async with world() as w:
+    async with dialing() as w:
         w.peer.fetch = FetchResponse(
             responses=[
                 FetchableTopicResponse(
@@ -252,7 +252,7 @@ async def test_records_of_a_large_response_are_views_that_stay() -> None:
 
 
 async def test_a_large_request_leaves_whole_though_the_socket_is_full() -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
         replies = [
@@ -265,7 +265,7 @@ async def test_a_large_request_leaves_whole_though_the_socket_is_full() -> None:
 
 
 async def test_a_refused_connection_loses_what_waits_and_the_next_request_tries_again() -> None:
-    async with world() as w:
+    async with dialing() as w:
         await w.peer.stop_listening()
         channel = w.channel()
         refused: list[int] = []
@@ -279,7 +279,7 @@ async def test_a_refused_connection_loses_what_waits_and_the_next_request_tries_
 
 
 async def test_a_close_followed_by_a_refusal_is_told() -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         refused: list[int] = []
         channel.on_refused = lambda: refused.append(1)
@@ -295,7 +295,7 @@ async def test_a_close_followed_by_a_refusal_is_told() -> None:
 
 
 async def test_a_close_alone_is_not_told_and_the_connection_comes_back_by_itself() -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         refused: list[int] = []
         channel.on_refused = lambda: refused.append(1)
@@ -307,7 +307,7 @@ async def test_a_close_alone_is_not_told_and_the_connection_comes_back_by_itself
 
 
 async def test_a_peer_that_always_closes_is_left_alone_after_some_attempts() -> None:
-    async with world(ChannelSettings(reconnect_backoff_ms=1, reconnect_backoff_max_ms=4)) as w:
+    async with dialing(ChannelSettings(reconnect_backoff_ms=1, reconnect_backoff_max_ms=4)) as w:
         channel = w.channel()
         await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
         w.peer.closes_before_agreement = True
@@ -319,7 +319,7 @@ async def test_a_peer_that_always_closes_is_left_alone_after_some_attempts() -> 
 
 
 async def test_a_request_without_a_response_ends_the_connection_in_its_time() -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
         w.peer.holds = True
@@ -339,7 +339,7 @@ async def test_a_request_in_line_times_out_without_harm_to_the_others() -> None:
         # It accepts connections into its backlog and never answers, like a stopped process.
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(1)
-        async with world(ChannelSettings(connection_setup_timeout_ms=2000)) as w:
+        async with dialing(ChannelSettings(connection_setup_timeout_ms=2000)) as w:
             channel = w.channels.get("127.0.0.1", deaf.getsockname()[1], "test")
             early = channel.request(heartbeat(), 20)
             late = channel.request(heartbeat(), TIMEOUT_MS)
@@ -351,7 +351,7 @@ async def test_a_request_in_line_times_out_without_harm_to_the_others() -> None:
 
 
 async def test_more_than_the_bound_is_refused_at_once() -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         w.peer.holds = True
         kept = [channel.request(heartbeat(), TIMEOUT_MS) for _ in range(REQUESTS_WAITING_MAX)]
@@ -364,7 +364,7 @@ async def test_more_than_the_bound_is_refused_at_once() -> None:
 
 
 async def test_replies_out_of_order_end_the_connection() -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         w.peer.holds = True
         replies = [channel.request(heartbeat(), TIMEOUT_MS) for _ in range(2)]
@@ -378,7 +378,7 @@ async def test_replies_out_of_order_end_the_connection() -> None:
 
 @pytest.mark.parametrize("when", ["connecting", "connected", "waiting"])
 async def test_closing_loses_what_waits_and_leaves_nothing_behind(when: str) -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
         if when != "connecting":
             await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
@@ -396,7 +396,7 @@ async def test_closing_loses_what_waits_and_leaves_nothing_behind(when: str) -> 
 
 
 async def test_a_callback_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixture, faults: Any) -> None:
-    async with world() as w:
+    async with dialing() as w:
         channel = w.channel()
 
         def broken(_reply: object) -> None:
@@ -409,7 +409,7 @@ async def test_a_callback_that_fails_harms_nobody_else(caplog: pytest.LogCapture
 
 
 async def test_channels_are_one_for_each_address_and_purpose() -> None:
-    async with world() as w:
+    async with dialing() as w:
         assert w.channel("a") is w.channel("a")
         assert w.channel("a") is not w.channel("b")
         w.channels.close_all()
@@ -418,7 +418,7 @@ async def test_channels_are_one_for_each_address_and_purpose() -> None:
 
 
 async def test_probes() -> None:
-    async with world() as w:
+    async with dialing() as w:
         assert await wait_for(w.channels.probe("127.0.0.1", w.peer.port, 1000)) is ProbeResult.CONNECTED
         await w.peer.stop_listening()
         assert await wait_for(w.channels.probe("127.0.0.1", w.peer.port, 1000)) is ProbeResult.REFUSED
@@ -434,14 +434,14 @@ def as_alice(password: str = "secret") -> ClientSecurity:
 
 
 async def test_a_channel_says_who_asks_before_its_first_request() -> None:
-    async with world(security=as_alice()) as w:
+    async with dialing(security=as_alice()) as w:
         w.peer.users = {"user_alice": "secret"}
         assert await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
         assert [key for key, _, _ in w.peer.requests] == [API_VERSIONS, HANDSHAKE, AUTHENTICATE, HEARTBEAT]
 
 
 async def test_a_channel_that_is_not_let_in_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with world(security=as_alice("n0t-this")) as w:
+    async with dialing(security=as_alice("n0t-this")) as w:
         w.peer.users = {"user_alice": "secret"}
         channel = w.channel()
         for _ in range(3):
@@ -454,7 +454,7 @@ async def test_a_channel_that_is_not_let_in_says_so_once(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("is_busy", [False, True])
 async def test_a_session_is_begun_anew_behind_what_is_in_flight(is_busy: bool) -> None:
-    async with world(security=as_alice()) as w:
+    async with dialing(security=as_alice()) as w:
         w.peer.users = {"user_alice": "secret"}
         channel = w.channel()
         await wait_for(channel.request(heartbeat(), TIMEOUT_MS))

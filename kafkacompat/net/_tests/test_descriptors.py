@@ -13,7 +13,7 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 
 
-class World:
+class CountedDescriptors:
     """Counts that a test sets."""
 
     def __init__(self, limit: int) -> None:
@@ -35,50 +35,50 @@ class World:
 
 @pytest.mark.parametrize("limit", [16, 64, 200, 256, SMALL_LIMIT - 1, SMALL_LIMIT, 1024, 4096, 65_536])
 def test_connections_leave_something_for_the_node_and_for_new_logs(limit: int) -> None:
-    world = World(limit)
-    clients = world.clients_max()
-    node, logs = world.descriptors.reserves()
+    counted = CountedDescriptors(limit)
+    clients = counted.clients_max()
+    node, logs = counted.descriptors.reserves()
     assert 0 < clients <= limit - node - logs
-    assert world.descriptors.logs_left() == logs
+    assert counted.descriptors.logs_left() == logs
     assert node >= min(NODE_MIN, limit // 8)
     assert logs >= min(LOGS_MIN, limit // 4)
-    assert world.descriptors.files_max() == logs, "the files of logs never take what is kept for the node"
+    assert counted.descriptors.files_max() == logs, "the files of logs never take what is kept for the node"
 
 
 def test_connections_get_what_logs_do_not_need() -> None:
-    world = World(1024)
-    free = world.clients_max()
-    world.logs = 300
-    assert world.clients_max() == free - 300, "each log may need a descriptor, also before its file is open"
-    world.files = 350
-    assert world.clients_max() == free - 350, "older segments have files of their own"
-    world.files, world.logs = 2_000, 0
-    assert world.clients_max() == 0
-    assert world.descriptors.logs_left() == 0
+    counted = CountedDescriptors(1024)
+    free = counted.clients_max()
+    counted.logs = 300
+    assert counted.clients_max() == free - 300, "each log may need a descriptor, also before its file is open"
+    counted.files = 350
+    assert counted.clients_max() == free - 350, "older segments have files of their own"
+    counted.files, counted.logs = 2_000, 0
+    assert counted.clients_max() == 0
+    assert counted.descriptors.logs_left() == 0
 
 
 def test_thousands_of_logs_that_nobody_uses_leave_connections_their_half() -> None:
-    world = World(1024)
-    free = world.clients_max()
-    world.logs = 5_000
-    assert world.clients_max() == free // 2
-    assert world.descriptors.logs_left() == 0, "more are not created"
+    counted = CountedDescriptors(1024)
+    free = counted.clients_max()
+    counted.logs = 5_000
+    assert counted.clients_max() == free // 2
+    assert counted.descriptors.logs_left() == 0, "more are not created"
 
 
 def test_other_nodes_may_connect_when_clients_may_not() -> None:
-    world = World(1024)
-    clients = world.clients_max()
-    assert world.descriptors.may_accept(is_of_a_node=True)
-    while world.descriptors.may_accept(is_of_a_node=True):
-        world.connections += 1
-    assert clients < world.connections <= 1024 - NODE_MIN // 2, "they are bounded too"
+    counted = CountedDescriptors(1024)
+    clients = counted.clients_max()
+    assert counted.descriptors.may_accept(is_of_a_node=True)
+    while counted.descriptors.may_accept(is_of_a_node=True):
+        counted.connections += 1
+    assert clients < counted.connections <= 1024 - NODE_MIN // 2, "they are bounded too"
 
 
 def test_a_limit_that_is_changed_counts_at_once() -> None:
-    world = World(4096)
-    many = world.clients_max()
-    world.limit = 512
-    assert world.clients_max() < many
+    counted = CountedDescriptors(4096)
+    many = counted.clients_max()
+    counted.limit = 512
+    assert counted.clients_max() < many
 
 
 def test_the_limit_is_that_of_the_process() -> None:
@@ -97,8 +97,8 @@ def test_open_files_are_counted(tmp_path: object) -> None:
 
 
 async def test_clients_wait_until_there_are_descriptors_again(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(64)
-    world.files = 64 - sum(world.descriptors.reserves()) - 2
+    counted = CountedDescriptors(64)
+    counted.files = 64 - sum(counted.descriptors.reserves()) - 2
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             server = Server(
@@ -106,7 +106,7 @@ async def test_clients_wait_until_there_are_descriptors_again(caplog: pytest.Log
                 NetworkSettings(),
                 SystemClock(),
                 None,  # type: ignore[arg-type]
-                descriptors=world.descriptors,
+                descriptors=counted.descriptors,
             )
             await server.bind([LOOPBACK])
             await nursery.start(server.run)
@@ -119,7 +119,7 @@ async def test_clients_wait_until_there_are_descriptors_again(caplog: pytest.Log
             assert await receive_frame(streams[2]) == b"hello", "who waited in the backlog is served then"
             waiting = await dial(server)
             await waiting.send_all(framed(b"hello"))
-            world.files -= 1
+            counted.files -= 1
             assert await receive_frame(waiting) == b"hello", "and when a file is closed"
             nursery.cancel_scope.cancel()
     assert caplog.text.count("accepts no connections") == 1

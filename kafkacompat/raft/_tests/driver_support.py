@@ -69,7 +69,7 @@ def static_voter(node_id: int) -> VoterNode:
     return VoterNode(node_id, bytes(16), address(node_id))
 
 
-class World(HandTime):
+class QuorumTime(HandTime):
     """The clock and all planned events."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class World(HandTime):
 class SlowWorkers:
     """A job takes a millisecond of the world's time. `stopped` delays it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: QuorumTime) -> None:
         self._world = world
         self.stopped = False
         self.kept: list[Callable[[], None]] = []
@@ -293,7 +293,7 @@ class Cluster:
         segment_bytes: int = 1 << 30,
     ) -> None:
         """`dynamic`: the voters are in each voter's 0-0 snapshot. Otherwise they are the static setting."""
-        self.world = World()
+        self.world = QuorumTime()
         self.settings = settings if settings is not None else QuorumSettings()
         self.log_config: LogConfig = metadata_log_config(segment_bytes, 1 << 40)
         self.static = () if dynamic else voters

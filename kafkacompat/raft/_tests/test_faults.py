@@ -20,8 +20,8 @@ from kafkacompat.raft._tests.driver_support import (
     PARTITION,
     Cluster,
     Node,
+    QuorumTime,
     RecordingMachine,
-    World,
     directory_id,
 )
 from kafkacompat.raft.election_state import QUORUM_STATE_FILE, parse_election_state
@@ -264,7 +264,7 @@ def test_a_pump_that_runs_on_gives_two_votes(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_a_call_from_outside_of_a_step_raises_halts_the_node() -> None:
     """The applier and finished snapshots call from a timer or a worker."""
-    world, failures = World(), []
+    world, failures = QuorumTime(), []
     pump = EventPump(world, world, lambda effects: None, failures.append)
 
     def out_of_memory() -> None:

@@ -60,7 +60,7 @@ class Life:
         self.cordoned = directory_ids
 
 
-class World:
+class BrokerDisks:
     def __init__(self, config: ServerConfig, brokers: int = 2) -> None:
         self.found = opened(config)
         self.halted: list[BaseException] = []
@@ -87,33 +87,33 @@ class World:
 
 
 def test_the_controller_is_told_of_a_failed_directory(tmp_path: Path) -> None:
-    world = World(formatted(config_of(tmp_path)))
-    world.fail(1)
-    world.fail(1)
-    assert world.life.failed == [world.ids[1]]
-    assert world.disks.online_ids() == (world.ids[0], world.ids[2])
-    assert world.halted == []
+    broker_disks = BrokerDisks(formatted(config_of(tmp_path)))
+    broker_disks.fail(1)
+    broker_disks.fail(1)
+    assert broker_disks.life.failed == [broker_disks.ids[1]]
+    assert broker_disks.disks.online_ids() == (broker_disks.ids[0], broker_disks.ids[2])
+    assert broker_disks.halted == []
 
 
 def test_the_metadata_logs_directory_halts_the_node(tmp_path: Path) -> None:
-    world = World(formatted(config_of(tmp_path)))
-    world.fail(0)
-    assert [type(each) for each in world.halted] == [DirectoryFailed]
-    assert "metadata" in str(world.halted[0])
-    assert "broken" in str(world.halted[0].__cause__)
-    elsewhere = World(formatted(config_of(tmp_path / "x", **{"metadata.log.dir": str(tmp_path / "m")})))
+    broker_disks = BrokerDisks(formatted(config_of(tmp_path)))
+    broker_disks.fail(0)
+    assert [type(each) for each in broker_disks.halted] == [DirectoryFailed]
+    assert "metadata" in str(broker_disks.halted[0])
+    assert "broken" in str(broker_disks.halted[0].__cause__)
+    elsewhere = BrokerDisks(formatted(config_of(tmp_path / "x", **{"metadata.log.dir": str(tmp_path / "m")})))
     elsewhere.fail(0)
     assert elsewhere.halted == []
 
 
 def test_the_last_directory_halts_the_node(tmp_path: Path) -> None:
-    world = World(formatted(config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "m")})))
+    broker_disks = BrokerDisks(formatted(config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "m")})))
     for at in range(3):
-        world.fail(at)
-    (halted,) = world.halted
+        broker_disks.fail(at)
+    (halted,) = broker_disks.halted
     assert isinstance(halted, DirectoryFailed)
     assert [f"{tmp_path / each} ([Errno 5] broken)" in str(halted) for each in "abc"] == [True] * 3
-    assert world.life.failed == world.ids[:2]
+    assert broker_disks.life.failed == broker_disks.ids[:2]
 
 
 def test_a_node_without_directories_says_so_in_one_line(
@@ -147,32 +147,32 @@ def test_a_node_whose_log_cannot_be_written_ends_all_the_same(monkeypatch: pytes
 def test_a_full_directory_is_given_up_where_others_can_take_over(
     tmp_path: Path, brokers: int, online: bool
 ) -> None:
-    world = World(formatted(config_of(tmp_path)), brokers)
-    world.fail(1, 28)
-    assert world.disks.logs.directories[1].online == online
+    broker_disks = BrokerDisks(formatted(config_of(tmp_path)), brokers)
+    broker_disks.fail(1, 28)
+    assert broker_disks.disks.logs.directories[1].online == online
 
 
 def test_cordoned_directories(tmp_path: Path) -> None:
     config = formatted(config_of(tmp_path))
-    world = World(config)
-    assert world.life.cordoned == ()
-    world.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": str(tmp_path / "b")}))
-    assert world.life.cordoned == (world.ids[1],)
-    assert world.disks.logs.cordoned == {world.ids[1]}
-    world.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": "*"}))
-    assert world.life.cordoned == tuple(sorted(world.ids))
+    broker_disks = BrokerDisks(config)
+    assert broker_disks.life.cordoned == ()
+    broker_disks.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": str(tmp_path / "b")}))
+    assert broker_disks.life.cordoned == (broker_disks.ids[1],)
+    assert broker_disks.disks.logs.cordoned == {broker_disks.ids[1]}
+    broker_disks.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": "*"}))
+    assert broker_disks.life.cordoned == tuple(sorted(broker_disks.ids))
 
 
 def test_a_directory_that_cannot_be_read_is_offline_from_the_start(tmp_path: Path) -> None:
     config = formatted(config_of(tmp_path))
     (tmp_path / "c").rename(tmp_path / "aside")
     (tmp_path / "c").write_text("a file")
-    world = World(config)
-    assert [each.online for each in world.disks.logs.directories] == [True, True, False]
-    assert len(world.disks.online_ids()) == 2
-    assert world.halted == []
-    assert world.life.failed == []
-    world.found.locks.release()
+    broker_disks = BrokerDisks(config)
+    assert [each.online for each in broker_disks.disks.logs.directories] == [True, True, False]
+    assert len(broker_disks.disks.online_ids()) == 2
+    assert broker_disks.halted == []
+    assert broker_disks.life.failed == []
+    broker_disks.found.locks.release()
 
 
 def test_without_the_metadata_logs_directory_no_node_starts(tmp_path: Path) -> None:
@@ -189,11 +189,11 @@ def test_a_directory_that_cannot_be_written_is_offline_from_the_start(
     config = formatted(config_of(tmp_path))
     # The file cannot be opened for writing, as on a file system mounted read-only. File modes would not stop root.
     (tmp_path / "b" / ".lock").mkdir()
-    world = World(config)
-    assert [each.online for each in world.disks.logs.directories] == [True, False, True]
+    broker_disks = BrokerDisks(config)
+    assert [each.online for each in broker_disks.disks.logs.directories] == [True, False, True]
     assert f"{tmp_path / 'b'} is offline" in caplog.text
-    assert world.halted == []
-    world.found.locks.release()
+    assert broker_disks.halted == []
+    broker_disks.found.locks.release()
 
 
 def test_without_any_directory_that_can_be_written_no_node_starts(tmp_path: Path) -> None:
