@@ -240,11 +240,15 @@ def forget_last_commits(checkpoint: Path, job: str) -> None:
     """The checkpoint of a driver that dies between a batch's work and its commit: each query of the job repeats its
     last batch."""
     for commits in checkpoint.glob(f"{job}-*/commits"):
-        last = max(
-            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
-        )
-        last.unlink()
-        commits.joinpath(f".{last.name}.crc").unlink(missing_ok=True)
+        last = _newest(commits)
+        if last is not None and last == _newest(commits.with_name("offsets")):
+            commits.joinpath(str(last)).unlink()
+            commits.joinpath(f".{last}.crc").unlink(missing_ok=True)
+
+
+def _newest(folder: Path) -> int | None:
+    """The number of the newest batch in a folder of a checkpoint."""
+    return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=None)
 
 
 def copies_among(topic: str, records: list[tuple[str, dict[str, Any]]]) -> int:

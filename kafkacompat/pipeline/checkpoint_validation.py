@@ -81,6 +81,15 @@ def require_matching_table(session: SparkSession, query: Query, options: RunOpti
         raise PipelineFailed(found)
 
 
+def has_written_more(session: SparkSession, query: Query, options: RunOptions) -> bool:
+    """Return whether the query's table contains a batch that the checkpoint has not ended: the driver died in between."""
+    table = table_of(query, options)
+    if table is None:
+        return False
+    ended = last_batch(names_in(session, f"{checkpoint_of(query, options)}/commits"))
+    return last_batch(names_in(session, f"{table}/{SINK_LOG}")) > ended
+
+
 @contextlib.contextmanager
 def jobs_locked(session: SparkSession, options: RunOptions, wait: Callable[[float], bool]) -> Iterator[None]:
     """Lock the checkpoints and tables of these jobs against other runs. Raises PipelineFailed if another run has them.

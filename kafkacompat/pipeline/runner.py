@@ -12,12 +12,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from kafkacompat.pipeline.checkpoint_validation import checkpoint_of, require_matching_table, table_of
+from kafkacompat.pipeline.checkpoint_validation import (
+    checkpoint_of,
+    has_written_more,
+    require_matching_table,
+    table_of,
+)
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.jobs.validation import cap_timestamps
 from kafkacompat.pipeline.options import RunOptions
@@ -36,8 +42,10 @@ from kafkacompat.pipeline.session import is_jvm_gone
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 POLL_INTERVAL_S = 0.5
+AWAIT_S = 1
 REPORT_INTERVAL_S = 10.0
 """A query that has no new batch is reported this often, so that readers can tell an idle run from a dead one."""
 FAILURE_CHARACTERS_MAX = 600
@@ -101,12 +109,31 @@ def trigger_of(query: Query, options: RunOptions) -> float:
     return options.trigger_s if query.table is None else options.table_trigger_s
 
 
-def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
-    """Start one query with its checkpoint and its scheduling pool."""
+def _writer(session: SparkSession, query: Query, options: RunOptions) -> DataStreamWriter:
+    """Return the writer of a query with its checkpoint and its scheduling pool, without a sink."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
     rows = query.build(source(session, query, options), options)
     writer = rows.writeStream.queryName(query.name).outputMode(query.output_mode)
-    writer = writer.option("checkpointLocation", checkpoint_of(query, options))
+    return writer.option("checkpointLocation", checkpoint_of(query, options))
+
+
+def repeat(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
+    """Start the batch again that the query's table already contains. Its rows go nowhere, and the query ends with it.
+
+    Spark's file sink skips such a batch without running it. The watermark would stay behind the events of the batch, so
+    that events that were late before the driver died would be kept after it.
+    """
+    writer = _writer(session, query, options).foreachBatch(_run_only)
+    return writer.trigger(once=True).start()
+
+
+def _run_only(rows: DataFrame, batch: int) -> None:
+    rows.write.format("noop").mode("append").save()
+
+
+def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
+    """Start one query."""
+    writer = _writer(session, query, options)
     table = table_of(query, options)
     if query.writer is not None:
         writer = writer.foreachBatch(query.writer(checkpoint_of(query, options), options))
@@ -189,7 +216,7 @@ class Run:
 
     def _start_all(self, stop: StopRequest) -> None:
         """Check all queries before the first one starts: if one must not continue, none may write."""
-        for act in (self._look_at, self._start):
+        for act in (self._look_at, partial(self._repeat, stop), self._start):
             for query in self._queries:
                 if stop.is_set:
                     return
@@ -204,6 +231,17 @@ class Run:
 
     def _look_at(self, query: Query) -> None:
         require_matching_table(self._session, query, self._options)
+
+    def _repeat(self, stop: StopRequest, query: Query) -> None:
+        if not has_written_more(self._session, query, self._options):
+            return
+        repeated = repeat(self._session, query, self._options)
+        try:
+            while not stop.is_set and not repeated.awaitTermination(AWAIT_S):
+                pass
+            self._tell(repeated)
+        finally:
+            _stop(repeated)
 
     def _start(self, query: Query) -> None:
         self._running.append(start(self._session, query, self._options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,18 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+pytest.importorskip("pyspark")
+
+from kafkacompat.pipeline import runner
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS, SOURCE_SCHEMA
 from kafkacompat.pipeline._tests.test_jobs import VIEW, encoded
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.progress import dropped_late
+from kafkacompat.pipeline.queries import QUERIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MINUTE_MS = 60_000
+NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 DAY_MS = 24 * 60 * MINUTE_MS
 START_MS = RECEIVED_MS // MINUTE_MS * MINUTE_MS
-OPTIONS = RunOptions(jobs=("activity",), checkpoint="unused", output="unused", window_s=60, watermark_s=120)
+VISITORS = next(query for query in QUERIES["activity"] if query.name == "activity-visitors")
 
 
 class Arrival(NamedTuple):
@@ -43,14 +49,34 @@ Batches = Callable[..., Told]
 
 
 @pytest.fixture
-def batches(spark: SparkSession, records: Callable[..., DataFrame], tmp_path: Path) -> Batches:
-    """batches([arrivals], ...) runs the query of activity/visitors over these batches, one after the other."""
+def batches(
+    spark: SparkSession,
+    records: Callable[..., DataFrame],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Batches:
+    """batches([arrivals], ...) runs activity-visitors over these batches, one after the other. With `is_killed`, each
+    run ends between the table's commit and Spark's."""
     from pyspark.sql import functions as F
 
     from kafkacompat.pipeline.jobs.validation import cap_timestamps
-    from kafkacompat.pipeline.queries import activity_visitors
 
-    source, output, checkpoint = (str(tmp_path / name) for name in ("source", "table", "checkpoint"))
+    source, output, checkpoint = (str(tmp_path / name) for name in ("source", "tables", "checkpoint"))
+    options = RunOptions(
+        jobs=("activity",),
+        checkpoint=checkpoint,
+        output=output,
+        window_s=60,
+        watermark_s=120,
+        until_caught_up=True,
+    )
+    monkeypatch.setattr(
+        runner,
+        "source",
+        lambda *_: cap_timestamps(spark.readStream.schema(SOURCE_SCHEMA).parquet(source)),
+    )
+    # Reports are of offsets in Kafka.
+    monkeypatch.setattr(runner, "report_of", lambda *_: {})
 
     def next_batch(arrivals: list[Arrival], number: int) -> int:
         """Return how many of these events were late. Spark first finishes what the watermark of the batch before closes."""
@@ -61,21 +87,25 @@ def batches(spark: SparkSession, records: Callable[..., DataFrame], tmp_path: Pa
             )
             frame = frame.union(records("activity.page_views", event, received_ms=START_MS + arrival_ms))
         frame.coalesce(1).write.mode("append").parquet(source)
-        read = spark.readStream.schema(SOURCE_SCHEMA).parquet(source)
-        writer = activity_visitors(cap_timestamps(read), OPTIONS).writeStream.outputMode("append")
-        writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        query = writer.start(output, "parquet")
-        try:
-            query.awaitTermination(120)
-            assert query.exception() is None
-            return sum(dropped_late(json.loads(each.json)) for each in query.recentProgress)
-        finally:
-            query.stop()
+        progress = io.StringIO()
+        runner.Run(spark, [VISITORS], options, lambda _: None, progress).run(runner.StopRequest())
+        return sum(dropped_late(json.loads(line)) for line in progress.getvalue().splitlines())
 
-    def run(*given: list[Arrival]) -> Told:
-        late = [next_batch(arrivals, number) for number, arrivals in enumerate(given)]
+    def run(*given: list[Arrival], is_killed: bool = False) -> Told:
+        # Without batches of their own for what a watermark closes, the last batch of a run is one with data.
+        spark.conf.set(NO_DATA_BATCHES, str(not is_killed).lower())
+        try:
+            late = []
+            for number, arrivals in enumerate(given):
+                late.append(next_batch(arrivals, number))
+                if is_killed:
+                    commits = Path(checkpoint, VISITORS.name, "commits")
+                    commits.joinpath(str(number)).unlink()
+                    commits.joinpath(f".{number}.crc").unlink(missing_ok=True)
+        finally:
+            spark.conf.unset(NO_DATA_BATCHES)
         minute = ((F.col("window_start_ms") - START_MS) / MINUTE_MS).cast("int").alias("minute")
-        found = spark.read.parquet(output).select(minute, "views").collect()
+        found = spark.read.parquet(f"{output}/{VISITORS.table}").select(minute, "views").collect()
         return Told({row["minute"]: row["views"] for row in found}, late)
 
     return run
@@ -107,3 +137,14 @@ def test_a_job_that_was_idle_for_a_day_goes_on_and_calls_older_events_late(batch
     told = batches(steady("ann", 0, 3), steady("ann", today, today + 5), steady("ann", 2, 4, DAY_MS))
     assert told.late == [0, 0, 3]
     assert told.closed == dict.fromkeys([*range(4), *range(today, today + 3)], 1)
+
+
+def test_a_driver_that_dies_between_the_commits_of_table_and_checkpoint_changes_nothing(
+    batches: Batches,
+) -> None:
+    """Spark's file sink skips a batch that its table contains. A batch that does not run would not move the watermark."""
+    views = [steady("ann", 0, 6), steady("ann", 7, 9), steady("bob", 0, 2, 10 * MINUTE_MS)]
+    told = batches(*views, steady("ann", 10, 12), is_killed=True)
+    # Each run first repeats the batch of the run before.
+    assert told.late == [0, 0, 3, 3]
+    assert told.closed == dict.fromkeys(range(7), 1)
