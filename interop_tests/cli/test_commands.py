@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -284,6 +285,8 @@ def test_a_group_shares_partitions_with_members_of_other_clients(
                 *("--print", "partition"),
             ),
             stdout=printed,
+            # Tests under nohup would pass the ignored SIGHUP on, and the command goes on then, as it should.
+            preexec_fn=partial(signal.signal, ending, signal.SIG_DFL),
         )
     try:
 
