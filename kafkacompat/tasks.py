@@ -23,7 +23,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.faults import report
+from kafkacompat.faults import forget_locals, report
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Timers
@@ -172,6 +172,7 @@ class Task(Deferred[T]):
                 self._tasks.remove(self)
                 if self.is_reported:
                     report(self.what, error)
+                _forget_locals(error)
                 self.fail(error)
                 return
             if self._is_ending:  # it was cancelled by what it called
@@ -203,6 +204,17 @@ class Task(Deferred[T]):
             report(f"ending {self.what}", error)
         self._tasks.remove(self)
         self.fail(Cancelled(self.what))
+
+
+def _forget_locals(error: Exception) -> None:
+    """Of the frames that a task has left. Earlier ones belong to another task, which may have caught the error and go on."""
+    earlier = error.__traceback__
+    while earlier is not None and earlier.tb_frame.f_code is not _RESULT:
+        earlier = earlier.tb_next
+    forget_locals(error.__traceback__, earlier)
+
+
+_RESULT = Deferred.result.__code__
 
 
 class Started(Protocol):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.tasks import Task, Tasks
 
 START_MS = 1_700_000_000_000
 """What the wall clock shows when the monotonic one shows 0."""
@@ -97,6 +98,13 @@ class HandTime:
                 timer.fire()
                 return True
         return False
+
+
+class PauselessTasks(Tasks):
+    """Tasks that wait for values and times only."""
+
+    def go_on_later(self, task: Task[Any]) -> None:
+        task.go_on()
 
 
 class HandWorkers:

@@ -13,12 +13,12 @@ from kafkacompat.api.acl_requests import refuse_unknown
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.security.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from kafkacompat.security.authorizer import Asker, StandardAuthorizer
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
-    from kafkacompat.stepping.jobs import Steps
 
 T = TypeVar("T")
 ASKED_A_STEP = 200
@@ -70,7 +70,7 @@ class Access:
             logs_denied=logs_denied,
         )
 
-    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> Steps[bool]:
+    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> Work[bool]:
         """Return whether the sender may do the operation on at least one resource of the type."""
         return self._authorizer.allows_any_of_type(self._asker, operation, resource_type)
 
@@ -128,14 +128,14 @@ def seen_of(
     name_of: Callable[[T], str],
     *,
     logs_denied: bool = True,
-) -> Steps[list[T]]:
+) -> Work[list[T]]:
     """Return the elements whose resource the sender may describe. The other elements are left out of the answer."""
     seen: list[T] = []
     for position, each in enumerate(elements, 1):
         if access.allows(AclOperation.DESCRIBE, kind, name_of(each), logs_denied=logs_denied):
             seen.append(each)
         if position % ASKED_A_STEP == 0:
-            yield None
+            yield TURN_COST
     return seen
 
 
@@ -184,7 +184,7 @@ class ProducerId:
         return refusal_of(both, access, request)
 
 
-def may_write_somewhere(access: Access) -> Steps[bool]:
+def may_write_somewhere(access: Access) -> Work[bool]:
     """Return whether the sender may produce with an idempotent producer: IDEMPOTENT_WRITE on the cluster, or WRITE on any
     topic (KIP-679)."""
     cluster = ResourceType.CLUSTER

@@ -16,7 +16,7 @@ from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTransaction
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
@@ -29,7 +29,6 @@ from kafkacompat.wire.messages.add_partitions_to_txn_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.add_partitions_to_txn_request import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
@@ -56,7 +55,7 @@ class _NotAttempted(dict[TopicPartition, ErrorCode]):
         return ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
-def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[Any]:
+async def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Any:
     version = context.api_version
     pace = Pace(PARTITIONS_A_STEP)
     access = access_of(node, context)
@@ -66,18 +65,18 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         answers = []
         for each in request.transactions:
-            answers.append((yield from _asked(node, each, True, pace, None)))
+            answers.append(await in_turns(_asked(node, each, True, pace, None)))
             names = 1 + len(each.transactional_id) // CHARACTERS_LIKE_A_TRANSACTION
             if pace.is_over(names * TRANSACTION_COST):
-                yield None
+                await pause()
         results = []
         for each, answer in zip(request.transactions, answers, strict=True):
-            of_one = yield from _told(each.topics, answer, BATCHED_SINCE, pace)
+            of_one = await _told(each.topics, answer, BATCHED_SINCE, pace)
             results.append(
                 AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=of_one)
             )
             if pace.is_over(TRANSACTION_COST):
-                yield None
+                await pause()
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -90,18 +89,18 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
     ):
         answer = Deferred.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     else:
-        answer = yield from _asked(node, transaction, False, pace, access)
-    of_topics = yield from _told(transaction.topics, answer, version, pace)
+        answer = await in_turns(_asked(node, transaction, False, pace, access))
+    of_topics = await _told(transaction.topics, answer, version, pace)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=of_topics)
 
 
-def _told(
+async def _told(
     topics: Sequence[AddPartitionsToTxnTopic], answer: Answer, version: int, pace: Pace
-) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    found = answer.result() if answer.done else (yield answer)
+) -> list[AddPartitionsToTxnTopicResult]:
+    found = await answer
     if isinstance(found, ErrorCode):
-        return (yield from _all_alike(topics, found, version, pace))
-    return (yield from _results(topics, found, version, pace))
+        return await in_turns(_all_alike(topics, found, version, pace))
+    return await in_turns(_results(topics, found, version, pace))
 
 
 def _asked(
@@ -110,7 +109,7 @@ def _asked(
     batched: bool,
     pace: Pace,
     access: Access | None,
-) -> Steps[Answer]:
+) -> Work[Answer]:
     named: set[TopicPartition] = set()
     refused = _NotAttempted()
     writable = RightToTopics(access, AclOperation.WRITE)
@@ -127,9 +126,9 @@ def _asked(
                 if code is not None:
                     refused[each] = code
             if pace.is_over(len(indexes)):
-                yield None
+                yield TURN_COST
         if pace.is_over(TOPIC_COST):
-            yield None
+            yield TURN_COST
     if refused:
         return Deferred.of(refused)
     partitions = frozenset(named)
@@ -152,7 +151,7 @@ def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode 
 
 def _results(
     topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: Pace
-) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+) -> Work[list[AddPartitionsToTxnTopicResult]]:
     """Return each named partition once. Topics without partitions are left out."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
@@ -160,9 +159,9 @@ def _results(
             indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
             named.setdefault(topic.name, {}).update(dict.fromkeys(indexes))
             if pace.is_over(len(indexes)):
-                yield None
+                yield TURN_COST
         if pace.is_over(TOPIC_COST):
-            yield None
+            yield TURN_COST
     results = []
     for name, of_topic in named.items():
         partitions: list[AddPartitionsToTxnPartitionResult] = []
@@ -172,16 +171,16 @@ def _results(
                 AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
             )
             if pace.is_over(1):
-                yield None
+                yield TURN_COST
         results.append(AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions))
         if pace.is_over(TOPIC_COST):
-            yield None
+            yield TURN_COST
     return results
 
 
 def _all_alike(
     topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode, version: int, pace: Pace
-) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+) -> Work[list[AddPartitionsToTxnTopicResult]]:
     """Return all topics as the request names them, including topics without partitions."""
     told = without_fenced(code, version, FENCED_SINCE)
     results = []
@@ -194,10 +193,10 @@ def _all_alike(
                 for index in indexes
             ]
             if pace.is_over(len(indexes)):
-                yield None
+                yield TURN_COST
         results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
         if pace.is_over(TOPIC_COST):
-            yield None
+            yield TURN_COST
     return results
 
 
@@ -209,7 +208,7 @@ def error_response(
     topics = request.v3_and_below_topics
     codes = {TopicPartition(topic.name, index): code for topic in topics for index in topic.partitions}
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=all_steps(_results(topics, codes, version, Pace(PARTITIONS_A_STEP)))
+        results_by_topic_v3_and_below=at_once(_results(topics, codes, version, Pace(PARTITIONS_A_STEP)))
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.broker_config_changes import refused_broker_changes
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.node_names import LOOKED_AT_A_STEP, refused_here, with_the_controllers
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from kafkacompat.wire.messages.alter_configs_response import (
@@ -20,18 +21,17 @@ from kafkacompat.wire.messages.alter_configs_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: AlterConfigsRequest
-) -> Steps[AlterConfigsResponse]:
+) -> AlterConfigsResponse:
     own: dict[int, AlterConfigsResourceResponse] = {}
     others: list[AlterConfigsResource] = []
-    refusals = yield from refused_broker_changes(node, context, request.resources, incremental=False)
+    refusals = await in_turns(refused_broker_changes(node, context, request.resources, incremental=False))
     for position, one in enumerate(request.resources):
         if position and position % LOOKED_AT_A_STEP == 0:
-            yield None
+            await pause()
         refused = refused_here(node, one.resource_type, one.resource_name)
         if position in refusals:
             own[position] = _answer(one, *refusals[position])
@@ -43,7 +43,7 @@ def handle(
     def ask(rest: AlterConfigsRequest) -> Any:
         return node.controller.alter_configs(rest, context)
 
-    return (yield from with_the_controllers(own, others, request, ask, AlterConfigsResponse()))
+    return await with_the_controllers(own, others, request, ask, AlterConfigsResponse())
 
 
 def _answer(

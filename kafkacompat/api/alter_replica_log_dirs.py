@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import TopicPartition
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
@@ -20,7 +20,6 @@ from kafkacompat.wire.messages.alter_replica_log_dirs_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 
 ASKED_A_STEP = 20
@@ -31,18 +30,18 @@ WALKED_A_STEP = 2_000
 
 def handle(
     node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest
-) -> Steps[AlterReplicaLogDirsResponse]:
+) -> Work[AlterReplicaLogDirsResponse]:
     results: dict[TopicPartition, ErrorCode] = {}
     asked, walked = Pace(ASKED_A_STEP), Pace(WALKED_A_STEP)
     for directory in request.dirs:
         if walked.is_over():
-            yield None
+            yield TURN_COST
         for topic in directory.topics:
             if walked.is_over():
-                yield None
+                yield TURN_COST
             for index in topic.partitions:
                 if asked.is_over():
-                    yield None
+                    yield TURN_COST
                 name = TopicPartition(topic.name, index)
                 if node.directories is None:
                     results[name] = ErrorCode.LOG_DIR_NOT_FOUND
@@ -70,11 +69,11 @@ def error_response(
     )
 
 
-def _response(results: dict[TopicPartition, ErrorCode], walked: Pace) -> Steps[AlterReplicaLogDirsResponse]:
+def _response(results: dict[TopicPartition, ErrorCode], walked: Pace) -> Work[AlterReplicaLogDirsResponse]:
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for name, error in results.items():
         if walked.is_over():
-            yield None
+            yield TURN_COST
         topic = topics.setdefault(name.topic, AlterReplicaLogDirTopicResult(topic_name=name.topic))
         topic.partitions.append(
             AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=error)

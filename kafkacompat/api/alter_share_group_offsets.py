@@ -10,7 +10,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import cut
 from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns, pause
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
@@ -26,7 +26,6 @@ from kafkacompat.wire.messages.alter_share_group_offsets_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 ALTERED_TOGETHER = 20_000
 """Partitions that are altered together or not at all. The group's record of all its states is written in one step."""
@@ -36,9 +35,9 @@ Topics = dict[str, AlterShareGroupOffsetsResponseTopic]
 """By name. A topic that is named twice is answered once, with the partitions of both."""
 
 
-def alter_share_group_offsets(
+async def alter_share_group_offsets(
     node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> Steps[AlterShareGroupOffsetsResponse]:
+) -> AlterShareGroupOffsetsResponse:
     """A request for very many partitions is like several requests, one after another."""
     told: Topics = {}
     readable = RightToTopics(access_of(node, context), AclOperation.READ)
@@ -53,11 +52,11 @@ def alter_share_group_offsets(
             if is_readable and (topic.partitions or topic.topic_name in node.image.topics):
                 good.append(topic)
             elif topic.partitions:  # as in Kafka, a topic that is refused is told by its partitions only
-                _put_together(told, [(yield from _refused(node, topic, pace))])
+                _put_together(told, [(await in_turns(_refused(node, topic, pace)))])
             if pace.is_over():
-                yield None
+                await pause()
         asked = AlterShareGroupOffsetsRequest(group_id=request.group_id, topics=good)
-        answer: AlterShareGroupOffsetsResponse = yield node.groups.share_offsets.alter(asked, context)
+        answer: AlterShareGroupOffsetsResponse = await node.groups.share_offsets.alter(asked, context)
         if answer.error_code:
             return answer
         _put_together(told, answer.responses)
@@ -66,7 +65,7 @@ def alter_share_group_offsets(
 
 def _refused(
     node: Node, topic: AlterShareGroupOffsetsRequestTopic, pace: Pace
-) -> Steps[AlterShareGroupOffsetsResponseTopic]:
+) -> Work[AlterShareGroupOffsetsResponseTopic]:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
     known = node.image.topics.get(topic.topic_name)
@@ -79,7 +78,7 @@ def _refused(
             )
         )
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return answer
 
 

@@ -23,13 +23,12 @@ from kafkacompat.controller.config_changes import (
     wanted_settings,
 )
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 CHANGES_A_STEP = 5_000
 """Units of work per step. A change costs one unit, and more if its value is long."""
@@ -38,7 +37,7 @@ BROKER = ConfigResourceType.BROKER
 
 def refused_broker_changes(
     node: AnyNode, context: RequestContext, resources: Sequence[Any], *, incremental: bool
-) -> Steps[dict[int, tuple[ErrorCode, str | None]]]:
+) -> Work[dict[int, tuple[ErrorCode, str | None]]]:
     """Return the error code and message of each refused resource, by position. A controller refuses nothing here.
 
     Only this broker's settings and the cluster default can be named, so at most two resources are validated.
@@ -53,10 +52,10 @@ def refused_broker_changes(
         if each.resource_type == BROKER and each.resource_name in own_names:
             named[each.resource_name] += 1
         if position % COUNTED_A_STEP == 0:
-            yield None
+            yield TURN_COST
     for position, each in enumerate(resources):
         if position and position % COUNTED_A_STEP == 0:
-            yield None
+            yield TURN_COST
         if each.resource_type != BROKER or named[each.resource_name] != 1:
             continue
         try:
@@ -66,7 +65,7 @@ def refused_broker_changes(
     return refused
 
 
-def _check(node: Node, context: RequestContext, element: Any, incremental: bool, pace: Pace) -> Steps[None]:
+def _check(node: Node, context: RequestContext, element: Any, incremental: bool, pace: Pace) -> Work[None]:
     resource = yield from changes_of(element, pace, incremental=incremental)
     yield from check_shape(resource, pace)
     current = node.image.config(BROKER, resource.name)

@@ -12,10 +12,10 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 GROUP_VERSION = "group.version"
@@ -24,7 +24,7 @@ FIRST_LEVEL_WITH_CONSUMER_GROUPS = 1
 
 def consumer_group_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Deferred[Any] | Steps[Any]:
+) -> ConsumerGroupHeartbeatResponse | Awaitable[Any]:
     if are_too_many(request.subscribed_topic_names):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     access = access_of(node, context)

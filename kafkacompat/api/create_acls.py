@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.acl_requests import refuse_unknown
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
+from kafkacompat.tasks import pause
 from kafkacompat.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_acls_request import CreateAclsRequest
 
@@ -19,12 +19,12 @@ CHECKED_A_STEP = 10_000
 """Entries per step. One takes up to a microsecond."""
 
 
-def handle(node: AnyNode, context: RequestContext, request: CreateAclsRequest) -> Steps[CreateAclsResponse]:
+async def handle(node: AnyNode, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     for number, each in enumerate(request.creations, 1):
         refuse_unknown(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
         if number % CHECKED_A_STEP == 0:
-            yield None
-    answer: CreateAclsResponse = yield from told_in_steps(node.controller.create_acls(request, context))
+            await pause()
+    answer: CreateAclsResponse = await node.controller.create_acls(request, context)
     return answer
 
 

@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import access_of
 from kafkacompat.api.context import ControllerNode
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.api.token_requests import NO_TIMESTAMP, allows_token_requests
 from kafkacompat.ports.dispatcher import ANONYMOUS, Principal
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.security.delegation_tokens import USER_TYPE
 from kafkacompat.stepping.stepped import SCANNED_A_STEP, pieces
+from kafkacompat.tasks import pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_delegation_token_response import CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.create_delegation_token_request import CreateDelegationTokenRequest
 
 REQUESTER_SINCE = 3
 """The version whose response names the requester."""
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: CreateDelegationTokenRequest
-) -> Steps[CreateDelegationTokenResponse]:
+) -> CreateDelegationTokenResponse:
     version, requester, owner = context.api_version, context.principal, context.principal
     if request.owner_principal_name:
         if request.owner_principal_type is None:
@@ -49,10 +49,8 @@ def handle(
         for piece in pieces(request.renewers, SCANNED_A_STEP):
             if any(each.principal_type != USER_TYPE for each in piece):
                 return _refused(ErrorCode.INVALID_PRINCIPAL_TYPE, version, owner, requester)
-            yield None
-    answer: CreateDelegationTokenResponse = yield from told_in_steps(
-        node.controller.create_delegation_token(request, context)
-    )
+            await pause()
+    answer: CreateDelegationTokenResponse = await node.controller.create_delegation_token(request, context)
     if version < REQUESTER_SINCE:
         answer.token_requester_principal_type = answer.token_requester_principal_name = ""
     return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.wire.messages.create_partitions_response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -13,15 +13,15 @@ from kafkacompat.wire.messages.create_partitions_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: CreatePartitionsRequest
-) -> Steps[CreatePartitionsResponse]:
-    return told_in_steps(node.controller.create_partitions(request, context))
+) -> CreatePartitionsResponse:
+    response: CreatePartitionsResponse = await node.controller.create_partitions(request, context)
+    return response
 
 
 def error_response(

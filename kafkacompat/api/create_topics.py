@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import ASKED_A_STEP, access_of
 from kafkacompat.api.context import ControllerNode
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.security.acl import AclOperation, ResourceType
+from kafkacompat.tasks import TURN_COST, Work, in_turns
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
@@ -15,22 +16,21 @@ if TYPE_CHECKING:
     from kafkacompat.api.access import Access
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: CreateTopicsRequest
-) -> Steps[CreateTopicsResponse]:
-    response: CreateTopicsResponse = yield from told_in_steps(node.controller.create_topics(request, context))
+) -> CreateTopicsResponse:
+    response: CreateTopicsResponse = await node.controller.create_topics(request, context)
     access = access_of(node, context)
     # A broker forwards the controller's answer, which already depends on the sender's rights.
     if access is not None and isinstance(node, ControllerNode):
-        yield from _hide_configs(response, access)
+        await in_turns(_hide_configs(response, access))
     return response
 
 
-def _hide_configs(response: CreateTopicsResponse, access: Access) -> Steps[None]:
+def _hide_configs(response: CreateTopicsResponse, access: Access) -> Work[None]:
     """Remove the settings from the result of topics that the sender may create but not describe."""
     for position, topic in enumerate(response.topics, 1):
         if topic.error_code == ErrorCode.NONE and not access.allows(
@@ -40,7 +40,7 @@ def _hide_configs(response: CreateTopicsResponse, access: Access) -> Steps[None]
             topic.num_partitions = topic.replication_factor = -1
             topic.configs = []
         if position % ASKED_A_STEP == 0:
-            yield None
+            yield TURN_COST
 
 
 def error_response(request: CreateTopicsRequest, code: ErrorCode, version: int) -> CreateTopicsResponse:

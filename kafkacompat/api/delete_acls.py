@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.acl_requests import refuse_unknown
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
+from kafkacompat.tasks import pause
 from kafkacompat.wire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.delete_acls_request import DeleteAclsRequest
 
@@ -19,14 +19,14 @@ CHECKED_A_STEP = 10_000
 """Filters per step. One takes up to a microsecond."""
 
 
-def handle(node: AnyNode, context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
+async def handle(node: AnyNode, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     for number, each in enumerate(request.filters, 1):
         refuse_unknown(
             each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type
         )
         if number % CHECKED_A_STEP == 0:
-            yield None
-    answer: DeleteAclsResponse = yield from told_in_steps(node.controller.delete_acls(request, context))
+            await pause()
+    answer: DeleteAclsResponse = await node.controller.delete_acls(request, context)
     return answer
 
 

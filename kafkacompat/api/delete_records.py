@@ -13,7 +13,7 @@ from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.ids import TopicPartition
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.delete_records_request import DeleteRecordsRequest
 
 NO_LOW_WATERMARK = -1
@@ -40,7 +39,7 @@ def handle(
 ) -> Deferred[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
 
-    offsets, refused = all_steps(_offsets(request, access_of(node, context)))
+    offsets, refused = at_once(_offsets(request, access_of(node, context)))
 
     def respond(answers: Answers) -> DeleteRecordsResponse:
         _add(topics, answers)
@@ -50,20 +49,20 @@ def handle(
     return node.partitions.delete_records(offsets, request.timeout_ms).then(respond)
 
 
-def in_steps(
+async def in_steps(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
-) -> Steps[DeleteRecordsResponse]:
+) -> DeleteRecordsResponse:
     """Each step waits for the followers of its partitions. The waits of all steps overlap."""
-    offsets, refused = yield from _offsets(request, access_of(node, context))
+    offsets, refused = await in_turns(_offsets(request, access_of(node, context)))
     asked = list(offsets.items())
     waits = []
     for start in range(0, len(asked), DELETED_A_STEP):
-        yield None
+        await pause()
         piece = dict(asked[start : start + DELETED_A_STEP])
         waits.append(node.partitions.delete_records(piece, request.timeout_ms))
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for wait in waits:
-        answers = yield wait
+        answers = await wait
         _add(topics, answers)
     _add(topics, refused)
     return DeleteRecordsResponse(topics=list(topics.values()))
@@ -71,7 +70,7 @@ def in_steps(
 
 def _offsets(
     request: DeleteRecordsRequest, access: Access | None
-) -> Steps[tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[ErrorCode, int]]]]:
+) -> Work[tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[ErrorCode, int]]]]:
     """Return the requested offsets, and the refusals of partitions whose records the sender may not delete."""
     offsets: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, tuple[ErrorCode, int]] = {}
@@ -85,9 +84,9 @@ def _offsets(
             else:
                 refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED, NO_LOW_WATERMARK
             if pace.is_over():
-                yield None
+                yield TURN_COST
         if pace.is_over():  # many topics may have no partitions
-            yield None
+            yield TURN_COST
     return offsets, refused
 
 

@@ -18,16 +18,17 @@ from kafkacompat.wire.messages.delete_share_group_offsets_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 TOPICS_AT_ONCE = 250
 
 
 def delete_share_group_offsets(
     node: Node, context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> DeleteShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
+) -> DeleteShareGroupOffsetsResponse | Awaitable[Any]:
     if len(request.topics) > TOPICS_AT_ONCE:
         return _in_pieces(node, context, request)
     readable = RightToTopics(access_of(node, context), AclOperation.READ)
@@ -51,9 +52,9 @@ def delete_share_group_offsets(
     return node.groups.share_offsets.delete(asked, context).then(merged)
 
 
-def _in_pieces(
+async def _in_pieces(
     node: Node, context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> Steps[DeleteShareGroupOffsetsResponse]:
+) -> DeleteShareGroupOffsetsResponse:
     """Like many small requests, one after another."""
     told: list[DeleteShareGroupOffsetsResponseTopic] = []
     for start in range(0, len(request.topics), TOPICS_AT_ONCE):
@@ -62,7 +63,7 @@ def _in_pieces(
         )
         answer: Any = delete_share_group_offsets(node, context, part)
         if isinstance(answer, Deferred):
-            answer = yield answer
+            answer = await answer
         if answer.error_code:
             return answer  # type: ignore[no-any-return]  # a response
         told += answer.responses

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.api.share_state_errors import refused_partitions
 from kafkacompat.wire.messages import delete_share_group_state_response as told
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
 
 
-def handle(node: Node, context: RequestContext, request: DeleteShareGroupStateRequest) -> Steps[Any]:
-    return told_in_steps(node.share_coordinator.delete_state(request))
+async def handle(node: Node, context: RequestContext, request: DeleteShareGroupStateRequest) -> Any:
+    return await node.share_coordinator.delete_state(request)
 
 
 def error_response(

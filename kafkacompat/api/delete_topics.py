@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
 
 FIRST_VERSION_WITH_IDS = 6
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: DeleteTopicsRequest
-) -> Steps[DeleteTopicsResponse]:
-    return told_in_steps(node.controller.delete_topics(request, context))
+) -> DeleteTopicsResponse:
+    response: DeleteTopicsResponse = await node.controller.delete_topics(request, context)
+    return response
 
 
 def error_response(request: DeleteTopicsRequest, code: ErrorCode, version: int) -> DeleteTopicsResponse:

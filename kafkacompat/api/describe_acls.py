@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.api.acl_requests import refuse_unknown
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.security.acl import AclFilter
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_acls_response import (
     AclDescription,
@@ -17,7 +18,6 @@ from kafkacompat.wire.messages.describe_acls_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_acls_request import DescribeAclsRequest
 
 DISABLED_TEXT = "No Authorizer is configured on the broker"
@@ -27,7 +27,7 @@ MATCHED_A_STEP = 5_000
 
 def handle(
     node: AnyNode, context: RequestContext, request: DescribeAclsRequest
-) -> Steps[DescribeAclsResponse]:
+) -> Work[DescribeAclsResponse]:
     refuse_unknown(
         request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     )
@@ -45,7 +45,7 @@ def handle(
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for number, acl in enumerate(list(node.image.acls.values()), 1):
         if number % MATCHED_A_STEP == 0:
-            yield None
+            yield TURN_COST
         if not wanted.matches(acl):
             continue
         pattern = acl.resource_type, acl.resource_name, acl.pattern_type

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
@@ -16,7 +17,6 @@ from kafkacompat.wire.messages.describe_client_quotas_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_client_quotas_request import (
         ComponentData,
         DescribeClientQuotasRequest,
@@ -83,7 +83,7 @@ class QuotaFilter:
 
 def handle(
     node: Node, context: RequestContext, request: DescribeClientQuotasRequest
-) -> Steps[DescribeClientQuotasResponse]:
+) -> Work[DescribeClientQuotasResponse]:
     try:
         asked = QuotaFilter(request.components, request.strict)
     except FilterRefused as refusal:
@@ -97,7 +97,7 @@ def handle(
                 entry = entries[entity] = EntryData(entity=named)
             entry.values.append(ValueData(key=key, value=record.value))
         if number % QUOTAS_A_STEP == 0:
-            yield None
+            yield TURN_COST
     return DescribeClientQuotasResponse(error_message="", entries=list(entries.values()))
 
 

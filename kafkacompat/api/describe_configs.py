@@ -15,7 +15,7 @@ from kafkacompat.api.named_rights import names_unknown_config_types
 from kafkacompat.api.node_names import wrong_node
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
@@ -27,7 +27,6 @@ from kafkacompat.wire.messages.describe_configs_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_configs_request import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -57,7 +56,7 @@ class _Refused(Exception):
 
 def handle(
     node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse | Steps[DescribeConfigsResponse]:
+) -> DescribeConfigsResponse | Work[DescribeConfigsResponse]:
     if names_unknown_config_types(request):
         return _refused(request, ErrorCode.INVALID_REQUEST)  # the whole request is refused
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
@@ -167,15 +166,15 @@ def _shaped(
 
 
 def error_response(request: DescribeConfigsRequest, code: ErrorCode, version: int) -> DescribeConfigsResponse:
-    return all_steps(_refused(request, code))
+    return at_once(_refused(request, code))
 
 
-def _refused(request: DescribeConfigsRequest, code: ErrorCode) -> Steps[DescribeConfigsResponse]:
+def _refused(request: DescribeConfigsRequest, code: ErrorCode) -> Work[DescribeConfigsResponse]:
     response = DescribeConfigsResponse()
     message = f"The request failed: {code.name}"
     for start in range(0, len(request.resources), REFUSED_A_STEP):
         if start:
-            yield None
+            yield TURN_COST
         response.results += [
             DescribeConfigsResult(
                 error_code=code,

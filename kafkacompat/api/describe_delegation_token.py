@@ -14,7 +14,7 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.token_requests import allows_token_requests
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.security.delegation_tokens import is_owner_or_renewer, principal_of, token_settings
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_delegation_token_response import (
     DescribedDelegationToken,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.access import Access
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.delegation_token_record import DelegationTokenRecord
     from kafkacompat.wire.messages.describe_delegation_token_request import (
         DescribeDelegationTokenRequest,
@@ -42,7 +41,7 @@ RENEWERS_LIKE_A_TOKEN = 10
 
 def handle(
     node: Node, context: RequestContext, request: DescribeDelegationTokenRequest
-) -> Steps[DescribeDelegationTokenResponse]:
+) -> Work[DescribeDelegationTokenResponse]:
     if not allows_token_requests(context):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     settings = token_settings(node.config)
@@ -57,7 +56,7 @@ def handle(
             if ":" not in each.principal_type:
                 owners.add(f"{each.principal_type}:{each.principal_name}")
             if pace.is_over():
-                yield None
+                yield TURN_COST
     sender = f"{context.principal.type}:{context.principal.name}"
     access = access_of(node, context)
     described: list[DescribedDelegationToken] = []
@@ -65,7 +64,7 @@ def handle(
         if _is_wanted(token, owners) and _may_see(token, sender, access):
             described.append(_described(token, settings.hmac(token.token_id), context.api_version))
         if pace.is_over(1 + len(token.renewers) // RENEWERS_LIKE_A_TOKEN):
-            yield None
+            yield TURN_COST
     return DescribeDelegationTokenResponse(tokens=described)
 
 

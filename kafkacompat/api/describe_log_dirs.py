@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Log, LogDirStatus
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 
 
@@ -33,7 +32,7 @@ DESCRIBED_A_STEP = 1_000
 
 def handle(
     node: Node, context: RequestContext, request: DescribeLogDirsRequest
-) -> Steps[DescribeLogDirsResponse]:
+) -> Work[DescribeLogDirsResponse]:
     asked = yield from _asked(request)
     own = node.image.brokers.get(node.node_id)
     cordoned = () if own is None else own.cordoned_directories or ()
@@ -45,7 +44,7 @@ def handle(
     return DescribeLogDirsResponse(results=results)
 
 
-def _asked(request: DescribeLogDirsRequest) -> Steps[set[tuple[str, int]] | None]:
+def _asked(request: DescribeLogDirsRequest) -> Work[set[tuple[str, int]] | None]:
     """Return the requested partitions, or None if the request asks for all of them."""
     if request.topics is None:
         return None
@@ -56,9 +55,9 @@ def _asked(request: DescribeLogDirsRequest) -> Steps[set[tuple[str, int]] | None
             some = topic.partitions[start : start + NAMED_A_STEP]
             asked.update([(topic.topic, index) for index in some])
             if pace.is_over(len(some)):
-                yield None
+                yield TURN_COST
         if pace.is_over():  # many topics may have no partitions
-            yield None
+            yield TURN_COST
     return asked
 
 
@@ -68,13 +67,13 @@ def _directory(
     cordoned: bool,
     current_of: Callable[[TopicPartition], Log | None],
     pace: Pace,
-) -> Steps[DescribeLogDirsResult]:
+) -> Work[DescribeLogDirsResult]:
     if not status.online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=status.path)
     topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for partition, log in sorted(status.logs.items()):
         if pace.is_over():
-            yield None
+            yield TURN_COST
         if asked is None or partition in asked:
             topics[partition.topic].append(_partition(partition.partition, log))
     for partition, log in sorted(status.futures.items()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import TopicPartition
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_producers_response import (
     DescribeProducersResponse,
@@ -19,7 +19,6 @@ from kafkacompat.wire.messages.describe_producers_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest
 
 DESCRIBED_A_STEP = 500
@@ -28,7 +27,7 @@ DESCRIBED_A_STEP = 500
 
 def handle(
     node: Node, context: RequestContext, request: DescribeProducersRequest
-) -> Steps[DescribeProducersResponse]:
+) -> Work[DescribeProducersResponse]:
     """A topic that the request names twice with the same partitions is answered once."""
     pace = Pace(DESCRIBED_A_STEP)
     topics: dict[tuple[str, tuple[int, ...]], TopicResponse] = {}
@@ -40,13 +39,13 @@ def handle(
                 described = yield from _describe(node, TopicPartition(topic.name, index), pace)
                 told.partitions.append(described)
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return DescribeProducersResponse(topics=list(topics.values()))
 
 
-def _describe(node: Node, partition: TopicPartition, pace: Pace) -> Steps[PartitionResponse]:
+def _describe(node: Node, partition: TopicPartition, pace: Pace) -> Work[PartitionResponse]:
     if pace.is_over():
-        yield None
+        yield TURN_COST
     if not is_legal_topic_name(partition.topic):
         return PartitionResponse(
             partition_index=partition.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -68,7 +67,7 @@ def _describe(node: Node, partition: TopicPartition, pace: Pace) -> Steps[Partit
             )
         )
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return PartitionResponse(partition_index=partition.partition, active_producers=producers)
 
 

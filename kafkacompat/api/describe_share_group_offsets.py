@@ -13,6 +13,7 @@ from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, Uuid
 from kafkacompat.security.acl import AclOperation
+from kafkacompat.tasks import pause
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_share_group_offsets_request import (
@@ -28,9 +29,10 @@ from kafkacompat.wire.messages.describe_share_group_offsets_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 Described = DescribeShareGroupOffsetsResponseGroup
 GROUPS_AT_ONCE = 10
@@ -42,7 +44,7 @@ looked for, and what is told of each is in memory until then."""
 
 def describe_share_group_offsets(
     node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse | Deferred[Any] | Steps[Any]:
+) -> DescribeShareGroupOffsetsResponse | Awaitable[Any]:
     rights = RightToTopics(access_of(node, context), AclOperation.DESCRIBE)
     named = sum([named_in(group.topics) for group in request.groups if group.topics])
     if named > PIECE or len(request.groups) > GROUPS_AT_ONCE:
@@ -52,9 +54,9 @@ def describe_share_group_offsets(
     )
 
 
-def _in_pieces(
+async def _in_pieces(
     node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest, rights: RightToTopics
-) -> Steps[DescribeShareGroupOffsetsResponse]:
+) -> DescribeShareGroupOffsetsResponse:
     """Like many small requests. A group that is told for all its topics is one of them.
 
     No piece waits for the answer to another one: each may take half a minute while a share coordinator is looked for.
@@ -67,7 +69,7 @@ def _in_pieces(
             part = DescribeShareGroupOffsetsRequestGroup(group_id=group.group_id, topics=piece)
             answer = _described(node, context, part, rights)
             of_group.append(answer)
-            yield None
+            await pause()
             if answer.done and answer.result().error_code:
                 of_group = [answer]
                 break
@@ -76,7 +78,7 @@ def _in_pieces(
     for group, of_group in zip(request.groups, asked, strict=True):
         told = _Told(group.group_id, rights)
         for answer in of_group:
-            described: Described = yield answer
+            described: Described = await answer
             told.add(described)
         groups.append(told.done())
     return DescribeShareGroupOffsetsResponse(groups=groups)

@@ -16,7 +16,7 @@ from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS
 from kafkacompat.security.acl import ResourceType
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_topic_partitions_response import (
     Cursor,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 
 LIMIT = "max.request.partition.size.limit"
@@ -39,7 +38,7 @@ NAMED_A_STEP = 5_000
 
 def handle(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> Steps[DescribeTopicPartitionsResponse]:
+) -> Work[DescribeTopicPartitionsResponse]:
     image, cursor = node.image, request.cursor
     every = not request.topics
     left = max(min(request.response_partition_limit, node.dynamic.get_int(LIMIT)), 1)
@@ -54,7 +53,7 @@ def handle(
     names: list[str] = []
     for start in range(0, len(asked), NAMED_A_STEP):
         if start:
-            yield None
+            yield TURN_COST
         some = {each if isinstance(each, str) else each.name for each in asked[start : start + NAMED_A_STEP]}
         is_named = is_named or begin in some
         if begin:
@@ -106,10 +105,10 @@ def handle(
     return response
 
 
-def _hide(response: DescribeTopicPartitionsResponse, names: list[str]) -> Steps[None]:
+def _hide(response: DescribeTopicPartitionsResponse, names: list[str]) -> Work[None]:
     """Answer topics that the sender may not describe without revealing whether they exist."""
     for start in range(0, len(names), NAMED_A_STEP):
-        yield None
+        yield TURN_COST
         response.topics += [
             DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -150,16 +149,16 @@ def _partition(
 def error_response(
     request: DescribeTopicPartitionsRequest, code: ErrorCode, version: int
 ) -> DescribeTopicPartitionsResponse:
-    return all_steps(_refused(request, code))
+    return at_once(_refused(request, code))
 
 
 def _refused(
     request: DescribeTopicPartitionsRequest, code: ErrorCode
-) -> Steps[DescribeTopicPartitionsResponse]:
+) -> Work[DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
     for start in range(0, len(request.topics), NAMED_A_STEP):
         if start:
-            yield None
+            yield TURN_COST
         response.topics += [
             DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
             for topic in request.topics[start : start + NAMED_A_STEP]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.security.acl import ResourceType
+from kafkacompat.stepping.jobs import carried_out
+from kafkacompat.tasks import in_turns
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
     TransactionState,
@@ -16,20 +18,21 @@ from kafkacompat.wire.messages.describe_transactions_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 
 
-def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Steps[Any]:
+async def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Any:
     """Of a transaction's topics, return those that the sender may describe."""
-    response: DescribeTransactionsResponse = yield from node.transactions.coordinator.describe_transactions(
-        request
+    response: DescribeTransactionsResponse = await carried_out(
+        node.transactions.coordinator.describe_transactions(request)
     )
     access = access_of(node, context)
     if access is not None:
         for each in response.transaction_states:
-            each.topics = yield from seen_of(access, ResourceType.TOPIC, each.topics, attrgetter("topic"))
+            each.topics = await in_turns(
+                seen_of(access, ResourceType.TOPIC, each.topics, attrgetter("topic"))
+            )
     return response
 
 

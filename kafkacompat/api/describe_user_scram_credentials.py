@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_user_scram_credentials_response import (
     CredentialInfo,
@@ -15,7 +16,6 @@ from kafkacompat.wire.messages.describe_user_scram_credentials_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_user_scram_credentials_request import (
         DescribeUserScramCredentialsRequest,
     )
@@ -30,12 +30,12 @@ TWICE_TEXT = "Cannot describe SCRAM credentials for the same user twice in a sin
 
 def handle(
     node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> Steps[DescribeUserScramCredentialsResponse]:
+) -> Work[DescribeUserScramCredentialsResponse]:
     found: dict[str, list[CredentialInfo]] = {}
     for number, (name, kept) in enumerate(sorted(node.image.scram_credentials.items()), 1):
         found.setdefault(name[0], []).append(CredentialInfo(mechanism=name[1], iterations=kept.iterations))
         if number % USERS_A_STEP == 0:
-            yield None
+            yield TURN_COST
     if not request.users:
         return DescribeUserScramCredentialsResponse(
             results=[_described(user, infos) for user, infos in found.items()]
@@ -44,7 +44,7 @@ def handle(
     for number, each in enumerate(request.users, 1):
         asked[each.name] = each.name in asked
         if number % USERS_A_STEP == 0:
-            yield None
+            yield TURN_COST
     results = []
     for number, (user, is_twice) in enumerate(asked.items(), 1):
         if is_twice:
@@ -54,7 +54,7 @@ def handle(
         else:
             results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, UNKNOWN_TEXT))
         if number % USERS_A_STEP == 0:
-            yield None
+            yield TURN_COST
     return DescribeUserScramCredentialsResponse(results=results)
 
 

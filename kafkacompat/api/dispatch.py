@@ -23,6 +23,7 @@ from kafkacompat.api.throttling import throttle
 from kafkacompat.deferred import Deferred
 from kafkacompat.late import came_of_an_import
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.codec import steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkacompat.api.context import AnyNode
-    from kafkacompat.api.long_requests import RequestSteps
+    from kafkacompat.api.long_requests import RequestTasks
     from kafkacompat.api.meters import RequestMeters, RouteMeter
     from kafkacompat.late import Provisions
     from kafkacompat.ports.dispatcher import ConnectionInfo, Reply
-    from kafkacompat.stepping.jobs import Steps
 
 API_VERSIONS = 18
 CORRELATION_ID = slice(4, 8)
@@ -54,18 +54,17 @@ class ApiDispatcher:
     def __init__(
         self,
         node: AnyNode,
+        requests: RequestTasks,
         table: ApiTable = BROKER_APIS,
         when_closed: Sequence[Callable[[int], None]] = (),
-        stepping: RequestSteps | None = None,
         elements_max: int = ELEMENTS_MAX,
         meters: RequestMeters | None = None,
     ) -> None:
         """Each of `when_closed` is called with the id of each connection that has ended. `meters` counts the requests.
 
-        With `stepping`, large requests are decoded in steps of the loop. `elements_max` bounds the elements in a
-        request's arrays.
+        `elements_max` bounds the elements in a request's arrays.
         """
-        self._stepping = stepping
+        self._requests = requests
         self._elements_max = elements_max
         self._meters = meters
         self._node = node
@@ -181,13 +180,11 @@ class ApiDispatcher:
     def _decode_in_steps(
         self, connection: ConnectionInfo, frame: memoryview, header: RequestHeader, route: Route
     ) -> Reply | Pending | None:
-        """Decode one step at once, which is enough for most requests. Otherwise the connection waits for the other steps."""
+        """Decode one piece at once, which is enough for most requests. Otherwise a task does the rest, and the connection waits."""
         make = steps_decoder(request_class(route.key), route.version)
         steps = make(frame, header.body_offset, self._elements_max)
         try:
             next(steps)
-            while self._stepping is None:
-                next(steps)
         except StopIteration as end:
             request, size = end.value[0], len(frame)
             timed = None if route.meter is None else route.meter.count(request)
@@ -206,35 +203,36 @@ class ApiDispatcher:
         reply.when_abandoned = gone
         self._parked[connection_id] = reply
 
-        def carried_out() -> Steps[None]:
+        async def carried_out() -> None:
             """Ends when the request is answered, or only waits. The next large request starts then."""
-            try:
-                request, _ = yield from steps
-                self._parked.pop(connection_id, None)
-                if route.meter is not None:
-                    body_size, pending = size - header.body_offset, Pending(reply, True)
-                    route.meter.count_later(connection, request, started_s, body_size, pending)
-                answer = self._handle(connection, header, route, request, size, is_large=True)
-            except Exception as error:
-                self._parked.pop(connection_id, None)
-                reply.fail(error)
-                return
-            finally:
+            async with self._requests.places(size, waits_at_will=route.waits_at_will):
+                await pause()  # the first step has used its turn
+                try:
+                    request, _ = await in_turns(steps)
+                    self._parked.pop(connection_id, None)
+                    if route.meter is not None:
+                        body_size, pending = size - header.body_offset, Pending(reply, True)
+                        route.meter.count_later(connection, request, started_s, body_size, pending)
+                    answer = self._handle(connection, header, route, request, size, is_large=True)
+                except Exception as error:
+                    self._parked.pop(connection_id, None)
+                    reply.fail(error)
+                    return
+                finally:
+                    if is_gone:
+                        _end_throttling(connection)
+                if not isinstance(answer, Pending):
+                    reply.resolve(answer)
+                    return
+                answer.reply.pass_to(reply)
+                del request
+                handled = self._parked.get(connection_id)
                 if is_gone:
-                    _end_throttling(connection)
-            if not isinstance(answer, Pending):
-                reply.resolve(answer)
-                return
-            answer.reply.pass_to(reply)
-            del request
-            handled = self._parked.get(connection_id)
-            if is_gone:
-                self._let_go(connection_id)
-            if isinstance(handled, LongAnswer):
-                yield handled.resting()
+                    self._let_go(connection_id)
+                if isinstance(handled, LongAnswer):
+                    await handled.resting()
 
-        places = self._stepping.line(size, waits_at_will=route.waits_at_will)
-        places.submit(carried_out()).unheeded("carrying out a large request")
+        self._requests.tasks.start("carrying out a large request", carried_out())
         return Pending(reply, True)
 
     def _handle(
@@ -264,7 +262,7 @@ class ApiDispatcher:
         if self._node.quotas.is_active:
             throttle(self._node, connection, route, context, size_bytes)
         try:
-            answer = serve(route, self._node, context, request, self._stepping, is_large)
+            answer = serve(route, self._node, context, request, self._requests, is_large)
             if isinstance(answer, Deferred):
                 if not answer.done:
                     if context.throttling is not None:
@@ -302,7 +300,10 @@ class ApiDispatcher:
         Fails with NotController where a connection would get NOT_CONTROLLER. Exceptions of the handler also reach the
         caller.
         """
-        return serve_own(self._route(context.api_key, context.api_version), self._node, context, request)
+        route = self._route(context.api_key, context.api_version)
+        return self._requests.tasks.run(
+            "a request of this node", serve_own(route, self._node, context, request)
+        )
 
     def refusal(self, header: RequestHeader, frame: memoryview, code: ErrorCode) -> Reply | None:
         """Return the request's response with this error, without serving it. None if the API has no response, or if

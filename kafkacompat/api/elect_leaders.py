@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.wire.messages.elect_leaders_response import (
     ElectLeadersResponse,
     PartitionResult,
@@ -14,17 +14,17 @@ from kafkacompat.wire.messages.elect_leaders_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 
 FIRST_VERSION_WITH_ERROR = 1
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: ElectLeadersRequest
-) -> Steps[ElectLeadersResponse]:
-    return told_in_steps(node.controller.elect_leaders(request, context))
+) -> ElectLeadersResponse:
+    response: ElectLeadersResponse = await node.controller.elect_leaders(request, context)
+    return response
 
 
 def error_response(request: ElectLeadersRequest, code: ErrorCode, version: int) -> ElectLeadersResponse:

@@ -16,9 +16,8 @@ from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import NotController, RequestContext
 from kafkacompat.api.route import DECODED_AT_ONCE_MAX, Route
 from kafkacompat.api.serve import serve_own, stand_in_for_failure
-from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import Principal
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import Work, in_turns
 from kafkacompat.wire.apis import APIS, request_class
 from kafkacompat.wire.codec import encode, steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -30,7 +29,6 @@ from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ControllerNode
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
 
 
@@ -40,52 +38,29 @@ class _Unopenable(Exception):
         self.code = code
 
 
-def handle(
-    node: ControllerNode, context: RequestContext, request: EnvelopeRequest
-) -> EnvelopeResponse | Deferred[EnvelopeResponse]:
-    return all_steps(in_steps(node, context, request))
-
-
-def in_steps(
-    node: ControllerNode, context: RequestContext, request: EnvelopeRequest
-) -> Steps[EnvelopeResponse | Deferred[EnvelopeResponse]]:
-    """Handle the envelope. A large inner request is decoded in steps."""
+async def handle(node: ControllerNode, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    """Handle the envelope. A large inner request is decoded with pauses."""
     try:
-        route, inner, message = yield from _open(node, context, request)
+        route, inner, message = await in_turns(_open(node, context, request))
     except _Unopenable as problem:
         return EnvelopeResponse(response_data=None, error_code=problem.code)
-
-    def wrapped(done: Deferred[Any]) -> EnvelopeResponse:
-        try:
-            answer = done.result()
-        except NotController:
-            return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
-        except WireError:
-            return EnvelopeResponse(response_data=None, error_code=ErrorCode.UNSUPPORTED_VERSION)
-        except Exception:
-            answer = stand_in_for_failure(route, inner, message)
-        if _is_elsewhere(answer):
-            return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
-        header = response_header_bytes(inner.api_key, inner.api_version, inner.correlation_id)
-        return EnvelopeResponse(response_data=bytes(header) + encode(answer, inner.api_version))
-
-    response: Deferred[EnvelopeResponse] = Deferred()
-
-    def answered(done: Deferred[Any]) -> None:
-        try:
-            answer = wrapped(done)
-        except Exception as error:
-            response.fail(error)
-        else:
-            response.resolve(answer)
-
-    serve_own(route, node, inner, message).on_done(answered)
-    return response
+    try:
+        answer = await serve_own(route, node, inner, message)
+    except NotController:
+        return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
+    except WireError:
+        return EnvelopeResponse(response_data=None, error_code=ErrorCode.UNSUPPORTED_VERSION)
+    except Exception:
+        answer = stand_in_for_failure(route, inner, message)
+    if _is_elsewhere(answer):
+        return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
+    header = response_header_bytes(inner.api_key, inner.api_version, inner.correlation_id)
+    return EnvelopeResponse(response_data=bytes(header) + encode(answer, inner.api_version))
 
 
 def _open(
     node: ControllerNode, context: RequestContext, request: EnvelopeRequest
-) -> Steps[tuple[Route, RequestContext, Any]]:
+) -> Work[tuple[Route, RequestContext, Any]]:
     """Return the route of the inner request, its sender's context, and the request."""
     try:
         principal = decode_principal(request.request_principal or b"")
@@ -129,7 +104,7 @@ def _open(
     return route, inner, message
 
 
-def _decoded(route: Route, frame: bytes, position: int, elements_max: int) -> Steps[Any]:
+def _decoded(route: Route, frame: bytes, position: int, elements_max: int) -> Work[Any]:
     if len(frame) <= route.decoded_at_once_max:
         return route.decode(frame, position)[0]
     decoded = yield from steps_decoder(request_class(route.key), route.version)(frame, position, elements_max)
@@ -159,5 +134,5 @@ def _size(node: ControllerNode, request: EnvelopeRequest) -> int:
 HANDLER = Handler(
     handle,
     top_level_error(EnvelopeResponse),
-    long=LongHandling(_size, DECODED_AT_ONCE_MAX, in_steps),
+    long=LongHandling(_size, DECODED_AT_ONCE_MAX, handle),
 )

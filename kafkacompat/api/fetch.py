@@ -7,7 +7,7 @@ follower's state is in a tag (KIP-903).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.stepping.jobs import Steps, carried_out
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -41,7 +40,7 @@ Forgotten = tuple[Uuid, str | None, int]
 
 def handle(
     node: Node, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Deferred[FetchResponse] | Steps[Any]:
+) -> FetchResponse | Awaitable[Any] | Steps[Any]:
     # Kafka has no better error code for an unknown isolation level.
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
@@ -63,7 +62,7 @@ def handle(
     return _fetched(node, context, request, asked, forgotten)
 
 
-def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Steps[Any]:
+async def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Any:
     """As `handle`. A partition that is named twice is read once, with the values of its last mention."""
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     asked: dict[tuple[bytes, str | None, int], FetchRequestPartition] = {}
@@ -74,20 +73,20 @@ def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Ste
             for one in _asked(node.image, topic, some, uses_topic_ids):
                 asked[one.topic_id, one.topic, one.partition] = one
             if pace.is_over(len(some)):
-                yield None
+                await pause()
         if pace.is_over():  # many topics may have no partitions
-            yield None
+            await pause()
     forgotten: list[Forgotten] = []
     for each in request.forgotten_topics_data:
         for start in range(0, len(each.partitions), NAMED_AT_ONCE):
             indexes = each.partitions[start : start + NAMED_AT_ONCE]
             forgotten += [(each.topic_id, each.topic, partition) for partition in indexes]
             if pace.is_over(len(indexes)):
-                yield None
+                await pause()
         if pace.is_over():
-            yield None
+            await pause()
     answer: Any = _fetched(node, context, request, list(asked.values()), forgotten)
-    return (yield from answer) if isinstance(answer, Generator) else answer
+    return (await carried_out(answer)) if isinstance(answer, Generator) else answer
 
 
 def _asked(
@@ -125,7 +124,7 @@ def _fetched(
     request: FetchRequest,
     asked: list[FetchRequestPartition],
     forgotten: list[Forgotten],
-) -> FetchResponse | Deferred[FetchResponse] | Steps[Any]:
+) -> FetchResponse | Awaitable[Any] | Steps[Any]:
     state = request.replica_state
     version = context.api_version
     parameters = FetchParameters(
@@ -166,10 +165,10 @@ def _readable(access: Access, replica_id: int) -> Callable[[str | None], bool] |
 
 
 def error_response(request: FetchRequest, code: ErrorCode, version: int) -> FetchResponse:
-    return all_steps(_refused(request, code, version))
+    return at_once(_refused(request, code, version))
 
 
-def _refused(request: FetchRequest, code: ErrorCode, version: int) -> Steps[FetchResponse]:
+def _refused(request: FetchRequest, code: ErrorCode, version: int) -> Work[FetchResponse]:
     response = FetchResponse(error_code=code, session_id=request.session_id)
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:  # the top-level error stands for all partitions, as in Kafka
         return response
@@ -182,9 +181,9 @@ def _refused(request: FetchRequest, code: ErrorCode, version: int) -> Steps[Fetc
                 PartitionData(partition_index=one.partition, error_code=code, high_watermark=-1, records=b"")
             )
             if pace.is_over():
-                yield None
+                yield TURN_COST
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return response
 
 

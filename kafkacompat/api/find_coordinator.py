@@ -14,14 +14,13 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.share_keys import share_partition_key
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, partition_for_key
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 
 FIRST_BATCHED_VERSION = 4
@@ -49,14 +48,14 @@ MESSAGES = {
 
 def find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest
-) -> Steps[FindCoordinatorResponse]:
+) -> Work[FindCoordinatorResponse]:
     if context.api_version >= FIRST_BATCHED_VERSION:
         coordinators: list[Coordinator] = []
         pace = Pace(LOCATED_A_STEP)
         for key in request.coordinator_keys:
             coordinators.append(_batched(node, context, request.key_type, key))
             if pace.is_over(1 + len(key) // CHARACTERS_LIKE_A_KEY):
-                yield None
+                yield TURN_COST
         return FindCoordinatorResponse(coordinators=coordinators)
     error, (node_id, host, port) = _locate(node, context, request.key_type, request.key)
     return FindCoordinatorResponse(

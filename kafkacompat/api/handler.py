@@ -7,17 +7,17 @@ nor dispatch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 
 class NoResponse(Enum):
@@ -37,11 +37,6 @@ SLICES_PATIENCE_MS = 30_000
 """As long as Kafka's clients wait for an answer (request.timeout.ms), and its share coordinator is looked for."""
 
 
-def told_in_steps(answer: Deferred[T]) -> Steps[T]:
-    """Wait for an answer that may be long. An answer that is not available at once is then encoded in steps."""
-    return answer.result() if answer.done else (yield answer)
-
-
 class HoldingDeferred(Deferred[T]):
     """An answer of an API that normally does not block. This time the connection is not read until the answer is there."""
 
@@ -51,12 +46,12 @@ class HoldingDeferred(Deferred[T]):
 Message = Any
 """A response message object of kafkacompat.wire.messages."""
 HandlerFunction = Callable[
-    [Any, "RequestContext", Any], "Message | Deferred[Message] | NoResponse | Steps[Any]"
+    [Any, "RequestContext", Any], "Message | Awaitable[Message] | NoResponse | Work[Any]"
 ]
 """The first argument is the node of the listener that serves the API: Node, ControllerNode, or AnyNode for both.
 
-The function returns Steps if the work may be long. None of the steps has run yet. Their value is what the function
-would return otherwise.
+What answers at once is a plain function. What waits is a coroutine, and what may be long and waits for nothing is a Work: neither
+has begun yet. An answer that does not come of the first piece is encoded in pieces too.
 """
 ErrorResponse = Callable[[Any, ErrorCode, int], Message]
 """(request message, error, api version) -> the response that carries the error at that API's level."""
@@ -93,7 +88,7 @@ class LongHandling:
     """The size of a request to a node, in the units of its steps. It must be quick to compute for a small request."""
     at_once: int
     """The handler's function handles a request of this size or less."""
-    steps: Callable[[Any, RequestContext, Any], Steps[Any]]
+    steps: Callable[[Any, RequestContext, Any], Awaitable[Any] | Work[Any]]
     """Return the value that the function would return. It may be available later."""
 
 

@@ -22,6 +22,7 @@ from kafkacompat.api.node_names import (
     wrong_node,
 )
 from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
@@ -35,24 +36,23 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> Steps[IncrementalAlterConfigsResponse]:
+) -> IncrementalAlterConfigsResponse:
     names: Counter[str] = Counter()
     for position, one in enumerate(request.resources, 1):
         if one.resource_type == ConfigResourceType.BROKER_LOGGER:
             names[one.resource_name] += 1
         if position % COUNTED_A_STEP == 0:
-            yield None
+            await pause()
     own: dict[int, AlterConfigsResourceResponse] = {}
     others: list[AlterConfigsResource] = []
-    refusals = yield from refused_broker_changes(node, context, request.resources, incremental=True)
+    refusals = await in_turns(refused_broker_changes(node, context, request.resources, incremental=True))
     for position, resource in enumerate(request.resources):
         if position and position % LOOKED_AT_A_STEP == 0:
-            yield None
+            await pause()
         refused = refused_here(node, resource.resource_type, resource.resource_name)
         if position in refusals:
             own[position] = _answer(resource, *refusals[position])
@@ -69,7 +69,7 @@ def handle(
     def ask(rest: IncrementalAlterConfigsRequest) -> Any:
         return node.controller.incremental_alter_configs(rest, context)
 
-    return (yield from with_the_controllers(own, others, request, ask, IncrementalAlterConfigsResponse()))
+    return await with_the_controllers(own, others, request, ask, IncrementalAlterConfigsResponse())
 
 
 def _alter_loggers(

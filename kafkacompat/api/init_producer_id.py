@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import access_of, may_write_somewhere
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.transaction_errors import without_fenced
+from kafkacompat.tasks import in_turns
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.access import Access
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 
 NO_EPOCH = -1
@@ -31,17 +33,17 @@ FENCED_SINCE = 4
 
 def handle(
     node: Node, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Deferred[Any] | Steps[Any]:
+) -> InitProducerIdResponse | Awaitable[Any]:
     access = access_of(node, context)
     if request.transactional_id is None and access is not None:
         return _answer_if_allowed(node, context, request, access)
     return _answer(node, context, request)
 
 
-def _answer_if_allowed(
+async def _answer_if_allowed(
     node: Node, context: RequestContext, request: InitProducerIdRequest, access: Access
-) -> Steps[Any]:
-    if not (yield from may_write_somewhere(access)):
+) -> Any:
+    if not (await in_turns(may_write_somewhere(access))):
         return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context.api_version)
     return _answer(node, context, request)
 

@@ -8,23 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.tasks import pause
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
 
 FIRST_BATCHED_VERSION = 3
 PIECE = 500
 """Members per step. One takes up to ten microseconds."""
 
 
-def leave_group(
-    node: Node, context: RequestContext, request: LeaveGroupRequest
-) -> Deferred[Any] | Steps[LeaveGroupResponse]:
+def leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Awaitable[Any]:
     if context.api_version >= FIRST_BATCHED_VERSION:
         if len(request.members) > PIECE:
             return _in_pieces(node, context, request)
@@ -35,16 +34,16 @@ def leave_group(
     return node.groups.leave_group(batched, context).then(_single)
 
 
-def _in_pieces(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
+async def _in_pieces(node: Node, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Handle the request as several small ones, one after another. An error of the whole group is returned as the answer."""
     members: list[MemberResponse] = []
     for start in range(0, len(request.members), PIECE):
         part = LeaveGroupRequest(group_id=request.group_id, members=request.members[start : start + PIECE])
-        answer = yield node.groups.leave_group(part, context)
+        answer = await node.groups.leave_group(part, context)
         if answer.error_code:
             return LeaveGroupResponse(error_code=answer.error_code)
         members += answer.members
-        yield None
+        await pause()
     return LeaveGroupResponse(members=members)
 
 

@@ -15,7 +15,7 @@ from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -26,7 +26,6 @@ from kafkacompat.wire.messages.list_offsets_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 
 READ_UNCOMMITTED = 0
@@ -45,78 +44,105 @@ OPENED_LIKE_LOOKUPS = 40
 def handle(
     node: Node, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Deferred[ListOffsetsResponse]:
-    return all_steps(in_steps(node, context, request, is_paced=False))
+    if not _is_valid(request):
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
+    lookups = _Lookups(node, context, request)
+    at_once(lookups.made())
+    return lookups.response()
 
 
-def in_steps(
-    node: Node, context: RequestContext, request: ListOffsetsRequest, *, is_paced: bool = True
-) -> Steps[ListOffsetsResponse | Deferred[ListOffsetsResponse]]:
-    version = context.api_version
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return (yield from _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
-    mentions: Counter[tuple[str, int]] = Counter()
-    pace = Pace(COUNTED_A_STEP)
-    for topic in request.topics:
-        for start in range(0, len(topic.partitions), COUNTED_A_STEP):
-            asked = topic.partitions[start : start + COUNTED_A_STEP]
-            mentions.update([(topic.name, one.partition_index) for one in asked])
-            if pace.is_over(len(asked)):
-                yield None
-        if pace.is_over():  # many topics may have no partitions
-            yield None
-    # A topic that is named twice is answered once. A topic without partitions is not answered.
-    topics: dict[str, ListOffsetsTopicResponse] = {}
-    searches: list[Deferred[OffsetLookup]] = []
-    waits: list[Deferred[None]] = []
-    lookups = Pace(LOOKED_UP_A_STEP)
+async def in_steps(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    if not _is_valid(request):
+        return await in_turns(_refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+    lookups = _Lookups(node, context, request)
+    try:
+        for cost in lookups.made():
+            await pause(cost)
+            room = node.partitions.search_room()
+            if room is not None:
+                await room
+    except BaseException:
+        lookups.abandon()
+        raise
+    response = lookups.response()
+    return await response if isinstance(response, Deferred) else response
 
-    def abandon() -> None:
-        for search in searches:
+
+def _is_valid(request: ListOffsetsRequest) -> bool:
+    return request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
+
+
+class _Lookups:
+    """The offsets of one request. Results of searches are filled in later. All other offsets are those of now."""
+
+    def __init__(self, node: Node, context: RequestContext, request: ListOffsetsRequest) -> None:
+        self._node = node
+        self._context = context
+        self._request = request
+        # A topic that is named twice is answered once. A topic without partitions is not answered.
+        self._topics: dict[str, ListOffsetsTopicResponse] = {}
+        self._searches: list[Deferred[OffsetLookup]] = []
+        self._waits: list[Deferred[None]] = []
+
+    def made(self) -> Work[None]:
+        topics = self._request.topics
+        mentions: Counter[tuple[str, int]] = Counter()
+        pace = Pace(COUNTED_A_STEP)
+        for topic in topics:
+            for start in range(0, len(topic.partitions), COUNTED_A_STEP):
+                asked = topic.partitions[start : start + COUNTED_A_STEP]
+                mentions.update([(topic.name, one.partition_index) for one in asked])
+                if pace.is_over(len(asked)):
+                    yield TURN_COST
+            if pace.is_over():  # many topics may have no partitions
+                yield TURN_COST
+        lookups = Pace(LOOKED_UP_A_STEP)
+        for topic in topics:
+            if pace.is_over():
+                yield TURN_COST
+            for one in topic.partitions:
+                # A partition that is named twice is refused once.
+                key = topic.name, one.partition_index
+                mentioned = mentions[key]
+                if not mentioned:
+                    if pace.is_over():
+                        yield TURN_COST
+                    continue
+                mentions[key] = 0
+                self._look_up(topic.name, one, is_repeated=mentioned > 1)
+                if lookups.is_over(lookup_cost(self._node)):
+                    yield TURN_COST
+
+    def _look_up(self, topic: str, one: ListOffsetsPartition, is_repeated: bool) -> None:
+        found: OffsetLookup | Deferred[OffsetLookup]
+        if is_repeated:
+            found = OffsetLookup(ErrorCode.INVALID_REQUEST)
+        else:
+            partition = TopicPartition(topic, one.partition_index)
+            found = _look_up(self._node, self._context, partition, one, self._request)
+        answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
+        of_topic = self._topics.get(topic)
+        if of_topic is None:
+            of_topic = self._topics[topic] = ListOffsetsTopicResponse(name=topic)
+        of_topic.partitions.append(answer)
+        version = self._context.api_version
+        if isinstance(found, OffsetLookup):
+            _fill(answer, version, found)
+        else:
+            self._searches.append(found)
+            self._waits.append(found.then(partial(_fill, answer, version)))
+
+    def response(self) -> ListOffsetsResponse | Deferred[ListOffsetsResponse]:
+        response = ListOffsetsResponse(topics=list(self._topics.values()))
+        if not self._waits:
+            return response
+        found_all = gather(self._waits).then(lambda _: response)
+        found_all.when_abandoned = self.abandon
+        return found_all
+
+    def abandon(self) -> None:
+        for search in self._searches:
             search.abandon()
-
-    def pause(room: Deferred[None] | None) -> Steps[None]:
-        try:
-            yield room
-        except GeneratorExit:
-            abandon()
-            raise
-
-    for topic in request.topics:
-        if pace.is_over():
-            yield from pause(None)
-        for one in topic.partitions:
-            # A partition that is named twice is refused once.
-            key = topic.name, one.partition_index
-            mentioned = mentions[key]
-            if not mentioned:
-                if pace.is_over():
-                    yield from pause(None)
-                continue
-            mentions[key] = 0
-            found: OffsetLookup | Deferred[OffsetLookup]
-            if mentioned > 1:
-                found = OffsetLookup(ErrorCode.INVALID_REQUEST)
-            else:
-                found = _look_up(node, context, TopicPartition(topic.name, one.partition_index), one, request)
-            answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
-            of_topic = topics.get(topic.name)
-            if of_topic is None:
-                of_topic = topics[topic.name] = ListOffsetsTopicResponse(name=topic.name)
-            of_topic.partitions.append(answer)
-            if isinstance(found, OffsetLookup):
-                _fill(answer, version, found)
-            else:
-                # The results of searches are filled in later. All other offsets are those of now.
-                searches.append(found)
-                waits.append(found.then(partial(_fill, answer, version)))
-            if lookups.is_over(lookup_cost(node)):
-                yield from pause(node.partitions.search_room() if is_paced else None)
-    response = ListOffsetsResponse(topics=list(topics.values()))
-    if not waits:
-        return response
-    found_all = gather(waits).then(lambda _: response)
-    found_all.when_abandoned = abandon
-    return found_all
 
 
 def _size(node: Node, request: ListOffsetsRequest) -> int:
@@ -159,10 +185,10 @@ def _look_up(
 
 
 def error_response(request: ListOffsetsRequest, code: ErrorCode, version: int) -> ListOffsetsResponse:
-    return all_steps(_refused(request, code))
+    return at_once(_refused(request, code))
 
 
-def _refused(request: ListOffsetsRequest, code: ErrorCode) -> Steps[ListOffsetsResponse]:
+def _refused(request: ListOffsetsRequest, code: ErrorCode) -> Work[ListOffsetsResponse]:
     topics: list[ListOffsetsTopicResponse] = []
     pace = Pace(COUNTED_A_STEP)
     for topic in request.topics:
@@ -173,9 +199,9 @@ def _refused(request: ListOffsetsRequest, code: ErrorCode) -> Steps[ListOffsetsR
                 ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
             )
             if pace.is_over():
-                yield None
+                yield TURN_COST
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return ListOffsetsResponse(topics=topics)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.wire.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -14,17 +14,19 @@ from kafkacompat.wire.messages.list_partition_reassignments_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.list_partition_reassignments_request import (
         ListPartitionReassignmentsRequest,
     )
 
 
-def handle(
+async def handle(
     node: AnyNode, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> Steps[ListPartitionReassignmentsResponse]:
-    return told_in_steps(node.controller.list_partition_reassignments(request, context))
+) -> ListPartitionReassignmentsResponse:
+    response: ListPartitionReassignmentsResponse = await node.controller.list_partition_reassignments(
+        request, context
+    )
+    return response
 
 
 def error_response(

@@ -12,21 +12,29 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.security.acl import ResourceType
+from kafkacompat.stepping.jobs import carried_out
+from kafkacompat.tasks import in_turns
 from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
 
 
-def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Steps[Any]:
-    response: ListTransactionsResponse = yield from node.transactions.coordinator.list_transactions(request)
+async def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Any:
+    response: ListTransactionsResponse = await carried_out(
+        node.transactions.coordinator.list_transactions(request)
+    )
     access = access_of(node, context)
     if access is not None:
-        response.transaction_states = yield from seen_of(
-            access, ResourceType.TRANSACTIONAL_ID, response.transaction_states, attrgetter("transactional_id")
+        response.transaction_states = await in_turns(
+            seen_of(
+                access,
+                ResourceType.TRANSACTIONAL_ID,
+                response.transaction_states,
+                attrgetter("transactional_id"),
+            )
         )
     return response
 

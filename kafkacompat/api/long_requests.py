@@ -1,29 +1,30 @@
-"""Long requests: handle them in steps of the loop and encode their answers in steps, while the connection waits.
+"""Requests that are not answered at once: tasks handle them and encode their answers, with pauses, while the connection waits.
 
-This module knows which handlers have steps, cuts the requests of the others into slices, and encodes the answers.
+This module knows which requests are long, cuts those of some handlers into slices, and encodes the answers.
 """
 
 from __future__ import annotations
 
 from copy import copy
-from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from types import CoroutineType, GeneratorType, coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.handler import HandlerFunction, HoldingDeferred, NoResponse, Slices
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping.jobs import Pace, Stepping, Steps, all_steps, driven
+from kafkacompat.stepping.jobs import carried_out
+from kafkacompat.tasks import TURN_COST, Cancelled, Limit, Pace, Task, Tasks, Work, at_once, in_turns, pause
+from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.codec import encoded_element, steps_encoder
 from kafkacompat.wire.errors import EncodeError, ErrorCode
 from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Coroutine, Generator, Iterator
 
     from kafkacompat.api.handler import Message
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.api.route import Route
-    from kafkacompat.ports import Timers, Workers
 
 LARGE_REQUESTS_AT_ONCE = 2
 """Large requests of each line that are in memory at a time, from decoding to the answer. Request and answer take some
@@ -38,46 +39,49 @@ FREED_A_STEP = 5_000
 """Elements per step that are freed. One takes up to half a microsecond."""
 FREED_WITH_ARRAYS_COST = 5
 """The cost of an element that contains arrays."""
-ONE_A_CONNECTION = 1 << 30
-"""No further bound is needed: a waiting connection is not read, so each connection has at most one such request."""
 
 
-class RequestSteps:
-    """Carries out a few large requests at a time. The handling of one may wait for other requests without blocking them.
+Handling: TypeAlias = "Coroutine[Any, None, Any] | Generator[Any, None, Any]"
+"""What a handler returns that does not answer at once: a coroutine, or a Work."""
+_HANDLINGS = (CoroutineType, GeneratorType)
+
+
+class RequestTasks:
+    """The tasks of requests that do not answer at once, and the places of the large ones among them.
 
     A connection that waits is not read, so it has one request in a line, and all connections get their turn.
     """
 
-    __slots__ = ("_lines", "handling")
+    __slots__ = ("_places", "tasks")
 
-    def __init__(
-        self, timers: Timers, workers: Workers, monotonic: Callable[[], float] | None = None
-    ) -> None:
-        self._lines = {
-            (waits_at_will, is_huge): Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
+    def __init__(self, tasks: Tasks) -> None:
+        self.tasks = tasks
+        self._places = {
+            (waits_at_will, is_huge): Limit(LARGE_REQUESTS_AT_ONCE)
             for waits_at_will in (False, True)
             for is_huge in (False, True)
         }
-        self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
 
-    def line(self, size_bytes: int, *, waits_at_will: bool) -> Stepping:
-        """The line of a large request. Requests whose wait the client decides have separate places. Otherwise they
+    def places(self, size_bytes: int, *, waits_at_will: bool) -> Limit:
+        """The places of a large request. Requests whose wait the client decides have separate places. Otherwise they
         could block requests that they wait for: replicas wait for fetches."""
-        return self._lines[waits_at_will, size_bytes > HUGE_REQUEST_BYTES]
+        return self._places[waits_at_will, size_bytes > HUGE_REQUEST_BYTES]
 
 
 class LongAnswer(HoldingDeferred[Any]):
-    """The answer to a request in steps. The request's bytes stay in use until then.
+    """The answer to a request that a task handles. The request's bytes stay in use until then.
 
-    When the client no longer wants the answer, the Deferred for which the steps wait is abandoned too.
+    When the client no longer wants the answer, and the task waits for a Deferred that may be abandoned, it ends.
     """
 
-    __slots__ = ("_rests", "_waits_for", "held", "is_abandoned", "waits_at_will")
+    __slots__ = ("_rests", "_waits_for", "held", "is_abandoned", "task", "waits_at_will")
 
     def __init__(self) -> None:
         super().__init__()
         self._rests: Deferred[None] = Deferred()
         self.waits_at_will = False
+        self.task: Task[Any] | None = None
+        """None in the task's first piece."""
         self.held: list[Message] = []
         """The request and its response, if they may be long. Freeing their elements takes as long as creating them, so
         it is done in steps."""
@@ -86,7 +90,7 @@ class LongAnswer(HoldingDeferred[Any]):
         self.when_abandoned = self._tell
 
     def wait_for(self, answer: Deferred[Any] | None) -> None:
-        """Set the Deferred for which the steps wait. None when its value has arrived."""
+        """Set the Deferred for which the task waits. None when its value has arrived."""
         self._waits_for = answer
         if answer is not None and self.is_abandoned:
             self._let_go(answer)
@@ -107,9 +111,8 @@ class LongAnswer(HoldingDeferred[Any]):
             self._let_go(self._waits_for)
 
     def _let_go(self, answer: Deferred[Any]) -> None:
-        if answer.when_abandoned is not None:  # such a Deferred may never resolve
-            answer.abandon()
-            self.rest()
+        if answer.when_abandoned is not None and self.task is not None:
+            self.task.cancel()
 
 
 def partitions_asked(node: Any, request: Any) -> int:
@@ -117,43 +120,59 @@ def partitions_asked(node: Any, request: Any) -> int:
     return sum([len(topic.partitions) for topic in request.topics])
 
 
-def answer_in_steps(
-    stepping: Stepping, route: Route, node: Any, context: RequestContext, request: Any
+def answer_large(
+    requests: RequestTasks, route: Route, node: Any, context: RequestContext, request: Any
 ) -> LongAnswer:
-    """Handle the request in steps. The answer is encoded if the API has a response."""
+    """Handle a large request with pauses. The answer is encoded if the API has a response."""
     answer = LongAnswer()
-    return _submitted(stepping, answer, _handled(answer, route, node, context, request))
+    return _begun(requests, route, answer, _handled(answer, route, node, context, request))
 
 
-def go_on(stepping: RequestSteps | None, route: Route, context: RequestContext, steps: Steps[Any]) -> Any:
-    """Return the value of a handler's steps. The first step runs now. If it is the only one, its value is returned directly."""
-    if stepping is None:
-        later = driven(steps)
-        if later.done:
-            return later.result()
-        held: HoldingDeferred[Any] = HoldingDeferred()
-        later.and_then(as_deferred).pass_to(held)
-        return held
+def answer_of(requests: RequestTasks, route: Route, context: RequestContext, handling: Handling) -> Any:
+    """The value of a handler's coroutine or work, of which the first piece is carried out now. If that is all, its value is
+    returned directly."""
+    left = TURN_COST
+    if isinstance(handling, GeneratorType):
+        handling = carried_out(handling)
     try:
-        pause = next(steps)
+        waits_for = handling.send(None)
+        while type(waits_for) is int:
+            left -= waits_for
+            if left <= 0:
+                break
+            waits_for = handling.send(None)
     except StopIteration as end:
         return end.value
     answer = LongAnswer()
-    return _submitted(
-        stepping.handling, answer, _told(answer, route, context, _watched(answer, route, steps, pause))
-    )
+    return _begun(requests, route, answer, _told(answer, route, context, handling, waits_for))
+
+
+async def given(answer: Any) -> Any:
+    """The message behind whatever a handler returns."""
+    while True:
+        if isinstance(answer, GeneratorType):
+            answer = await carried_out(answer)
+        elif isinstance(answer, Deferred | CoroutineType):
+            answer = await answer
+        else:
+            return answer
 
 
 def as_deferred(answer: Any) -> Deferred[Any]:
-    """Return the value of a handler's steps as a Deferred."""
     return answer if isinstance(answer, Deferred) else Deferred.of(answer)
 
 
-def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> LongAnswer:
+def _begun(
+    requests: RequestTasks, route: Route, answer: LongAnswer, handling: Coroutine[Any, None, Any]
+) -> LongAnswer:
+    name = APIS[route.key].name
+
     def done(given: Deferred[Any]) -> None:
         answer.wait_for(None)
         try:
             value = given.result()
+        except Cancelled:
+            pass  # its client is gone
         except Exception as error:
             answer.fail(error)
         else:
@@ -161,10 +180,11 @@ def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> Lon
         answer.rest()
         if answer.held:
             arrays = [value for each in answer.held for value in arrays_of(each)]
-            stepping.submit(freed(arrays)).unheeded("freeing a long request")
+            requests.tasks.start(f"freeing a long {name}", _later(freed(arrays)))
             answer.held = []
 
-    stepping.submit(steps).on_done(done)
+    answer.task = requests.tasks.run(name, handling)
+    answer.task.on_done(done)
     return answer
 
 
@@ -183,8 +203,13 @@ def array_names(kind: type) -> tuple[str, ...]:
     )
 
 
-def freed(arrays: list[list[Any]]) -> Steps[None]:
-    """Remove all elements from the arrays, and from the arrays inside them, in steps. This frees most of the elements."""
+async def _later(work: Work[None]) -> None:
+    await pause()  # the answer goes first
+    await in_turns(work)
+
+
+def freed(arrays: list[list[Any]]) -> Work[None]:
+    """Remove all elements from the arrays, and from the arrays inside them. This frees most of the elements."""
     pace = Pace(FREED_A_STEP)
     while arrays:
         items = arrays.pop()
@@ -199,70 +224,68 @@ def freed(arrays: list[list[Any]]) -> Steps[None]:
             arrays.append(items)
         arrays += within
         if pace.is_over(cost):
-            yield None
+            yield TURN_COST
 
 
-def _handled(
+async def _handled(
     later: LongAnswer, route: Route, node: Any, context: RequestContext, request: Any
-) -> Steps[EncodedAnswer | NoResponse]:
-    answer: Any
+) -> EncodedAnswer | NoResponse:
     later.held.append(request)
     later.waits_at_will = route.waits_at_will
+    await pause()  # what decoded it has used its turn
     if later.is_abandoned and route.needs_connection:
         return NoResponse.SILENT
     if route.slices is not None:
-        answer = yield from _in_slices(route, route.slices, node, context, request)
+        answer = await _in_slices(route, route.slices, node, context, request)
     elif route.long is not None:
         answer = route.long.steps(node, context, request)
     else:
         answer = route.function(node, context, request)
-    return (yield from _told(later, route, context, answer))
-
-
-def _told(
-    later: LongAnswer, route: Route, context: RequestContext, answer: Any
-) -> Steps[EncodedAnswer | NoResponse]:
-    """Encode a handler's result as soon as it is available."""
     if isinstance(answer, GeneratorType):
-        try:
-            pause = next(answer)
-        except StopIteration as end:
-            answer = end.value
-        else:
-            answer = yield from _watched(later, route, answer, pause)
+        answer = carried_out(answer)
+    return await _told(later, route, context, answer)
+
+
+async def _told(
+    later: LongAnswer, route: Route, context: RequestContext, answer: Any, waits_for: Any = None
+) -> EncodedAnswer | NoResponse:
+    """Encode a handler's result as soon as it is available. `waits_for`: what its coroutine or work has yielded."""
+    if isinstance(answer, GeneratorType | CoroutineType):
+        answer = await _watched(later, route, answer, waits_for)
     if isinstance(answer, Deferred):
         later.wait_for(answer)
-        answer = yield answer
+        answer = await answer
         later.wait_for(None)
     if isinstance(answer, NoResponse):
         return answer
     if route.meter is not None:
-        yield from route.meter.count_in_steps(answer)
+        await in_turns(route.meter.count_in_steps(answer))
     if context.throttling is not None:
         context.throttling.tell(context, answer)
     later.held.append(answer)
-    return (yield from encoded_in_steps(route, answer))
+    return await in_turns(encoded_in_steps(route, answer))
 
 
-def _watched(later: LongAnswer, route: Route, steps: Any, pause: Any) -> Steps[Any]:
-    """Continue steps that have paused. They may end early if the client no longer wants their value."""
+@coroutine
+def _watched(
+    later: LongAnswer, route: Route, handling: Handling, waits_for: int | Deferred[Any] | None
+) -> Generator[int | Deferred[Any], None, Any]:
+    """Carry on a handler's coroutine or work, which may have begun. It may end early if the client no longer wants its value."""
     try:
+        if waits_for is None:
+            waits_for = handling.send(None)
         while True:
-            later.wait_for(pause if isinstance(pause, Deferred) else None)
-            try:
-                given = yield pause
-            except Exception as error:
-                pause = steps.throw(error)
-                continue
+            later.wait_for(waits_for if isinstance(waits_for, Deferred) else None)
+            yield waits_for
             if later.is_abandoned and route.ends_with_connection:
-                steps.close()
+                handling.close()
                 return NoResponse.SILENT
-            pause = steps.send(given)
+            waits_for = handling.send(None)
     except StopIteration as end:
         return end.value
 
 
-def encoded_in_steps(route: Route, answer: Message) -> Steps[EncodedAnswer]:
+def encoded_in_steps(route: Route, answer: Message) -> Work[EncodedAnswer]:
     out = bytearray()
     try:
         if route.encode is not None:
@@ -289,16 +312,16 @@ def is_long(route: Route, node: Any, request: Any) -> bool:
         return False
     if len(elements) > NAMED_A_STEP:
         return True  # repeats are merged in steps
-    elements = all_steps(_each_once(slices, elements))
+    elements = at_once(_each_once(slices, elements))
     setattr(request, slices.request_field, elements)
     return is_cut(elements, slices.step)
 
 
-def _each_once(slices: Slices, elements: list[Any]) -> Steps[list[Any]]:
+def _each_once(slices: Slices, elements: list[Any]) -> Work[list[Any]]:
     found: dict[Any, Any] = {}
     for start in range(0, len(elements), NAMED_A_STEP):
         if start:
-            yield None
+            yield TURN_COST
         for each in elements[start : start + NAMED_A_STEP]:
             name = slices.name_of(each)
             if slices.of_both is not None and name in found:
@@ -325,11 +348,11 @@ def is_cut(elements: list[Any], step: int) -> bool:
     return len(elements) > step or len(list(slice_bounds(elements, step))) > 1
 
 
-def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext, request: Any) -> Steps[Any]:
+async def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext, request: Any) -> Any:
     """Return the response. Its elements are already encoded if they are structs."""
     elements = getattr(request, slices.request_field)
     if elements is not None and len(elements) > NAMED_A_STEP:
-        elements = yield from _each_once(slices, elements)
+        elements = await in_turns(_each_once(slices, elements))
         setattr(request, slices.request_field, elements)
     if elements is None or (slices.at_once and slices.at_once(request)) or not is_cut(elements, slices.step):
         return route.function(node, context, request)
@@ -345,12 +368,9 @@ def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext,
             answer = route.error_response(part, ErrorCode.COORDINATOR_NOT_AVAILABLE, route.version)
         else:
             answer = function(node, context, part)
-            waits = isinstance(answer, GeneratorType) or (isinstance(answer, Deferred) and not answer.done)
-            began_ms = None if slices.patience_ms is None or not waits else node.clock.monotonic_ms()
-            if isinstance(answer, GeneratorType):
-                answer = yield from answer
-            if isinstance(answer, Deferred):
-                answer = yield answer
+            is_there = answer.done if isinstance(answer, Deferred) else not isinstance(answer, _HANDLINGS)
+            began_ms = None if slices.patience_ms is None or is_there else node.clock.monotonic_ms()
+            answer = await given(answer)
             if began_ms is not None:
                 waited_ms += node.clock.monotonic_ms() - began_ms
         if route.meter is not None:
@@ -358,6 +378,6 @@ def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext,
         of_part = getattr(answer, slices.response_field)
         answers += [encoded_element(type(answer), route.version, each) for each in of_part]
         whole = answer
-        yield None
+        await pause()
     setattr(whole, slices.response_field, answers)
     return whole

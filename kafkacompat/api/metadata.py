@@ -19,7 +19,7 @@ from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.codec import element_encoded_in_steps, encoded_element
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.metadata_response import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.encoded_topics import Variant
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage, TopicImage
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.metadata_request import MetadataRequest
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
@@ -48,10 +47,10 @@ DESCRIBED_A_STEP = 500
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    return all_steps(in_steps(node, context, request))
+    return at_once(in_steps(node, context, request))
 
 
-def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> Work[MetadataResponse]:
     """All steps use the image of the first step."""
     version = context.api_version
     image = node.image
@@ -71,7 +70,7 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
         names: dict[str | None, None] = {}
         for start in range(0, len(asked), NAMED_A_STEP):
             if start:
-                yield None
+                yield TURN_COST
             some = asked[start : start + NAMED_A_STEP]
             ids.update(dict.fromkeys([one.topic_id for one in some]))
             names.update(dict.fromkeys([one.name for one in some]))
@@ -171,7 +170,7 @@ def _described(
     topics: Iterable[TopicImage | MetadataResponseTopic],
     variant: Variant,
     access: Access | None,
-) -> Steps[list[MetadataResponseTopic]]:
+) -> Work[list[MetadataResponseTopic]]:
     """Return topics encoded for the request's version, cached ones if the image is unchanged. Error responses stay as they are."""
     listener_name, version, operations = variant
     described = []
@@ -179,7 +178,7 @@ def _described(
     for topic in topics:
         if done >= DESCRIBED_A_STEP:
             done = 0
-            yield None
+            yield TURN_COST
         done += 1
         if isinstance(topic, MetadataResponseTopic):
             if operations and topic.name is not None and topic.error_code != REFUSED:
@@ -209,12 +208,12 @@ def _described(
 def describe_topic(
     image: MetadataImage, topic: TopicImage, listener_name: str, version: int
 ) -> MetadataResponseTopic:
-    return all_steps(described_in_steps(image, topic, listener_name, version))
+    return at_once(described_in_steps(image, topic, listener_name, version))
 
 
 def described_in_steps(
     image: MetadataImage, topic: TopicImage, listener_name: str, version: int
-) -> Steps[MetadataResponseTopic]:
+) -> Work[MetadataResponseTopic]:
     """Build the response for one topic of an image, without authorized operations."""
     # Most partitions of a topic share their leader and replicas with another partition.
     leaders: dict[int, tuple[ErrorCode, int]] = {}
@@ -223,7 +222,7 @@ def described_in_steps(
     partitions: list[MetadataResponsePartition] = []
     for index, partition in sorted(topic.partitions.items()):
         if partitions and len(partitions) % DESCRIBED_A_STEP == 0:
-            yield None
+            yield TURN_COST
         leader = leaders.get(partition.leader)
         if leader is None:
             leader = leader_for(image, partition, listener_name, knows_listener_not_found)
@@ -249,7 +248,7 @@ def described_in_steps(
         }
         for start in range(0, len(partitions), DESCRIBED_A_STEP):
             if start:
-                yield None
+                yield TURN_COST
             _name_living_replicas_only(partitions[start : start + DESCRIBED_A_STEP], alive)
     return MetadataResponseTopic(
         name=topic.name,
@@ -269,15 +268,15 @@ def _name_living_replicas_only(partitions: list[MetadataResponsePartition], aliv
 
 
 def error_response(request: MetadataRequest, code: ErrorCode, version: int) -> MetadataResponse:
-    return all_steps(_refused(request, code))
+    return at_once(_refused(request, code))
 
 
-def _refused(request: MetadataRequest, code: ErrorCode) -> Steps[MetadataResponse]:
+def _refused(request: MetadataRequest, code: ErrorCode) -> Work[MetadataResponse]:
     topics: list[MetadataResponseTopic] = []
     asked = request.topics or []
     for start in range(0, len(asked), NAMED_A_STEP):
         if start:
-            yield None
+            yield TURN_COST
         for one in asked[start : start + NAMED_A_STEP]:
             topics.append(MetadataResponseTopic(error_code=code, name=one.name or "", topic_id=one.topic_id))
     return MetadataResponse(topics=topics, error_code=code)

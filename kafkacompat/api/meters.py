@@ -9,14 +9,14 @@ the meters (metrics/).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_times import KEPT, SampledTimes, Times
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.apis import APIS, response_class
 from kafkacompat.wire.codec import specification
 from kafkacompat.wire.message import Encoded
@@ -128,7 +128,7 @@ class RouteMeter:
             timings = connection.timings = ConnectionTimings(connection)
         timings.add(mark)
 
-    def count_in_steps(self, answer: Any) -> Iterator[None]:
+    def count_in_steps(self, answer: Any) -> Work[None]:
         """Like `count_errors`, in steps, for an answer that may be large."""
         yield from _count_in_steps(answer, self.plan, self.errors, Pace(COUNTED_A_STEP))
 
@@ -330,7 +330,7 @@ def _count(struct: Any, plan: Plan, counts: list[int]) -> None:
                 _count(each, inner, counts)
 
 
-def _count_in_steps(struct: Any, plan: Plan, counts: list[int], pace: Pace) -> Iterator[None]:
+def _count_in_steps(struct: Any, plan: Plan, counts: list[int], pace: Pace) -> Work[None]:
     """Count in steps. Structs that are already encoded were counted before."""
     has_code, arrays = plan
     if has_code:
@@ -344,7 +344,7 @@ def _count_in_steps(struct: Any, plan: Plan, counts: list[int], pace: Pace) -> I
             else:
                 counts[each.error_code] += 1
             if pace.is_over():
-                yield None
+                yield TURN_COST
 
 
 def _count_of_produce(answer: Any, counts: list[int]) -> None:

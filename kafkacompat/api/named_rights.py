@@ -15,14 +15,13 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, access_of
-from kafkacompat.api.handler import told_in_steps
 from kafkacompat.api.request_context import NotController
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.handler import ErrorResponse
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 Ask = tuple[AclOperation, ResourceType, str]
 """The operation, resource type and name to ask the authorizer about."""
@@ -89,7 +87,7 @@ class NamedRights:
             right.operation, right.resource_type, CLUSTER_NAME, logs_denied=False
         )
 
-    def _in_two(
+    async def _in_two(
         self,
         function: Callable[..., Any],
         error_response: ErrorResponse,
@@ -97,20 +95,20 @@ class NamedRights:
         node: Any,
         context: RequestContext,
         request: Any,
-    ) -> Steps[Any]:
+    ) -> Any:
         if self.describes and not node.controller.is_active:
             raise NotController  # others may not know all topics
         pace = Pace(JUDGED_A_STEP)
         elements = getattr(request, self.request_field)
-        allowed, refused = yield from self._judged(access, node, elements or (), pace)
+        allowed, refused = await in_turns(self._judged(access, node, elements or (), pace))
         if not refused:
-            return (yield from _given(function(node, context, request)))
+            return await _given(function(node, context, request))
         setattr(request, self.request_field, allowed)
-        answers = yield from self._refusals(error_response, context, request, refused)
+        answers = await in_turns(self._refusals(error_response, context, request, refused))
         if not allowed:
             response, response_answers = answers
         else:
-            response = yield from _given(function(node, context, request))
+            response = await _given(function(node, context, request))
             if getattr(response, "error_code", ErrorCode.NONE):
                 return response
             response_answers = [*getattr(response, self.response_field), *answers[1]]
@@ -119,7 +117,7 @@ class NamedRights:
 
     def _judged(
         self, access: Access, node: Any, elements: Any, pace: Pace
-    ) -> Steps[tuple[list[Any], dict[ErrorCode, list[Any]]]]:
+    ) -> Work[tuple[list[Any], dict[ErrorCode, list[Any]]]]:
         repeated = yield from self._repeated(elements, pace)
         asked: list[tuple[Any, Ask | None]] = []
         counts: dict[Ask, int] = {}
@@ -131,7 +129,7 @@ class NamedRights:
             if ask is not None:
                 counts[ask] = counts.get(ask, 0) + 1
             if pace.is_over():
-                yield None
+                yield TURN_COST
         codes: dict[Ask, ErrorCode] = {}
         described: set[Ask] = set()
         for ask, count in counts.items():
@@ -140,7 +138,7 @@ class NamedRights:
             if not access.allows(*ask, count=count):
                 codes[ask] = REFUSALS[ask[1]]
             if pace.is_over():
-                yield None
+                yield TURN_COST
         allowed: list[Any] = []
         refused: dict[ErrorCode, list[Any]] = {}
         for position, (each, ask) in enumerate(asked, 1):
@@ -154,10 +152,10 @@ class NamedRights:
                     code = ErrorCode.INVALID_REQUEST
                 refused.setdefault(code, []).append(each)
             if position % SORTED_A_STEP == 0:
-                yield None
+                yield TURN_COST
         return allowed, refused
 
-    def _repeated(self, elements: Any, pace: Pace) -> Steps[set[Any]]:
+    def _repeated(self, elements: Any, pace: Pace) -> Work[set[Any]]:
         repeated: set[Any] = set()
         if self.repeats_by is not None:
             seen: set[Any] = set()
@@ -167,7 +165,7 @@ class NamedRights:
                     repeated.add(key)
                 seen.add(key)
                 if pace.is_over():
-                    yield None
+                    yield TURN_COST
         return repeated
 
     def _refusals(
@@ -176,7 +174,7 @@ class NamedRights:
         context: RequestContext,
         request: Any,
         refused: dict[ErrorCode, list[Any]],
-    ) -> Steps[tuple[Any, list[Any]]]:
+    ) -> Work[tuple[Any, list[Any]]]:
         """Return an error response and the results of all refused elements."""
         part = copy(request)
         response: Any = None
@@ -198,16 +196,16 @@ class NamedRights:
                         each.error_message = text
                 answers += told
                 start = end
-                yield None
+                yield TURN_COST
         if getattr(response, "error_code", ErrorCode.NONE):
             response.error_code = ErrorCode.NONE
         return response, answers
 
 
-def _given(answer: Any) -> Steps[Any]:
+async def _given(answer: Any) -> Any:
     if isinstance(answer, GeneratorType):
-        answer = yield from answer
-    return (yield from told_in_steps(answer)) if isinstance(answer, Deferred) else answer
+        answer = await in_turns(answer)
+    return (await answer) if isinstance(answer, Deferred) else answer
 
 
 # The functions that return the question for an element.

@@ -7,13 +7,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.api.context import ControllerNode
-from kafkacompat.api.handler import told_in_steps
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.ids import parse_int
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
-    from kafkacompat.stepping.jobs import Steps
 
 
 T = TypeVar("T")
@@ -25,20 +23,20 @@ COUNTED_A_STEP = 10_000
 """The same, if only their type is looked at."""
 
 
-def with_the_controllers(
+async def with_the_controllers(
     own: Mapping[int, Any], others: list[Any], request: T, ask: Callable[[T], Any], response: R
-) -> Steps[R]:
+) -> R:
     """Merge `own`, the results of this node by position, with the controller's results for `others`.
 
     `response` is a response without resources. `ask` sends a request to the controller.
     """
     if not own:
-        whole: R = yield from told_in_steps(ask(request))
+        whole: R = await ask(request)
         return whole
     if others:
         rest: Any = copy(request)
         rest.resources = others
-        response = yield from told_in_steps(ask(rest))
+        response = await ask(rest)
     answered: Any = response
     answered.responses = _in_their_places(own, answered.responses)
     return response

@@ -21,10 +21,10 @@ from kafkacompat.wire.messages.offset_commit_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
@@ -33,7 +33,7 @@ Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
 
 def offset_commit(
     node: Node, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Deferred[Any] | Steps[Any]:
+) -> OffsetCommitResponse | Awaitable[Any]:
     if named_in(request.topics) > COMMITTED_PIECE:
         return in_pieces(offset_commit, node, context, request, COMMITTED_PIECE)
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS

@@ -17,15 +17,13 @@ from kafkacompat.wire.messages.offset_delete_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
 
 
-def offset_delete(
-    node: Node, context: RequestContext, request: OffsetDeleteRequest
-) -> Deferred[Any] | Steps[Any]:
+def offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Awaitable[Any]:
     if named_in(request.topics) > PIECE:
         return in_pieces(offset_delete, node, context, request)
     good: list[OffsetDeleteRequestTopic] = []

@@ -14,7 +14,7 @@ from kafkacompat.api.access import Access, access_of, seen_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.stepping.jobs import Steps
 
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
@@ -47,7 +46,7 @@ CHARACTERS_A_UNIT = 16
 INDEXES_AT_ONCE = 500
 
 
-def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Steps[Any]:
+async def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Any:
     """The coordinator returns large results in steps."""
     version = context.api_version
     image = node.image
@@ -55,17 +54,17 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
     access = access_of(node, context)
     pace = Pace(STEP)
     if version >= FIRST_BATCHED_VERSION:
-        groups = yield from _each_once(request.groups, pace)
+        groups = await in_turns(_each_once(request.groups, pace))
     else:
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]  # type: ignore[arg-type]  # both have a name and partitions
     answers: list[OffsetFetchResponseGroup] = []
     for group in groups:
         if pace.is_over(GROUP_UNITS + len(group.group_id) // CHARACTERS_A_UNIT):
-            yield None
+            await pause()
         is_hidden = access is not None and not access.allows(
             AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id
         )
-        asked, refused = yield from _asked(image, group, by_id, pace, None if is_hidden else access)
+        asked, refused = await in_turns(_asked(image, group, by_id, pace, None if is_hidden else access))
         if is_hidden:
             told = OffsetFetchResponseGroup(
                 group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -73,33 +72,35 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
         else:
             part = OffsetFetchRequest(groups=[asked], require_stable=request.require_stable)
             answer = node.groups.offset_fetch(part, context)
-            (told,) = (answer.result() if answer.done else (yield answer)).groups
+            (told,) = (await answer).groups
         if told.error_code == ErrorCode.NONE:
             if access is not None and asked.topics is None:
-                told.topics = yield from seen_of(access, ResourceType.TOPIC, told.topics, attrgetter("name"))
-            yield from _name(told, asked.topics is None, image, by_id)
+                told.topics = await in_turns(
+                    seen_of(access, ResourceType.TOPIC, told.topics, attrgetter("name"))
+                )
+            await in_turns(_name(told, asked.topics is None, image, by_id))
             told.topics += refused
         if version < FIRST_BATCHED_VERSION:
-            return (yield from _single(told, asked, version))
+            return await in_turns(_single(told, asked, version))
         answers.append(told)
     return OffsetFetchResponse(groups=answers)
 
 
 def _each_once(
     groups: Sequence[OffsetFetchRequestGroup], pace: Pace
-) -> Steps[Iterable[OffsetFetchRequestGroup]]:
+) -> Work[Iterable[OffsetFetchRequestGroup]]:
     """Return each group once, even if the request repeats it. Kafka's clients keep the answers in a map."""
     found: dict[str, OffsetFetchRequestGroup] = {}
     for group in groups:
         found[group.group_id] = group
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return found.values()
 
 
 def _asked(
     image: MetadataImage, group: OffsetFetchRequestGroup, by_id: bool, pace: Pace, access: Access | None
-) -> Steps[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
+) -> Work[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
     """Return the request to the coordinator, and the topics that are answered here.
 
     The request has every topic once, with name and id, and every partition once. Topics with an unknown id, and topics
@@ -114,9 +115,9 @@ def _asked(
             some = topic.partition_indexes[start : start + STEP]
             of_topic.update(dict.fromkeys(some))
             if pace.is_over(len(some)):
-                yield None
+                yield TURN_COST
         if pace.is_over(2):
-            yield None
+            yield TURN_COST
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     for key, of_topic in indexes.items():
@@ -137,7 +138,7 @@ def _asked(
             partitions = yield from _refused(list(of_topic), ErrorCode.UNKNOWN_TOPIC_ID)
             refused.append(OffsetFetchResponseTopics(topic_id=bytes(key), partitions=partitions))  # type: ignore[arg-type]  # an id
         if pace.is_over(3):
-            yield None
+            yield TURN_COST
     asked = OffsetFetchRequestGroup(
         group_id=group.group_id,
         member_id=group.member_id,
@@ -147,11 +148,11 @@ def _asked(
     return asked, refused
 
 
-def _refused(indexes: list[int], error: ErrorCode) -> Steps[list[OffsetFetchResponsePartitions]]:
+def _refused(indexes: list[int], error: ErrorCode) -> Work[list[OffsetFetchResponsePartitions]]:
     partitions: list[OffsetFetchResponsePartitions] = []
     for start in range(0, len(indexes), INDEXES_AT_ONCE):
         if start:
-            yield None
+            yield TURN_COST
         for index in indexes[start : start + INDEXES_AT_ONCE]:
             partitions.append(
                 OffsetFetchResponsePartitions(
@@ -165,7 +166,7 @@ def _refused(indexes: list[int], error: ErrorCode) -> Steps[list[OffsetFetchResp
     return partitions
 
 
-def _name(group: OffsetFetchResponseGroup, is_of_all: bool, image: MetadataImage, by_id: bool) -> Steps[None]:
+def _name(group: OffsetFetchResponseGroup, is_of_all: bool, image: MetadataImage, by_id: bool) -> Work[None]:
     """Set the topics' names or ids, as the version requires. If all topics are requested by id, topics without an id
     are left out."""
     named: list[OffsetFetchResponseTopics] = []
@@ -181,13 +182,13 @@ def _name(group: OffsetFetchResponseGroup, is_of_all: bool, image: MetadataImage
             topic.name = ""
         named.append(topic)
         if len(named) % STEP == 0:
-            yield None
+            yield TURN_COST
     group.topics = named
 
 
 def _single(
     group: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int
-) -> Steps[OffsetFetchResponse]:
+) -> Work[OffsetFetchResponse]:
     topics = group.topics
     if group.error_code:
         if version >= FIRST_VERSION_WITH_TOP_LEVEL_ERROR:
@@ -197,7 +198,7 @@ def _single(
             partitions = yield from _refused(topic.partition_indexes, ErrorCode(group.error_code))
             topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
             if len(topics) % INDEXES_AT_ONCE == 0:
-                yield None
+                yield TURN_COST
     return OffsetFetchResponse(topics=topics)  # type: ignore[arg-type]  # the same without an id
 
 
@@ -210,7 +211,7 @@ def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) 
         )
     group = OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)  # type: ignore[arg-type]  # as above
-    return all_steps(_single(group, asked, version))
+    return at_once(_single(group, asked, version))
 
 
 HANDLER = Handler(function=offset_fetch, error_response=_error_response, asks_coordinators=True)

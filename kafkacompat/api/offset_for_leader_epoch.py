@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.list_offsets import lookup_cost
 from kafkacompat.ids import TopicPartition
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -20,7 +20,6 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
 
@@ -30,7 +29,7 @@ LOOKED_UP_A_STEP = 200
 
 def handle(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> Steps[OffsetForLeaderEpochResponse]:
+) -> Work[OffsetForLeaderEpochResponse]:
     """A topic that is named twice is answered once, with the partitions of both mentions."""
     pace = Pace(LOOKED_UP_A_STEP)
     results: dict[str, OffsetForLeaderTopicResult] = {}
@@ -46,9 +45,9 @@ def handle(
                 )
             )
             if pace.is_over(lookup_cost(node)):
-                yield None
+                yield TURN_COST
         if pace.is_over():  # many topics may have no partitions
-            yield None
+            yield TURN_COST
     return OffsetForLeaderEpochResponse(topics=list(results.values()))
 
 

@@ -10,11 +10,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.tasks import pause
 
 if TYPE_CHECKING:
     from kafkacompat.api.handler import HandlerFunction
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
 
 T = TypeVar("T")
 
@@ -62,9 +62,9 @@ def put_together(topics: dict[Any, Any], more: Iterable[Any]) -> None:
             known.partitions += topic.partitions
 
 
-def in_pieces(
+async def in_pieces(
     function: HandlerFunction, node: Any, context: RequestContext, request: Any, most: int = PIECE
-) -> Steps[Any]:
+) -> Any:
     """Return the merged answer. Each piece starts after the previous one is answered. An error of the whole request is
     returned at once."""
     whole: Any = None
@@ -74,9 +74,9 @@ def in_pieces(
         part.topics = piece
         answer: Any = function(node, context, part)
         if isinstance(answer, Deferred):
-            answer = yield answer
+            answer = await answer
         else:
-            yield None
+            await pause()
         if getattr(answer, "error_code", 0):
             return answer
         whole = answer

@@ -45,7 +45,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.records.plain_produce import PlainProduce, parse_produce
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.codec import decoder
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_request import ProduceRequest
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.plain_produce import PlainAnswer
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ports import Buffer
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.produce_request import PartitionProduceData, TopicProduceData
 
 
@@ -79,7 +78,7 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
 
 def handle(
     node: Node, context: RequestContext, request: ProduceRequest | PlainProduce
-) -> PlainAnswer | Steps[Any]:
+) -> PlainAnswer | Work[Any]:
     if type(request) is PlainProduce:
         answer = append_plain(node, context, request)
         if answer is not None:
@@ -92,7 +91,7 @@ def handle(
         if first is FirstBatch.PLAIN and _may_write(node, context, topics[0]):
             return _append(node, context, request, topics, False, None)
         if first is FirstBatch.CORRUPT:
-            return all_steps(_refused_whole(context, request, ErrorCode.CORRUPT_MESSAGE, Pace(NAMED_A_STEP)))
+            return at_once(_refused_whole(context, request, ErrorCode.CORRUPT_MESSAGE, Pace(NAMED_A_STEP)))
     elif access_of(node, context) is None and _is_plain(topics):
         return _append(node, context, request, topics, True, None)
     return _in_steps(node, context, request)
@@ -124,25 +123,25 @@ def _is_plain(topics: list[TopicProduceData]) -> bool:
     return len(topics) == 1 or len({(topic.name, topic.topic_id) for topic in topics}) == len(topics)
 
 
-def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> Steps[Any]:
+async def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> Any:
     """Handle several partitions, or a transaction. The connection is not read until all are appended, so that its
-    batches stay in order."""
+    batches stay in order. The value may be a Deferred: while it is waited for, the connection is read on."""
     pace = Pace(NAMED_A_STEP)
-    first = yield from _first_that_tells(request.topic_data, pace)
-    request.topic_data = topics = yield from without_repeats(request.topic_data, pace)
+    first = await in_turns(_first_that_tells(request.topic_data, pace))
+    request.topic_data = topics = await in_turns(without_repeats(request.topic_data, pace))
     if first is FirstBatch.CORRUPT:
-        return (yield from _refused_whole(context, request, ErrorCode.CORRUPT_MESSAGE, pace))
+        return await in_turns(_refused_whole(context, request, ErrorCode.CORRUPT_MESSAGE, pace))
     access = access_of(node, context)
     if first is FirstBatch.TRANSACTIONAL and not _may_write_transaction(access, request.transactional_id):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return (yield from _refused_whole(context, request, code, pace))
+        return await in_turns(_refused_whole(context, request, code, pace))
     hidden: list[TopicProduceResponse] = []
     if access is not None:
-        topics = yield from _writable(node, access, request, context.api_version, pace, hidden)
+        topics = await in_turns(_writable(node, access, request, context.api_version, pace, hidden))
     verdicts: Any = None
     if first is FirstBatch.TRANSACTIONAL:
-        batches = yield from _transactional_batches(node, topics, context.api_version, pace)
-        verdicts = yield from _judged(node, context, request, batches, pace)
+        batches = await in_turns(_transactional_batches(node, topics, context.api_version, pace))
+        verdicts = await _judged(node, context, request, batches, pace)
         if not isinstance(verdicts, Verdicts):
             return verdicts
     return _append(node, context, request, topics, True, verdicts, hidden)
@@ -170,7 +169,7 @@ def _writable(
     version: int,
     pace: Pace,
     hidden: list[TopicProduceResponse],
-) -> Steps[list[TopicProduceData]]:
+) -> Work[list[TopicProduceData]]:
     """Return the topics that the sender may write to. The results of the other topics are added to `hidden`."""
     writable = []
     for topic in request.topic_data:
@@ -184,7 +183,7 @@ def _writable(
             refused: Any = yield from _refused(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED, pace)
             hidden += refused.responses
         if pace.is_over(ASKED_LIKE_PARTITIONS):
-            yield None
+            yield TURN_COST
     return writable
 
 
@@ -250,13 +249,13 @@ def _append_only(
     return when_let_go(waits, response, {partition: answer}) if waits else response
 
 
-def _judged(
+async def _judged(
     node: Node,
     context: RequestContext,
     request: ProduceRequest,
     batches: Mapping[TopicPartition, Buffer],
     pace: Pace,
-) -> Steps[Any]:
+) -> Any:
     """Return the verdicts on the transaction, or the answer that refuses the whole request."""
     version = context.api_version
     assert request.transactional_id is not None
@@ -266,13 +265,13 @@ def _judged(
         if producer is not None:
             producers[partition] = producer
         if pace.is_over():
-            yield None
+            await pause()
     if len({each[:2] for each in producers.values()}) > 1:
-        return (yield from _refused_whole(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, pace))
-    return (yield from judge(node, request.transactional_id, producers, version, request.timeout_ms, pace))
+        return await in_turns(_refused_whole(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, pace))
+    return await judge(node, request.transactional_id, producers, version, request.timeout_ms, pace)
 
 
-def _first_that_tells(topics: list[TopicProduceData], pace: Pace) -> Steps[FirstBatch]:
+def _first_that_tells(topics: list[TopicProduceData], pace: Pace) -> Work[FirstBatch]:
     """Return whether the request is transactional or corrupt. The first batch that is one of the two decides."""
     for topic in topics:
         for one in topic.partition_data:
@@ -280,15 +279,15 @@ def _first_that_tells(topics: list[TopicProduceData], pace: Pace) -> Steps[First
             if first is not FirstBatch.PLAIN:
                 return first
             if pace.is_over():
-                yield None
+                yield TURN_COST
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return FirstBatch.PLAIN
 
 
 def _transactional_batches(
     node: Node, topics: list[TopicProduceData], version: int, pace: Pace
-) -> Steps[dict[TopicPartition, Buffer]]:
+) -> Work[dict[TopicPartition, Buffer]]:
     """Return the transactional batches of known partitions. Records that do not have the shape of a batch are left out."""
     found: dict[TopicPartition, Buffer] = {}
     zstd_allowed = version >= FIRST_VERSION_WITH_ZSTD
@@ -305,11 +304,11 @@ def _transactional_batches(
             ):
                 found[TopicPartition(name, one.index)] = one.records
             if pace.is_over():
-                yield None
+                yield TURN_COST
     return found
 
 
-def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Steps[list[TopicProduceData]]:
+def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Work[list[TopicProduceData]]:
     """Return each partition once. Its last mention counts, as in Kafka's map.
 
     Topics without partitions are dropped, because Kafka answers partitions only. A request may name hundreds of
@@ -322,15 +321,15 @@ def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Steps[lis
             for one in topic.partition_data:
                 partitions[one.index] = one
                 if pace.is_over():
-                    yield None
+                    yield TURN_COST
         elif pace.is_over():
-            yield None
+            yield TURN_COST
     found = []
     for topic, partitions in by_topic.values():
         topic.partition_data = list(partitions.values())
         found.append(topic)
         if pace.is_over():
-            yield None
+            yield TURN_COST
     return found
 
 
@@ -339,17 +338,17 @@ def error_response(
 ) -> ProduceResponse | NoResponse:
     if isinstance(request, PlainProduce):
         request = _decoded(request)
-    return all_steps(_refused(request, code, Pace(NAMED_A_STEP)))
+    return at_once(_refused(request, code, Pace(NAMED_A_STEP)))
 
 
 def _refused_whole(
     context: RequestContext, request: ProduceRequest, code: ErrorCode, pace: Pace
-) -> Steps[ProduceResponse | NoResponse]:
+) -> Work[ProduceResponse | NoResponse]:
     context.size_bytes = 0  # nothing was looked at, so it uses no bandwidth
     return (yield from _refused(request, code, pace))
 
 
-def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Steps[ProduceResponse | NoResponse]:
+def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Work[ProduceResponse | NoResponse]:
     if request.acks == 0:
         return NoResponse.CLOSE
     responses = []
@@ -358,7 +357,7 @@ def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Steps[Prod
         for one in topic.partition_data:
             answers.append(PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1))
             if pace.is_over():
-                yield None
+                yield TURN_COST
         responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )

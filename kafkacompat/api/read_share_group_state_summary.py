@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.handler import Handler
 from kafkacompat.api.share_state_errors import refused_partitions
 from kafkacompat.wire.messages import read_share_group_state_summary_response as told
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.read_share_group_state_summary_request import (
         ReadShareGroupStateSummaryRequest,
     )
 
 
-def handle(node: Node, context: RequestContext, request: ReadShareGroupStateSummaryRequest) -> Steps[Any]:
-    return told_in_steps(node.share_coordinator.read_state_summary(request))
+async def handle(node: Node, context: RequestContext, request: ReadShareGroupStateSummaryRequest) -> Any:
+    return await node.share_coordinator.read_state_summary(request)
 
 
 def error_response(

@@ -1,7 +1,7 @@
 """Calls the handlers for all requests: those of connections, of this node itself, and in an Envelope.
 
 Everything that applies to every request is done here: whether the request waits until this broker has joined the
-cluster, or until the coordinators are made, whether it is handled in steps of the loop, and which error response it
+cluster, or until the coordinators are made, whether a task handles it, and which error response it
 gets if the handler raises. This module knows neither frames nor sockets.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import sys
 from functools import partial
-from types import GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import access_of, refusal_of
 from kafkacompat.api.handler import Message, NoResponse
-from kafkacompat.api.long_requests import answer_in_steps, as_deferred, go_on, is_long
+from kafkacompat.api.long_requests import answer_large, answer_of, as_deferred, given, is_long
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.route import PRODUCE, Route
 from kafkacompat.deferred import Deferred
@@ -27,7 +27,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
-    from kafkacompat.api.long_requests import RequestSteps
+    from kafkacompat.api.long_requests import RequestTasks
 
 logger = logging.getLogger(__name__)
 
@@ -39,23 +39,23 @@ def serve(
     node: AnyNode,
     context: RequestContext,
     request: Any,
-    stepping: RequestSteps | None = None,
+    requests: RequestTasks | None = None,
     is_large: bool = False,
 ) -> Answer:
     """Return the handler's result, now or later. Exceptions of the handler reach the caller.
 
-    With `stepping`, a long request is handled in steps of the loop, and its answer may be encoded (EncodedAnswer).
-    `is_large`: treat the request as long, whatever its handler decides.
+    With `requests`, what takes longer is a task, and its answer may be encoded (EncodedAnswer). Without, it is whatever the
+    handler returns. `is_large`: treat the request as long, whatever its handler decides.
     """
     opening = node.opening
     if route.waits_for_opening and opening is not None and not opening.is_open:
-        return opening.hold(partial(_later, route, node, context, request, stepping, is_large))
+        return opening.hold(partial(_later, route, node, context, request, requests, is_large))
     if route.asks_coordinators:
         coordinators = node.coordinators
         if coordinators is not None and coordinators.made is None:
-            return coordinators.hold(partial(_later, route, node, context, request, stepping, is_large))
+            return coordinators.hold(partial(_later, route, node, context, request, requests, is_large))
     try:
-        return _handled(route, node, context, request, stepping, is_large)
+        return _handled(route, node, context, request, requests, is_large)
     except (ImportError, OSError) as error:
         # What a handler imports, it imports before it has any effect. A Produce may have appended to other partitions.
         if (
@@ -65,16 +65,12 @@ def serve(
             or not came_of_an_import(error)
         ):
             raise
-        return node.provisions.hold(partial(_later, route, node, context, request, stepping, is_large))
+        return node.provisions.hold(partial(_later, route, node, context, request, requests, is_large))
 
 
-def serve_own(route: Route, node: AnyNode, context: RequestContext, request: Any) -> Deferred[Message]:
-    """Serve a request without a connection. Returns a Deferred of a message that is not encoded, and fails with the
-    handler's exception."""
-    try:
-        return as_deferred(serve(route, node, context, request))
-    except Exception as error:
-        return _failed(error)
+async def serve_own(route: Route, node: AnyNode, context: RequestContext, request: Any) -> Message:
+    """Serve a request without a connection. The message is not encoded. Raises the handler's exception."""
+    return await given(serve(route, node, context, request))
 
 
 def _later(
@@ -82,19 +78,15 @@ def _later(
     node: AnyNode,
     context: RequestContext,
     request: Any,
-    stepping: RequestSteps | None,
+    requests: RequestTasks | None,
     is_large: bool,
 ) -> Deferred[Any]:
     try:
-        return as_deferred(_handled(route, node, context, request, stepping, is_large))
+        return as_deferred(_handled(route, node, context, request, requests, is_large))
     except Exception as error:
-        return _failed(error)
-
-
-def _failed(error: Exception) -> Deferred[Any]:
-    failed: Deferred[Any] = Deferred()
-    failed.fail(error)
-    return failed
+        failed: Deferred[Any] = Deferred()
+        failed.fail(error)
+        return failed
 
 
 def _handled(
@@ -102,7 +94,7 @@ def _handled(
     node: AnyNode,
     context: RequestContext,
     request: Any,
-    stepping: RequestSteps | None,
+    requests: RequestTasks | None,
     is_large: bool,
 ) -> Answer:
     if route.is_served is not None and not route.is_served(node):
@@ -112,10 +104,12 @@ def _handled(
         if code != ErrorCode.NONE:
             return route.error_response(request, code, route.version)
     is_large = is_large or (route.may_be_long and is_long(route, node, request))
-    if is_large and stepping is not None:
-        return answer_in_steps(stepping.handling, route, node, context, request)
+    if is_large and requests is not None:
+        return answer_large(requests, route, node, context, request)
     answer = route.function(node, context, request)
-    return go_on(stepping, route, context, answer) if type(answer) is GeneratorType else answer
+    if requests is not None and (type(answer) is CoroutineType or type(answer) is GeneratorType):
+        return answer_of(requests, route, context, answer)
+    return answer
 
 
 def stand_in_for_failure(route: Route, context: RequestContext, request: Any) -> Message | NoResponse:

@@ -13,16 +13,16 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 
 
 def share_group_heartbeat(
     node: Node, context: RequestContext, request: ShareGroupHeartbeatRequest
-) -> ShareGroupHeartbeatResponse | Deferred[Any] | Steps[Any]:
+) -> ShareGroupHeartbeatResponse | Awaitable[Any]:
     if not is_valid_member_id(request.member_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     if are_too_many(request.subscribed_topic_names):

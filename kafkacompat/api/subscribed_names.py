@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns
 
 if TYPE_CHECKING:
     from kafkacompat.api.access import RightToTopics
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
 
 M = TypeVar("M")
 
@@ -28,19 +27,23 @@ def are_too_many(names: Sequence[str] | None) -> bool:
 
 def when_visible(
     rights: RightToTopics, names: Sequence[str] | None, answer: Callable[[], Deferred[M]], refusal: M
-) -> M | Deferred[M] | Steps[M | Deferred[M]]:
-    """The answer if the sender may describe all topics, otherwise the refusal. In steps if there are many topics."""
-    steps = _when_visible(rights, names or (), answer, refusal)
-    return all_steps(steps) if names is None or len(names) <= ASKED_AT_ONCE else steps
+) -> M | Awaitable[M]:
+    """The answer if the sender may describe all topics, otherwise the refusal. With pauses if there are many topics."""
+    sees_all = _sees_all(rights, names or ())
+    if names is None or len(names) <= ASKED_AT_ONCE:
+        return answer() if at_once(sees_all) else refusal
+    return _when_visible(sees_all, answer, refusal)
 
 
-def _when_visible(
-    rights: RightToTopics, names: Sequence[str], answer: Callable[[], Deferred[M]], refusal: M
-) -> Steps[M | Deferred[M]]:
+async def _when_visible(sees_all: Work[bool], answer: Callable[[], Deferred[M]], refusal: M) -> M:
+    return await answer() if await in_turns(sees_all) else refusal
+
+
+def _sees_all(rights: RightToTopics, names: Sequence[str]) -> Work[bool]:
     pace = Pace(ASKED_AT_ONCE)
     for name in dict.fromkeys(names):
         if not rights.holds(name):
-            return refusal
+            return False
         if pace.is_over():
-            yield None
-    return answer()
+            yield TURN_COST
+    return True

@@ -15,12 +15,12 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.late import NotMade
 from kafkacompat.ports import LogRefused, TransactionTerms
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, parse_header
+from kafkacompat.tasks import Pace, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.ports import Buffer
-    from kafkacompat.stepping.jobs import Pace, Steps
 
 ABORTABLE_SINCE = 11
 """From this version of Produce on, the client knows TRANSACTION_ABORTABLE."""
@@ -83,14 +83,14 @@ def producer_of(records: Buffer) -> ProducerAndSequence | None:
     return ProducerAndSequence(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
-def judge(
+async def judge(
     node: Node,
     transactional_id: str,
     producers: Mapping[TopicPartition, ProducerAndSequence],
     version: int,
     timeout_ms: int,
     pace: Pace,
-) -> Steps[Verdicts]:
+) -> Verdicts:
     """Verify the partitions of one transaction. All `producers` have the same producer id and epoch."""
     adds = version >= ADDS_SINCE
     if not adds and not node.dynamic.get_boolean("transaction.partition.verification.enable"):
@@ -100,7 +100,7 @@ def judge(
     now_ms = node.clock.now_ms()
     for partition, (producer_id, epoch, sequence) in producers.items():
         if pace.is_over(JUDGED_COST):
-            yield None
+            await pause()
         log = node.partitions.log(partition)
         if log is None:
             continue  # the append refuses it, even if this broker has become the leader by then
@@ -117,7 +117,7 @@ def judge(
     owner = producers[asked[0]][:2]
     question = _Question(node, transactional_id, owner, asked, adds, version, timeout_ms, verdicts)
     question.ask()
-    return question.answer.result() if question.answer.done else (yield question.answer)
+    return await question.answer
 
 
 class _Question:

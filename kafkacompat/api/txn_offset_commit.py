@@ -20,10 +20,10 @@ from kafkacompat.wire.messages.txn_offset_commit_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.txn_offset_commit_request import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestTopic,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def handle(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Deferred[Any] | Steps[Any]:
+) -> TxnOffsetCommitResponse | Awaitable[Any]:
     if named_in(request.topics) > COMMITTED_PIECE:
         return in_pieces(handle, node, context, request, COMMITTED_PIECE)
     good: list[TxnOffsetCommitRequestTopic] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE
 from kafkacompat.deferred import Deferred, gather
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import Pace, pause
 from kafkacompat.wire.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -26,9 +26,10 @@ from kafkacompat.wire.messages.write_txn_markers_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
 
 
@@ -36,9 +37,7 @@ WALKED_A_STEP = 5_000
 """Markers and topics per step. One takes less than a microsecond."""
 
 
-def handle(
-    node: Node, context: RequestContext, request: WriteTxnMarkersRequest
-) -> Deferred[Any] | Steps[Any]:
+def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> Awaitable[Any]:
     if _is_long(request.markers):
         return _in_steps(node, request)
     return node.transactions.markers.write(request)
@@ -55,15 +54,15 @@ def _is_long(markers: Sequence[WritableTxnMarker]) -> bool:
     )
 
 
-def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Steps[Any]:
+async def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Any:
     """Return the merged answers. The pieces do not wait for the replication of earlier pieces."""
     asked: list[tuple[list[int], Deferred[WriteTxnMarkersResponse]]] = []
     for piece in _pieces(request.markers):
         if piece:
             part = WriteTxnMarkersRequest(markers=[marker for _, marker in piece])
             asked.append(([position for position, _ in piece], node.transactions.markers.write(part)))
-        yield None
-    answers = yield gather([answer for _, answer in asked])
+        await pause()
+    answers = await gather([answer for _, answer in asked])
     results: dict[int, WritableTxnMarkerResult] = {}
     topics: dict[tuple[int, str], WritableTxnMarkerTopicResult] = {}
     for (positions, _), answer in zip(asked, answers, strict=True):
@@ -75,7 +74,7 @@ def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Steps[Any]:
                     known.partitions += topic.partitions
                 elif result is not told:
                     result.topics.append(topic)
-        yield None
+        await pause()
     return WriteTxnMarkersResponse(markers=list(results.values()))
 
 

@@ -24,7 +24,8 @@ from kafkacompat.security.acl import (
     ResourceType,
     check_filter,
 )
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, SCANNED_A_STEP, Stepped, Steps, pieces
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, SCANNED_A_STEP, Stepped, pieces
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kafkacompat.wire.messages.delete_acls_response import (
@@ -70,11 +71,11 @@ def deletion_disabled(request: DeleteAclsRequest) -> DeleteAclsResponse:
 @Stepped
 def create_acls(
     image: MetadataImage, random: Random, request: CreateAclsRequest
-) -> Steps[ControllerResult[MetadataRecord, CreateAclsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, CreateAclsResponse]]:
     known: set[Acl] = set()
     for some in pieces(list(image.acls.values()), SCANNED_A_STEP):
         known.update(some)
-        yield
+        yield TURN_COST
     taken: set[Uuid] = set()
     records: list[MetadataRecord] = []
     results: list[AclCreationResult] = []
@@ -97,7 +98,7 @@ def create_acls(
                 records.append(MetadataRecord(acl_record(key, acl), 0))
         if len(records) > MAX_RECORDS_PER_OPERATION:
             return _too_large(request)
-        yield
+        yield TURN_COST
     return ControllerResult(tuple(records), CreateAclsResponse(results=results))
 
 
@@ -145,7 +146,7 @@ def _too_large(request: CreateAclsRequest) -> ControllerResult[MetadataRecord, C
 @Stepped
 def delete_acls(
     image: MetadataImage, request: DeleteAclsRequest
-) -> Steps[ControllerResult[MetadataRecord, DeleteAclsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, DeleteAclsResponse]]:
     """Delete everything that the filters match, or nothing if that exceeds the records of one operation."""
     acls = list(image.acls.items())
     removed: dict[Uuid, None] = {}
@@ -168,7 +169,7 @@ def delete_acls(
                 DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=str(flaw))
             )
             if len(results) % RECORDS_A_STEP == 0:
-                yield
+                yield TURN_COST
             continue
         matching: list[DeleteAclsMatchingAcl] = []
         for piece in pieces(acls, MATCHED_A_STEP):
@@ -181,8 +182,8 @@ def delete_acls(
                 if told_count > MATCHES_TOLD_MAX:
                     return _refused_whole(request, TOO_MANY_TOLD_TEXT)
                 matching += [_matching(acl) for _, acl in some]
-                yield
-            yield
+                yield TURN_COST
+            yield TURN_COST
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     records = tuple(MetadataRecord(RemoveAccessControlEntryRecord(id=key), 0) for key in removed)
     return ControllerResult(records, DeleteAclsResponse(filter_results=results))

@@ -22,7 +22,8 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import Clock, Random
-from kafkacompat.stepping.stepped import Steps, whole
+from kafkacompat.stepping.stepped import whole
+from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class ActiveController:
         if not self.is_active:
             raise NotController
 
-        def command() -> Steps[Deferred[frozenset[str]]]:
+        def command() -> Work[Deferred[frozenset[str]]]:
             names = yield from hosts_to_resolve.in_steps(request)
             return known_hosts(names, self._resolve)
 
@@ -199,7 +200,7 @@ class ActiveController:
     def _change_tokens(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.delegation_tokens import change_tokens
 
-        def command() -> Steps[ControllerResult[MetadataRecord, Any]]:
+        def command() -> Work[ControllerResult[MetadataRecord, Any]]:
             now_ms = self._clock.now_ms()
             return change_tokens(
                 self._image, self._settings, self._random, now_ms, request, context.principal
@@ -228,7 +229,7 @@ class ActiveController:
 
         newer = context.api_version >= QUORUM_IDENTITIES_SINCE
 
-        def describing() -> Steps[Deferred[Any]]:
+        def describing() -> Work[Deferred[Any]]:
             report = self._driver.report()
             return Deferred.of((yield from describe_quorum.in_steps(request, report, with_identities=newer)))
 
@@ -255,7 +256,7 @@ class ActiveController:
             in_own_process = context.connection_id == NO_CONNECTION
             return not in_own_process and liveness.is_live(broker, endpoints, context.client_host)
 
-        def register() -> Steps[ControllerResult[MetadataRecord, Any]]:
+        def register() -> Work[ControllerResult[MetadataRecord, Any]]:
             result = yield from broker_registration.in_steps(
                 self._leadership.image_but(request.broker_id),
                 self._settings,
@@ -272,7 +273,7 @@ class ActiveController:
     def broker_heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.heartbeats import broker_heartbeat
 
-        def beat() -> Steps[ControllerResult[MetadataRecord, Any]]:
+        def beat() -> Work[ControllerResult[MetadataRecord, Any]]:
             liveness = self._liveness
             result = yield from broker_heartbeat.in_steps(
                 self._leadership.image_but(request.broker_id),
@@ -294,7 +295,7 @@ class ActiveController:
     def unregister_broker(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.unregistration import unregister_broker
 
-        def unregister() -> Steps[ControllerResult[MetadataRecord, Any]]:
+        def unregister() -> Work[ControllerResult[MetadataRecord, Any]]:
             result = yield from unregister_broker.in_steps(self._image, self._settings, request)
             self._liveness.sessions.remove(request.broker_id)
             return result

@@ -16,7 +16,8 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import UNCLEAN_LEADER_ELECTION, ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.config_record import ConfigRecord
 
 MAX_ELECTIONS_PER_ROUND = 1000
@@ -37,7 +38,7 @@ def unclean_interval_ms(settings: ControllerSettings) -> int:
 @Stepped
 def maybe_balance_partition_leaders(
     image: MetadataImage, settings: ControllerSettings
-) -> Steps[ControllerResult[MetadataRecord, bool]]:
+) -> Work[ControllerResult[MetadataRecord, bool]]:
     """Make the first replica the leader again where it is in sync and alive. True: there may be more to do."""
     return (yield from _elect(image, settings, Election.PREFERRED, _is_imbalanced))
 
@@ -45,7 +46,7 @@ def maybe_balance_partition_leaders(
 @Stepped
 def maybe_elect_unclean_leaders(
     image: MetadataImage, settings: ControllerSettings
-) -> Steps[ControllerResult[MetadataRecord, bool]]:
+) -> Work[ControllerResult[MetadataRecord, bool]]:
     """Elect leaders for partitions without one, out of sync if necessary, where the topic allows it. True: there may
     be more to do."""
     return (
@@ -79,7 +80,7 @@ def _elect(
     election: Election,
     concerned: Callable[[PartitionRegistration], bool],
     allowed: Callable[[TopicImage], bool] = lambda topic: True,
-) -> Steps[ControllerResult[MetadataRecord, bool]]:
+) -> Work[ControllerResult[MetadataRecord, bool]]:
     records: list[MetadataRecord] = []
     cost = 0
     for name in sorted(image.topics):
@@ -98,8 +99,8 @@ def _elect(
                         return ControllerResult(tuple(records), True)
                 if cost >= SCANNED_A_STEP:
                     cost = 0
-                    yield
+                    yield TURN_COST
         if cost >= SCANNED_A_STEP:
             cost = 0
-            yield
+            yield TURN_COST
     return ControllerResult(tuple(records), False)

@@ -26,7 +26,8 @@ from kafkacompat.ids import (
     is_reserved_uuid,
     uuid_to_text,
 )
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -46,7 +47,7 @@ def register_broker(
     request: BrokerRegistrationRequest,
     next_offset: int,
     session_is_live: bool,
-) -> Steps[ControllerResult[MetadataRecord, int]]:
+) -> Work[ControllerResult[MetadataRecord, int]]:
     """The response is the broker epoch. `session_is_live`: another incarnation still counts as alive.
 
     Raises BrokerRefused.
@@ -150,7 +151,7 @@ def _forget_incarnation(
     settings: ControllerSettings,
     request: BrokerRegistrationRequest,
     existing: BrokerRegistration | None,
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     """A broker that did not stop cleanly may have lost its page cache, so it is no longer an eligible leader replica."""
     broker_id = request.broker_id
     clean = existing is not None and request.previous_broker_epoch == existing.epoch
@@ -172,7 +173,7 @@ def _forget_incarnation(
 @Stepped
 def handle_broker_fenced(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Steps[ControllerResult[MetadataRecord, None]]:
+) -> Work[ControllerResult[MetadataRecord, None]]:
     """Remove the broker from leaderships and ISRs first, then fence it."""
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.fenced:
@@ -185,7 +186,7 @@ def handle_broker_fenced(
 @Stepped
 def handle_broker_in_controlled_shutdown(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Steps[ControllerResult[MetadataRecord, None]]:
+) -> Work[ControllerResult[MetadataRecord, None]]:
     """Other brokers take over the leaderships, and none waits for this broker, though it is not fenced yet."""
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []
@@ -195,7 +196,7 @@ def handle_broker_in_controlled_shutdown(
     return ControllerResult((*records, *left), None)
 
 
-def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Steps[list[MetadataRecord]]:
+def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Work[list[MetadataRecord]]:
     scope = BrokerChange(to_remove=broker_id)
     return (
         yield from generate_leader_and_isr_updates.in_steps(
@@ -206,7 +207,7 @@ def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -
 
 def handle_broker_unfenced(
     image: MetadataImage, settings: ControllerSettings, broker_id: int
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     """Elect the broker for partitions without a leader that it can lead."""
     added = BrokerChange(to_add=broker_id)
     return (

@@ -12,7 +12,8 @@ from kafkacompat.controller.host_names import RESOLVED_MAX
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.stepping.stepped import Stepped, Steps, pieces
+from kafkacompat.stepping.stepped import Stepped, pieces
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from kafkacompat.wire.messages.alter_client_quotas_request import EntryData as Alteration
@@ -53,7 +54,7 @@ def entity_of(alteration: Alteration) -> Entity:
 
 
 @Stepped
-def hosts_to_resolve(request: AlterClientQuotasRequest) -> Steps[list[str]]:
+def hosts_to_resolve(request: AlterClientQuotasRequest) -> Work[list[str]]:
     """Return the names of ip entities that are no addresses, the first RESOLVED_MAX of them."""
     names: dict[str, None] = {}
     for piece in pieces(request.entries):
@@ -63,14 +64,14 @@ def hosts_to_resolve(request: AlterClientQuotasRequest) -> Steps[list[str]]:
                 names[name] = None
         if len(names) >= RESOLVED_MAX:
             break
-        yield
+        yield TURN_COST
     return list(names)[:RESOLVED_MAX]
 
 
 @Stepped
 def alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest, known_hosts: Collection[str] = ()
-) -> Steps[ControllerResult[MetadataRecord, AlterClientQuotasResponse]]:
+) -> Work[ControllerResult[MetadataRecord, AlterClientQuotasResponse]]:
     """Each entity has one result. If a request names an entity again, that entity's result is a refusal, but the first
     alteration is written. Kafka does the same.
 
@@ -93,14 +94,14 @@ def alter_client_quotas(
                 results[key] = entity, str(refusal)
         if len(records) > MAX_RECORDS_PER_OPERATION:
             return ControllerResult((), refusal_of_all(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT))
-        yield
+        yield TURN_COST
     entries = []
     for number, (entity, reason) in enumerate(results.values(), 1):
         code = ErrorCode.NONE if reason is None else ErrorCode.INVALID_REQUEST
         told = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
         entries.append(EntryData(error_code=code, error_message=reason, entity=told))
         if number % TOLD_A_STEP == 0:
-            yield
+            yield TURN_COST
     written = () if request.validate_only else tuple(records)
     return ControllerResult(written, AlterClientQuotasResponse(entries=entries))
 

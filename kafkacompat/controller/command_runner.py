@@ -23,7 +23,7 @@ from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.quota.mutations import MayMutate, MutationQuota, unlimited
-from kafkacompat.stepping.stepped import Steps
+from kafkacompat.tasks import TURN_COST, Work
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
@@ -52,14 +52,14 @@ class CommandRunner:
         self._quotas = quotas
 
     def run(
-        self, command: Callable[[], Steps[ControllerResult[MetadataRecord, T]]], *, is_atomic: bool = True
+        self, command: Callable[[], Work[ControllerResult[MetadataRecord, T]]], *, is_atomic: bool = True
     ) -> Deferred[T]:
         """`command` is called when its turn has come, and reads the image then."""
         return self._turns.take_steps(lambda: self._in_steps(command(), is_atomic=is_atomic))
 
     def _in_steps(
-        self, command: Steps[ControllerResult[MetadataRecord, T]], *, is_atomic: bool = True
-    ) -> Steps[Deferred[T]]:
+        self, command: Work[ControllerResult[MetadataRecord, T]], *, is_atomic: bool = True
+    ) -> Work[Deferred[T]]:
         """Run a command in steps; the image must not change until it ends. A command whose leadership has ended is
         abandoned, because it would change the sessions of another leadership."""
         epoch = self._machine.active_epoch
@@ -69,7 +69,7 @@ class CommandRunner:
             except StopIteration as end:
                 result: ControllerResult[MetadataRecord, T] = end.value
                 break
-            yield
+            yield TURN_COST
             if self._machine.active_epoch != epoch:
                 raise NotController
         return (yield from self._machine.submit_in_steps(result, is_atomic=is_atomic))
@@ -78,7 +78,7 @@ class CommandRunner:
         self,
         context: RequestContext,
         strict_since: int,
-        command: Callable[[MayMutate], Steps[ControllerResult[MetadataRecord, Any]]],
+        command: Callable[[MayMutate], Work[ControllerResult[MetadataRecord, Any]]],
     ) -> Deferred[Any]:
         """Run a command under the sender's quota of mutations, and tell it the throttle time (KIP-599). Versions from
         `strict_since` on are refused, older ones only throttled."""
@@ -96,14 +96,14 @@ class CommandRunner:
         return self.run(lambda: command(quota.record)).then(told)
 
     def run_config_change(
-        self, command: Callable[[], Steps[ControllerResult[MetadataRecord, T]]]
+        self, command: Callable[[], Work[ControllerResult[MetadataRecord, T]]]
     ) -> Deferred[T]:
         """Run a command that may allow unclean elections. They are held at once."""
 
-        def configure() -> Steps[Deferred[T]]:
+        def configure() -> Work[Deferred[T]]:
             decided: list[ControllerResult[MetadataRecord, T]] = []
 
-            def deciding() -> Steps[ControllerResult[MetadataRecord, T]]:
+            def deciding() -> Work[ControllerResult[MetadataRecord, T]]:
                 decided.append((yield from command()))
                 return decided[0]
 
@@ -115,19 +115,19 @@ class CommandRunner:
         return self._turns.take_steps(configure)
 
     def run_for_node(
-        self, request: Any, command: Callable[[], Steps[ControllerResult[MetadataRecord, Any]]]
+        self, request: Any, command: Callable[[], Work[ControllerResult[MetadataRecord, Any]]]
     ) -> Deferred[Any]:
         """Run a command for another node. If it raises BrokerRefused, the answer has that error."""
         return self._turns.take_steps(lambda: self._answered(request, command(), is_atomic=True))
 
     def run_for_broker(
-        self, request: Any, command: Callable[[], Steps[ControllerResult[MetadataRecord, Any]]]
+        self, request: Any, command: Callable[[], Work[ControllerResult[MetadataRecord, Any]]]
     ) -> Deferred[Any]:
         """Like `run_for_node`, for a command that changes the broker's session. The session changes only if the
         records are written."""
         liveness, broker_id = self._liveness, request.broker_id
 
-        def carry_out() -> Steps[Deferred[Any]]:
+        def carry_out() -> Work[Deferred[Any]]:
             saved, epoch = liveness.sessions.save(broker_id), self._machine.active_epoch
             try:
                 return (yield from self._answered(request, command(), is_atomic=False))
@@ -140,8 +140,8 @@ class CommandRunner:
         return self._turns.take_steps(carry_out)
 
     def _answered(
-        self, request: Any, command: Steps[ControllerResult[MetadataRecord, Any]], *, is_atomic: bool
-    ) -> Steps[Deferred[Any]]:
+        self, request: Any, command: Work[ControllerResult[MetadataRecord, Any]], *, is_atomic: bool
+    ) -> Work[Deferred[Any]]:
         try:
             return (yield from self._in_steps(command, is_atomic=is_atomic))
         except BrokerRefused as refused:

@@ -16,8 +16,7 @@ from kafkacompat.config.keys import render_value
 from kafkacompat.config.topic import broker_default
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.controller.refusals import told
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import Steps
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 
 CHARACTERS_A_UNIT = 32
@@ -64,14 +63,14 @@ class ResourceChange:
     changes: list[Change]
 
 
-def changes_of(element: Any, pace: Pace, *, incremental: bool) -> Steps[ResourceChange]:
+def changes_of(element: Any, pace: Pace, *, incremental: bool) -> Work[ResourceChange]:
     """`element` is a resource of either request."""
     resource = ResourceChange(element.resource_type, element.resource_name, [])
     for config in element.configs:
         operation = config.config_operation if incremental else Operation.SET
         resource.changes.append(Change(config.name, operation, config.value))
         if pace.is_over(cost_of(config.value)):
-            yield
+            yield TURN_COST
     return resource
 
 
@@ -80,7 +79,7 @@ def cost_of(value: str | None) -> int:
     return 1 if value is None else 1 + len(value) // CHARACTERS_A_UNIT
 
 
-def check_shape(resource: ResourceChange, pace: Pace) -> Steps[None]:
+def check_shape(resource: ResourceChange, pace: Pace) -> Work[None]:
     """Raise ConfigRefused INVALID_REQUEST for duplicate names, missing values, unknown operations and unknown resource
     types."""
     names: set[str] = set()
@@ -93,7 +92,7 @@ def check_shape(resource: ResourceChange, pace: Pace) -> Steps[None]:
         if unknown is None and change.operation not in OPERATIONS:
             unknown = change.operation
         if pace.is_over():
-            yield
+            yield TURN_COST
     if len(names) < len(resource.changes):
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if nulls:
@@ -109,7 +108,7 @@ def check_shape(resource: ResourceChange, pace: Pace) -> Steps[None]:
 
 def new_values(
     resource: ResourceChange, current: Mapping[str, str], broker: ServerConfig, pace: Pace
-) -> Steps[dict[str, str | None]]:
+) -> Work[dict[str, str | None]]:
     """The value after each change, None if it removes the setting. `broker` has the defaults of topics.
 
     Raises ConfigRefused INVALID_CONFIG for a list operation on a setting that is not a list.
@@ -118,7 +117,7 @@ def new_values(
     for change in resource.changes:
         values[change.name] = _new_value(resource.type, change, current.get(change.name), broker)
         if pace.is_over(cost_of(change.value)):
-            yield
+            yield TURN_COST
     return values
 
 

@@ -36,8 +36,8 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
 from kafkacompat.wire.messages.alter_configs_response import (
@@ -79,7 +79,7 @@ def describe_new_topic(
 @Stepped
 def incremental_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
-) -> Steps[ControllerResult[MetadataRecord, IncrementalAlterConfigsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, IncrementalAlterConfigsResponse]]:
     records, responses = yield from _alter_all(
         image, settings, request.resources, AlterConfigsResourceResponse, incremental=True
     )
@@ -90,7 +90,7 @@ def incremental_alter_configs(
 @Stepped
 def legacy_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
-) -> Steps[ControllerResult[MetadataRecord, AlterConfigsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, AlterConfigsResponse]]:
     """The old API: settings that are not named are removed."""
     records, responses = yield from _alter_all(
         image, settings, request.resources, OldResourceResponse, incremental=False
@@ -106,7 +106,7 @@ def _alter_all(
     answer_of: Callable[..., T],
     *,
     incremental: bool,
-) -> Steps[tuple[tuple[MetadataRecord, ...], list[T]]]:
+) -> Work[tuple[tuple[MetadataRecord, ...], list[T]]]:
     pace = Pace(STEP)
     named = yield from _named(resources, pace)
     records: list[MetadataRecord] = []
@@ -129,12 +129,12 @@ Named: TypeAlias = Counter[tuple[int, str]]
 """The number of occurrences of each (resource type, name)."""
 
 
-def _named(resources: Sequence[Any], pace: Pace) -> Steps[Named]:
+def _named(resources: Sequence[Any], pace: Pace) -> Work[Named]:
     named: Named = Counter()
     for each in resources:
         named[each.resource_type, each.resource_name] += 1
         if pace.is_over():
-            yield
+            yield TURN_COST
     return named
 
 
@@ -146,7 +146,7 @@ def _alter(
     records: list[MetadataRecord],
     pace: Pace,
     incremental: bool,
-) -> Steps[tuple[ErrorCode, str | None]]:
+) -> Work[tuple[ErrorCode, str | None]]:
     """Alter one resource and add its records. Returns its error code and message."""
     try:
         if named[resource.type, resource.name] > 1:
@@ -156,7 +156,7 @@ def _alter(
         return refusal.code, refusal.message
     finally:
         if pace.is_over(RESOURCE_UNITS):
-            yield
+            yield TURN_COST
     return ErrorCode.NONE, None
 
 
@@ -166,7 +166,7 @@ def _alter_config_resource(
     resource: ResourceChange,
     incremental: bool,
     pace: Pace,
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     yield from check_shape(resource, pace)
     if resource.type == BROKER and resource.name:
         check_node(image, settings, resource.name)
@@ -185,7 +185,7 @@ def _alter_config_resource(
     if not incremental:
         written.update({name: None for name in current if name not in wanted})
     if resource.type == ConfigResourceType.CLIENT_METRICS:
-        yield  # its expressions may take some milliseconds to compile
+        yield TURN_COST  # its expressions may take some milliseconds to compile
     validate(image, settings, resource.type, resource.name, wanted, current)
     elr = elr_enabled(image.features)
     if elr and resource.type == BROKER and MIN_INSYNC_REPLICAS in written:

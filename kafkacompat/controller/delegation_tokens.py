@@ -15,7 +15,8 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.security.delegation_tokens import USER_TYPE
-from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped, Steps, pieces
+from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped, pieces
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_delegation_token_request import (
     CreatableRenewers,
@@ -57,7 +58,7 @@ def change_tokens(
     now_ms: int,
     request: CreateDelegationTokenRequest | RenewDelegationTokenRequest | ExpireDelegationTokenRequest,
     requester: Principal,
-) -> Steps[ControllerResult[MetadataRecord, Any]]:
+) -> Work[ControllerResult[MetadataRecord, Any]]:
     """The command for this type of request."""
     if isinstance(request, CreateDelegationTokenRequest):
         return create_delegation_token.in_steps(image, settings, random, now_ms, request, requester)
@@ -74,7 +75,7 @@ def create_delegation_token(
     now_ms: int,
     request: CreateDelegationTokenRequest,
     requester: Principal,
-) -> Steps[ControllerResult[MetadataRecord, CreateDelegationTokenResponse]]:
+) -> Work[ControllerResult[MetadataRecord, CreateDelegationTokenResponse]]:
     """Create a token for the requester, or for the owner named in the request."""
     tokens = settings.tokens
     kind, name = requester.type, requester.name
@@ -114,7 +115,7 @@ def create_delegation_token(
     return ControllerResult((MetadataRecord(record, 0),), response)
 
 
-def _renewers(named: list[CreatableRenewers], response: CreateDelegationTokenResponse) -> Steps[list[str]]:
+def _renewers(named: list[CreatableRenewers], response: CreateDelegationTokenResponse) -> Work[list[str]]:
     """The renewers for the record. Sets the response's error if a renewer is not a user, or if there are too many."""
     renewers: list[str] = []
     for piece in pieces(named, SCANNED_A_STEP):
@@ -123,7 +124,7 @@ def _renewers(named: list[CreatableRenewers], response: CreateDelegationTokenRes
             break
         if len(named) <= RENEWERS_MAX:
             renewers += [f"{each.principal_type}:{each.principal_name}" for each in piece]
-        yield
+        yield TURN_COST
     else:
         if len(named) > RENEWERS_MAX:
             response.error_code = ErrorCode.POLICY_VIOLATION
@@ -145,7 +146,7 @@ def renew_delegation_token(
     now_ms: int,
     request: RenewDelegationTokenRequest,
     requester: Principal,
-) -> Steps[ControllerResult[MetadataRecord, RenewDelegationTokenResponse]]:
+) -> Work[ControllerResult[MetadataRecord, RenewDelegationTokenResponse]]:
     """Renew a token that has not expired. The new expiry may be earlier than the old one."""
     tokens = settings.tokens
     response = RenewDelegationTokenResponse(error_code=_unavailable(image, tokens))
@@ -174,7 +175,7 @@ def expire_delegation_token(
     now_ms: int,
     request: ExpireDelegationTokenRequest,
     requester: Principal,
-) -> Steps[ControllerResult[MetadataRecord, ExpireDelegationTokenResponse]]:
+) -> Work[ControllerResult[MetadataRecord, ExpireDelegationTokenResponse]]:
     """Set a token's expiry. A negative period removes the token at once, even if it has expired."""
     tokens = settings.tokens
     response = ExpireDelegationTokenResponse(error_code=_unavailable(image, tokens))
@@ -199,7 +200,7 @@ def expire_delegation_token(
 @Stepped
 def sweep_expired_delegation_tokens(
     image: MetadataImage, now_ms: int
-) -> Steps[ControllerResult[MetadataRecord, bool]]:
+) -> Work[ControllerResult[MetadataRecord, bool]]:
     """Remove expired tokens. True: there may be more of them."""
     records: list[MetadataRecord] = []
     for piece in pieces(list(image.delegation_tokens.values()), SCANNED_A_STEP):
@@ -210,7 +211,7 @@ def sweep_expired_delegation_tokens(
                     break
         if len(records) >= MAX_RECORDS_PER_EXPIRATION:
             break
-        yield
+        yield TURN_COST
     if records:
         logger.info("removing %d expired delegation tokens", len(records))
     return ControllerResult(tuple(records), len(records) >= MAX_RECORDS_PER_EXPIRATION)
@@ -226,13 +227,13 @@ def _unavailable(image: MetadataImage, tokens: TokenSettings) -> ErrorCode:
 
 def _token_of(
     image: MetadataImage, tokens: TokenSettings, wanted: bytes
-) -> Steps[DelegationTokenRecord | None]:
+) -> Work[DelegationTokenRecord | None]:
     wanted = bytes(wanted)
     for piece in pieces(list(image.delegation_tokens.items()), HASHED_A_STEP):
         for token_id, token in piece:
             if compare_digest(tokens.hmac(token_id), wanted):
                 return token
-        yield
+        yield TURN_COST
     return None
 
 

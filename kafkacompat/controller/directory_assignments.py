@@ -21,7 +21,8 @@ from kafkacompat.controller.replayer import replayed
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
@@ -35,7 +36,7 @@ from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
 @Stepped
 def assign_replicas_to_dirs(
     image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
-) -> Steps[ControllerResult[MetadataRecord, AssignReplicasToDirsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, AssignReplicasToDirsResponse]]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNSUPPORTED_VERSION below metadata.version 17)."""
     if not directories_supported(metadata_version(image.features)):
         raise BrokerRefused(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
@@ -74,7 +75,7 @@ def assign_replicas_to_dirs(
                 partitions.append(PartitionData(partition_index=index, error_code=code))
                 count += 1
                 if count % RECORDS_A_STEP == 0:
-                    yield
+                    yield TURN_COST
             topics.append(TopicData(topic_id=wanted.topic_id, partitions=partitions))
         answers.append(DirectoryData(id=directory.id, topics=topics))
     records = list(assigned.values())
@@ -83,7 +84,7 @@ def assign_replicas_to_dirs(
         records.extend((yield from _lose(with_directories, settings, broker.id, lost)))
     for number, (topic_id, index) in enumerate((key for key in assigned if key not in lost), 1):
         if number % RECORDS_A_STEP == 0:
-            yield
+            yield TURN_COST
         topic = with_directories.topics_by_id[topic_id]
         if topic.partitions[index].leader == NO_LEADER:
             election = partition_change(with_directories, settings, topic, index).build()
@@ -94,7 +95,7 @@ def assign_replicas_to_dirs(
 
 def _lose(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, lost: set[tuple[bytes, int]]
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     concerned = {id(image.topics_by_id[topic_id].partitions[index]) for topic_id, index in lost}
 
     def is_lost(partition: PartitionRegistration) -> bool:

@@ -15,8 +15,8 @@ from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRe
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 from kafkacompat.wire.messages.elect_leaders_response import (
@@ -43,7 +43,7 @@ def elect_leaders(
     request: ElectLeadersRequest,
     *,
     with_request_error: bool = True,
-) -> Steps[ControllerResult[MetadataRecord, ElectLeadersResponse]]:
+) -> Work[ControllerResult[MetadataRecord, ElectLeadersResponse]]:
     """If no partitions are named, all are meant. Partitions that need no election are then left out of the answer.
 
     `with_request_error`: the answer's version has a field for an error of the whole request.
@@ -69,12 +69,12 @@ def elect_leaders(
             result = _elect(image, settings, name, index, election, records)
             # Most partitions need no election, which is found out at once.
             if pace.is_over(1 if result.error_code == ErrorCode.ELECTION_NOT_NEEDED else RECORDS_LIKE_COST):
-                yield
+                yield TURN_COST
             if named or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 found.append(result)
         results.append(ReplicaElectionResult(topic=name, partition_result=found))
         if pace.is_over():  # many may name no partition
-            yield
+            yield TURN_COST
     if len(records) > MAX_RECORDS_PER_OPERATION:
         refused = yield from _refused(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
         if not with_request_error:
@@ -115,7 +115,7 @@ def _elect(
     return result(ErrorCode.NONE, None)
 
 
-def _refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None) -> Steps[ElectLeadersResponse]:
+def _refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None) -> Work[ElectLeadersResponse]:
     """The error of the whole request, also set on every partition in it."""
     results: list[ReplicaElectionResult] = []
     pace = Pace(REFUSED_A_STEP)
@@ -127,7 +127,7 @@ def _refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None) ->
                 PartitionResult(partition_id=index, error_code=code, error_message=text)
             )
             if pace.is_over():
-                yield
+                yield TURN_COST
         if pace.is_over():
-            yield
+            yield TURN_COST
     return ElectLeadersResponse(error_code=code, replica_election_results=results)

@@ -33,8 +33,8 @@ from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.snapshot_records import broker_record
 from kafkacompat.ids import Uuid
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 
@@ -57,7 +57,7 @@ def broker_heartbeat(
     request: BrokerHeartbeatRequest,
     next_offset: int,
     now_ms: int,
-) -> Steps[ControllerResult[MetadataRecord, BrokerHeartbeatResponse]]:
+) -> Work[ControllerResult[MetadataRecord, BrokerHeartbeatResponse]]:
     """In `image` this broker is as registered, and other dead brokers are fenced. `next_offset` is the offset of the
     first record. Raises BrokerRefused (STALE_BROKER_EPOCH)."""
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -101,7 +101,7 @@ def calculate_next_broker_state(
     broker: BrokerRegistration,
     request: BrokerHeartbeatRequest,
     caught_up: bool,
-) -> Steps[BrokerControlState]:
+) -> Work[BrokerControlState]:
     state = current_broker_state(sessions, broker)
     if state is FENCED:
         if request.want_shut_down:
@@ -118,13 +118,13 @@ def calculate_next_broker_state(
     return CONTROLLED_SHUTDOWN if (yield from _leads(image, broker.id)) else SHUTDOWN_NOW
 
 
-def _leads(image: MetadataImage, broker_id: int) -> Steps[bool]:
+def _leads(image: MetadataImage, broker_id: int) -> Work[bool]:
     pace = Pace(SCANNED_A_STEP)
     for topic in image.topics.values():
         if any(each.leader == broker_id for each in topic.partitions.values()):
             return True
         if pace.is_over(1 + len(topic.partitions)):
-            yield
+            yield TURN_COST
     return False
 
 
@@ -133,7 +133,7 @@ def _move(
     settings: ControllerSettings,
     broker: BrokerRegistration,
     following: BrokerControlState,
-) -> Steps[Sequence[MetadataRecord]]:
+) -> Work[Sequence[MetadataRecord]]:
     if following is UNFENCED:
         return (yield from _unfence(image, settings, broker))
     command = (
@@ -144,7 +144,7 @@ def _move(
 
 def _unfence(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerRegistration
-) -> Steps[Sequence[MetadataRecord]]:
+) -> Work[Sequence[MetadataRecord]]:
     if not broker.in_controlled_shutdown:
         record = registration_change(broker, fenced=-1)
         return [record, *(yield from handle_broker_unfenced(image, settings, broker.id))]
@@ -157,7 +157,7 @@ def _unfence(
 
 def _directories_offline(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, offline: Sequence[Uuid]
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     """Replicas in directories that went offline leave their ISRs and leaders are elected. Then the directories are
     removed from the broker."""
     broker = image.brokers[broker_id]

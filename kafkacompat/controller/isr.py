@@ -16,7 +16,8 @@ from kafkacompat.controller.partition_change_builder import NO_LEADER_CHANGE, El
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
 from kafkacompat.wire.messages.alter_partition_request import PartitionData as RequestedPartition
@@ -35,7 +36,7 @@ ANY_EPOCH = -1
 @Stepped
 def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
-) -> Steps[ControllerResult[MetadataRecord, AlterPartitionResponse]]:
+) -> Work[ControllerResult[MetadataRecord, AlterPartitionResponse]]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH), except for a request without topics, which changes nothing."""
     if not request.topics:
         return ControllerResult((), AlterPartitionResponse())
@@ -59,7 +60,7 @@ def alter_partition(
             answers.append(answer)
             count += 1
             if count % RECORDS_A_STEP == 0:
-                yield
+                yield TURN_COST
         topics.append(TopicData(topic_id=wanted.topic_id, partitions=answers))
     return ControllerResult(tuple(records), AlterPartitionResponse(topics=topics))
 

@@ -16,7 +16,8 @@ from kafkacompat.controller.partition_change_builder import Election, PartitionC
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def generate_leader_and_isr_updates(
     settings: ControllerSettings,
     brokers: BrokerChange,
     concerned: Callable[[PartitionRegistration], bool],
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     """ISR, eligible leaders and leader of every partition concerned, by topic name and index."""
     records: list[MetadataRecord] = []
     cost = 0
@@ -96,7 +97,7 @@ def generate_leader_and_isr_updates(
             cost += 1
             if cost >= SCANNED_A_STEP:
                 cost = 0
-                yield
+                yield TURN_COST
             if not concerned(topic.partitions[index]):
                 continue
             cost += RECORD_COST

@@ -12,7 +12,7 @@ from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.own_decisions import OwnDecisions
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.ids import NO_EPOCH
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ class Leadership:
     def _activate(self) -> None:
         machine = self._machine
         activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
-        if activation and not all_steps(machine.append_own(activation)):
+        if activation and not at_once(machine.append_own(activation)):
             # This happens for a sole voter with a full disk. No other record may come before these.
             self._own_decisions.try_again(self._activate)
             return

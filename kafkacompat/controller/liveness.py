@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.controller.brokers import handle_broker_fenced, handle_broker_in_controlled_shutdown
 from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed, Reach
+from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, TimerHandle, Timers
-    from kafkacompat.stepping.stepped import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Liveness:
             self._expiry = None
         self._own_decisions.take(self._fence_expired)
 
-    def _fence_expired(self) -> Steps[None]:
+    def _fence_expired(self) -> Work[None]:
         epoch = self._machine.active_epoch
         for broker_id in self.sessions.expired(self.now_ms()):
             is_written = yield from self._fence(broker_id)
@@ -192,7 +192,7 @@ class Liveness:
     def _leave(self, broker_id: int) -> None:
         """Let other brokers lead the partitions of a dead broker. Retried later if that cannot be written."""
 
-        def leave() -> Steps[None]:
+        def leave() -> Work[None]:
             machine, image = self._machine, self.image(but=broker_id)
             broker = image.brokers.get(broker_id)
             if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
@@ -207,7 +207,7 @@ class Liveness:
 
         self._own_decisions.take(leave)
 
-    def _fence(self, broker_id: int) -> Steps[bool]:
+    def _fence(self, broker_id: int) -> Work[bool]:
         """Fence one broker. Returns False if it could not be written and must be retried."""
         image = self.image(but=broker_id)
         broker = image.brokers.get(broker_id)

@@ -27,8 +27,8 @@ from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.packing import PackedValues
-from kafkacompat.stepping.jobs import all_steps
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepper, Steps, pieces
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepper, pieces
+from kafkacompat.tasks import TURN_COST, Work, at_once
 
 if TYPE_CHECKING:
     from kafkacompat.controller.replayer import Replayer
@@ -197,9 +197,9 @@ class MetadataMachine:
         Raises NotController if this node is not active, or resigns because its log accepts no records. Raises OSError
         if no other node could lead. In both cases the records have no effect.
         """
-        all_steps(self._append_in_steps(records))
+        at_once(self._append_in_steps(records))
 
-    def _append_in_steps(self, records: Sequence[MetadataRecord], *, may_resign: bool = True) -> Steps[None]:
+    def _append_in_steps(self, records: Sequence[MetadataRecord], *, may_resign: bool = True) -> Work[None]:
         if not self.is_active:
             raise NotController
         epoch, quorum, core = self.active_epoch, self.quorum, self.core
@@ -208,7 +208,7 @@ class MetadataMachine:
         self.batches.begin()
         for number, piece in enumerate(pieces(records)):
             if number:
-                yield
+                yield TURN_COST
                 if self.active_epoch != epoch:
                     raise NotController
             replayer.apply_records(piece)
@@ -235,7 +235,7 @@ class MetadataMachine:
 
     def append_all(
         self, records: Sequence[MetadataRecord], *, is_atomic: bool, may_resign: bool = True
-    ) -> Steps[None]:
+    ) -> Work[None]:
         """Like `append`, in steps. Nothing else may be appended between them (controller/turns.py).
 
         If not atomic, very many records are written as several batches. Each record must then be valid without the
@@ -245,7 +245,7 @@ class MetadataMachine:
         for batch in pieces(records, max(size, 1)):
             yield from self._append_in_steps(batch, may_resign=may_resign)
 
-    def append_own(self, records: Sequence[MetadataRecord], *, may_resign: bool = True) -> Steps[bool]:
+    def append_own(self, records: Sequence[MetadataRecord], *, may_resign: bool = True) -> Work[bool]:
         """Append the controller's own decisions, which have no reply. Returns False if they were not written: this
         node or the next active controller must decide them again later.
 
@@ -268,11 +268,11 @@ class MetadataMachine:
 
         Fails with NotController if leadership is lost first: the outcome is unknown.
         """
-        return all_steps(self.submit_in_steps(result))
+        return at_once(self.submit_in_steps(result))
 
     def submit_in_steps(
         self, result: ControllerResult[MetadataRecord, T], *, is_atomic: bool = True
-    ) -> Steps[Deferred[T]]:
+    ) -> Work[Deferred[T]]:
         if not self.is_active:
             raise NotController
         if result.records:
@@ -341,14 +341,14 @@ class MetadataMachine:
             writer.finish()
 
 
-def _snapshot_values(image: MetadataImage, writer: SnapshotWriter) -> Steps[None]:
+def _snapshot_values(image: MetadataImage, writer: SnapshotWriter) -> Work[None]:
     """The image is immutable, so it does not change meanwhile."""
     from kafkacompat.controller.snapshot_records import image_records
 
     records = image_records(image)
     writer.add(frame_all(list(islice(records, RECORDS_A_STEP))))
     while piece := list(islice(records, RECORDS_A_STEP)):
-        yield
+        yield TURN_COST
         writer.add(frame_all(piece))
 
 

@@ -17,8 +17,8 @@ from kafkacompat.controller.refusals import told
 from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
 from kafkacompat.ids import Uuid
 from kafkacompat.ports import Random
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsTopic
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic
@@ -73,13 +73,13 @@ class LogRoom:
 
 def times_named(
     topics: Sequence[CreatableTopic | CreatePartitionsTopic], pace: Pace
-) -> Steps[Mapping[str, int]]:
+) -> Work[Mapping[str, int]]:
     """How often a request names each topic, in order."""
     times: dict[str, int] = {}
     for topic in topics:
         times[topic.name] = times.get(topic.name, 0) + 1
         if pace.is_over():
-            yield
+            yield TURN_COST
     return times
 
 
@@ -110,7 +110,7 @@ def check_assignment(image: MetadataImage, brokers: Sequence[int], factor: int |
     return Placed(tuple(brokers), isr)
 
 
-def place(image: MetadataImage, partitions: int, factor: int, random: Random) -> Steps[list[Placed]]:
+def place(image: MetadataImage, partitions: int, factor: int, random: Random) -> Work[list[Placed]]:
     placed: list[Placed] = []
     for replicas in place_partitions(image.brokers.values(), partitions, factor, random):
         isr = tuple(broker for broker in replicas if is_active(image, broker))
@@ -118,13 +118,13 @@ def place(image: MetadataImage, partitions: int, factor: int, random: Random) ->
             raise PlacementRefused("All brokers are currently fenced or in controlled shutdown.")
         placed.append(Placed(replicas, isr))
         if len(placed) % RECORDS_A_STEP == 0:
-            yield
+            yield TURN_COST
     return placed
 
 
 def partition_records(
     image: MetadataImage, topic_id: Uuid, first_index: int, placed: Iterable[Placed]
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     version = partition_version(metadata_version(image.features))
     records: list[MetadataRecord] = []
     for index, each in enumerate(placed, first_index):
@@ -140,5 +140,5 @@ def partition_records(
         )
         records.append(MetadataRecord(record, version))
         if len(records) % RECORDS_A_STEP == 0:
-            yield
+            yield TURN_COST
     return records

@@ -14,7 +14,8 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 
 AFTER_FAILURE_MS = 60_000
@@ -29,7 +30,7 @@ def no_op_interval_ms(settings: ControllerSettings) -> int | None:
 @Stepped
 def write_no_op_record(
     image: MetadataImage, settings: ControllerSettings
-) -> Steps[ControllerResult[MetadataRecord, bool]]:
+) -> Work[ControllerResult[MetadataRecord, bool]]:
     """Every supported metadata.version knows the record. False: one is enough."""
     return ControllerResult((MetadataRecord(NoOpRecord(), 0),), False)
-    yield
+    yield TURN_COST

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkacompat.api.request_context import ControllerTimedOut, NotController
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
+from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kafkacompat.controller.result import ControllerResult
     from kafkacompat.controller.turns import Turns
     from kafkacompat.ports import Timers
-    from kafkacompat.stepping.stepped import Steps
 
 T = TypeVar("T")
 
@@ -32,11 +32,11 @@ class OwnDecisions:
         self._timers = timers
         self._turns = turns
 
-    def take(self, decision: Callable[[], Steps[None]]) -> None:
+    def take(self, decision: Callable[[], Work[None]]) -> None:
         """Run the decision in its turn, unless the leadership has changed by then."""
         epoch = self._machine.active_epoch
 
-        def decide() -> Steps[Deferred[None]]:
+        def decide() -> Work[Deferred[None]]:
             if self._machine.is_active and self._machine.active_epoch == epoch:
                 yield from decision()
             return Deferred.of(None)
@@ -49,10 +49,10 @@ class OwnDecisions:
     def carry_out(
         self,
         what: str,
-        command: Steps[ControllerResult[MetadataRecord, T]],
+        command: Work[ControllerResult[MetadataRecord, T]],
         *,
         may_resign: bool = True,
-    ) -> Steps[ControllerResult[MetadataRecord, T] | None]:
+    ) -> Work[ControllerResult[MetadataRecord, T] | None]:
         """Run a command within a turn. Returns its result once the log has its records. None if it failed (reported
         under `what`), could not be written, or the leadership has ended. `may_resign`: see MetadataMachine.append_own."""
         epoch = self._machine.active_epoch

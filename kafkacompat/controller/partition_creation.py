@@ -23,8 +23,8 @@ from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.striped_replica_placer import PlacementRefused
 from kafkacompat.ports import Random
 from kafkacompat.quota.mutations import MayMutate, unlimited
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import (
@@ -41,7 +41,7 @@ def create_partitions(
     may_mutate: MayMutate = unlimited,
     node_id: int = -1,
     logs_left: int | None = None,
-) -> Steps[ControllerResult[MetadataRecord, CreatePartitionsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, CreatePartitionsResponse]]:
     """`node_id`, `logs_left`: see LogRoom."""
     room = LogRoom(node_id, logs_left)
     pace = Pace(NAMED_A_STEP)
@@ -50,7 +50,7 @@ def create_partitions(
         if count > 1:
             repeated[name] = None
         if pace.is_over():
-            yield
+            yield TURN_COST
     results = []
     for name in repeated:
         results.append(
@@ -59,11 +59,11 @@ def create_partitions(
             )
         )
         if pace.is_over():
-            yield
+            yield TURN_COST
     records: list[MetadataRecord] = []
     for position, topic in enumerate(request.topics, 1):
         if position % TOPICS_A_STEP == 0:
-            yield
+            yield TURN_COST
         if topic.name in repeated:
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
@@ -86,7 +86,7 @@ def _add_partitions(
     request: CreatePartitionsTopic,
     may_mutate: MayMutate,
     room: LogRoom,
-) -> Steps[list[MetadataRecord]]:
+) -> Work[list[MetadataRecord]]:
     topic = image.topics.get(request.name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -114,7 +114,7 @@ def _add_partitions(
         for position, assignment in enumerate(request.assignments):
             placed.append(check_assignment(image, assignment.broker_ids, factor, current + position))
             if len(placed) % RECORDS_A_STEP == 0:
-                yield
+                yield TURN_COST
     elif additional > MAX_RECORDS_PER_OPERATION:
         raise Refused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
     else:

@@ -17,6 +17,7 @@ from kafkacompat.controller.balance import (
 )
 from kafkacompat.controller.no_op import AFTER_FAILURE_MS, no_op_interval_ms, write_no_op_record
 from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kafkacompat.controller.result import ControllerResult
     from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.ports import Clock, TimerHandle, Timers
-    from kafkacompat.stepping.stepped import Steps
 
     Task = Stepped[[MetadataImage, ControllerSettings], ControllerResult[MetadataRecord, bool]]
 
@@ -74,14 +74,14 @@ class PeriodicTaskControlManager:
     def elect_uncleanly(self) -> None:
         """Run now, because a setting that allows unclean elections was changed."""
 
-        def decide() -> Steps[None]:
+        def decide() -> Work[None]:
             yield from self._carry_out(maybe_elect_unclean_leaders)
 
         self._own_decisions.take(decide)
 
     def _swept(
         self, image: MetadataImage, settings: ControllerSettings
-    ) -> Steps[ControllerResult[MetadataRecord, bool]]:
+    ) -> Work[ControllerResult[MetadataRecord, bool]]:
         from kafkacompat.controller.delegation_tokens import sweep_expired_delegation_tokens
 
         return (yield from sweep_expired_delegation_tokens.in_steps(image, self._clock.now_ms()))
@@ -91,7 +91,7 @@ class PeriodicTaskControlManager:
         if interval_ms is None:
             return
 
-        def decide() -> Steps[None]:
+        def decide() -> Work[None]:
             epoch = self._machine.active_epoch
             result = yield from self._carry_out(task)
             if result is None:
@@ -107,7 +107,7 @@ class PeriodicTaskControlManager:
 
         self._rounds[task] = self._timers.call_after(interval_ms, run)
 
-    def _carry_out(self, task: Task) -> Steps[ControllerResult[MetadataRecord, bool] | None]:
+    def _carry_out(self, task: Task) -> Work[ControllerResult[MetadataRecord, bool] | None]:
         """Run one round. The response True asks for another one at once. None: it failed."""
         image = self._sessions.seen(self._machine.core.image)
         return (

@@ -16,8 +16,8 @@ from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import RECORD_COST, RECORDS_A_STEP, SCANNED_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORD_COST, RECORDS_A_STEP, SCANNED_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -87,7 +87,7 @@ def is_reassignment_in_progress(partition: PartitionRegistration) -> bool:
 @Stepped
 def alter_partition_reassignments(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionReassignmentsRequest
-) -> Steps[ControllerResult[MetadataRecord, AlterPartitionReassignmentsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, AlterPartitionReassignmentsResponse]]:
     if not request.topics:
         return ControllerResult((), AlterPartitionReassignmentsResponse(error_message=""))
     records: dict[tuple[str, int], MetadataRecord] = {}
@@ -112,10 +112,10 @@ def alter_partition_reassignments(
                 answer.error_code, answer.error_message = refusal.code, refusal.message
             answers.append(answer)
             if pace.is_over():
-                yield
+                yield TURN_COST
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
         if pace.is_over():  # many may name no partition
-            yield
+            yield TURN_COST
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -209,7 +209,7 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
 @Stepped
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
-) -> Steps[ControllerResult[MetadataRecord, ListPartitionReassignmentsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, ListPartitionReassignmentsResponse]]:
     """The partitions being reassigned, among those requested or all. Topics without any are left out."""
     wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topics is None:
@@ -220,7 +220,7 @@ def list_partition_reassignments(
     pace = Pace(SCANNED_A_STEP)
     for name, indexes in wanted:
         if pace.is_over():
-            yield
+            yield TURN_COST
         topic = image.topics.get(name)
         if topic is None:
             continue
@@ -230,9 +230,9 @@ def list_partition_reassignments(
             if partition is not None and is_reassignment_in_progress(partition):
                 moving.append(_ongoing(index, partition))
                 if pace.is_over(RECORD_COST):
-                    yield
+                    yield TURN_COST
             elif pace.is_over():
-                yield
+                yield TURN_COST
         if moving:
             found.append(OngoingTopicReassignment(name=name, partitions=moving))
     return ControllerResult((), ListPartitionReassignmentsResponse(error_message=None, topics=found))

@@ -13,7 +13,8 @@ from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import Work
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
 
@@ -26,7 +27,7 @@ def broker_registration(
     request: BrokerRegistrationRequest,
     next_offset: int,
     is_live: Callable[[BrokerRegistration], bool],
-) -> Steps[ControllerResult[MetadataRecord, BrokerRegistrationResponse]]:
+) -> Work[ControllerResult[MetadataRecord, BrokerRegistrationResponse]]:
     """`next_offset` is the offset of the first record. `is_live` tells whether the registered broker may still run.
 
     Raises BrokerRefused.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.records import ReplayError
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Work
 
 if TYPE_CHECKING:
     from kafkacompat.controller.records import MetadataRecord
@@ -88,7 +89,7 @@ class Replayer:
 
 
 @Stepped
-def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Steps[MetadataImage]:
+def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Work[MetadataImage]:
     """The image after these records, for a command whose second step depends on its first."""
     if not records:
         return image
@@ -97,5 +98,5 @@ def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Steps[M
         assert record.message.API_KEY is not None
         delta.replay(record.message.API_KEY, record.message)
         if number % RECORDS_A_STEP == 0:
-            yield
+            yield TURN_COST
     return delta.apply(image.offset, image.epoch)

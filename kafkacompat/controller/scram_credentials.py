@@ -12,7 +12,8 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.security.scram import SCRAM_BY_TYPE
-from kafkacompat.stepping.stepped import Stepped, Steps, pieces
+from kafkacompat.stepping.stepped import Stepped, pieces
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -45,7 +46,7 @@ class CredentialRefused(Exception):
 @Stepped
 def alter_user_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> Steps[ControllerResult[MetadataRecord, AlterUserScramCredentialsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, AlterUserScramCredentialsResponse]]:
     """Each user is answered once. A user named twice is not changed, for any mechanisms."""
     records: dict[str, MetadataRecord] = {}
     refused: dict[str, CredentialRefused] = {}
@@ -64,7 +65,7 @@ def alter_user_scram_credentials(
                 )
             except CredentialRefused as refusal:
                 refused[each.name] = refusal
-        yield
+        yield TURN_COST
     if len(records) > MAX_RECORDS_PER_OPERATION:
         too_large = CredentialRefused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         refused = dict.fromkeys((*records, *refused), too_large)
@@ -75,7 +76,7 @@ def alter_user_scram_credentials(
             AlterUserScramCredentialsResult(user=user, error_code=reason.code, error_message=reason.text)
         )
         if number % TOLD_A_STEP == 0:
-            yield
+            yield TURN_COST
     return ControllerResult(tuple(records.values()), AlterUserScramCredentialsResponse(results=results))
 
 

@@ -33,8 +33,8 @@ from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.ids import METADATA_TOPIC
 from kafkacompat.ports import Random
 from kafkacompat.quota.mutations import MayMutate, unlimited
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
@@ -53,7 +53,7 @@ def create_topics(
     request: CreateTopicsRequest,
     may_mutate: MayMutate = unlimited,
     logs_left: int | None = None,
-) -> Steps[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
     """`logs_left`: see LogRoom."""
     room = LogRoom(settings.node_id, logs_left)
     pace = Pace(NAMED_A_STEP)
@@ -63,7 +63,7 @@ def create_topics(
         if times[topic.name] == 1 and topic.name != METADATA_TOPIC:
             total += _asked_partitions(topic, settings)
         if pace.is_over():
-            yield
+            yield TURN_COST
     if total > MAX_PARTITIONS_PER_REQUEST:
         text = "Excessively large number of partitions per request."
         return (yield from _all_refused(times, text, pace))
@@ -72,18 +72,18 @@ def create_topics(
         if "." in name or "_" in name:
             normalized[name.replace(".", "_")] = name
         if pace.is_over():
-            yield
+            yield TURN_COST
     records: list[MetadataRecord] = []
     results: list[CreatableTopicResult] = []
     made = begun = 0
     for topic in request.topics:
         if times[topic.name] > 1 or topic.name == METADATA_TOPIC:
             if pace.is_over():
-                yield
+                yield TURN_COST
             continue
         if len(records) - made >= RECORDS_A_STEP or begun >= TOPICS_A_STEP:
             made, begun = len(records), 0
-            yield
+            yield TURN_COST
         begun += 1
         try:
             result = yield from _create_topic(
@@ -101,19 +101,19 @@ def create_topics(
             text = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
             results.append(_refused_topic(METADATA_TOPIC, ErrorCode.INVALID_REQUEST, text))
         if pace.is_over():
-            yield
+            yield TURN_COST
     response = CreateTopicsResponse(topics=results)
     return ControllerResult(() if request.validate_only else tuple(records), response)
 
 
 def _all_refused(
     names: Iterable[str], text: str, pace: Pace
-) -> Steps[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
     every = []
     for name in names:
         every.append(_refused_topic(name, ErrorCode.POLICY_VIOLATION, text))
         if pace.is_over():
-            yield
+            yield TURN_COST
     return ControllerResult((), CreateTopicsResponse(topics=every))
 
 
@@ -138,7 +138,7 @@ def _create_topic(
     records: list[MetadataRecord],
     may_mutate: MayMutate,
     room: LogRoom,
-) -> Steps[CreatableTopicResult]:
+) -> Work[CreatableTopicResult]:
     flaw = topic_name_flaw(topic.name)
     if topic.name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -155,7 +155,7 @@ def _create_topic(
         else:
             overrides[config.name] = config.value
         if position % NAMED_A_STEP == 0:
-            yield
+            yield TURN_COST
     if nulls:
         raise Refused(
             ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
@@ -212,7 +212,7 @@ def _create_topic(
     )
 
 
-def _assigned(image: MetadataImage, topic: CreatableTopic) -> Steps[list[Placed]]:
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> Work[list[Placed]]:
     if topic.replication_factor != -1:
         text = "A manual partition assignment was specified, but replication factor was not set to -1."
         raise Refused(ErrorCode.INVALID_REQUEST, text)
@@ -229,7 +229,7 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> Steps[list[Placed]
         by_index[index] = check_assignment(image, assignment.broker_ids, factor, index)
         factor = len(assignment.broker_ids)
         if len(by_index) % RECORDS_A_STEP == 0:
-            yield
+            yield TURN_COST
     if any(index not in by_index for index in range(len(by_index))):
         text = "partitions should be a consecutive 0-based integer sequence"
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

@@ -10,7 +10,8 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.quota.mutations import MayMutate, unlimited
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
 from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
@@ -26,7 +27,7 @@ _UNKNOWN_ID = "This server does not host this topic ID."
 @Stepped
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, may_mutate: MayMutate = unlimited
-) -> Steps[ControllerResult[MetadataRecord, DeleteTopicsResponse]]:
+) -> Work[ControllerResult[MetadataRecord, DeleteTopicsResponse]]:
     """Accepts names (v1-5), and names or ids (v6). The caller knows the version and checks that deletion is enabled."""
     results: list[DeletableTopicResult] = []
 
@@ -39,11 +40,11 @@ def delete_topics(
     ids: dict[Uuid, int] = {}
     for position, name in enumerate(request.topic_names, 1):
         if position % NAMED_A_STEP == 0:
-            yield
+            yield TURN_COST
         names[name] = names.get(name, 0) + 1
     for position, each in enumerate(request.topics, 1):
         if position % NAMED_A_STEP == 0:
-            yield
+            yield TURN_COST
         if each.name is None and each.topic_id == ZERO_UUID:
             answer(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
         elif each.name is None:
@@ -56,7 +57,7 @@ def delete_topics(
     doomed: dict[Uuid, TopicImage] = {}
     for position, (topic_id, count) in enumerate(ids.items(), 1):
         if position % TOPICS_A_STEP == 0:
-            yield
+            yield TURN_COST
         topic = image.topics_by_id.get(topic_id)
         if count > 1:
             answer(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
@@ -66,7 +67,7 @@ def delete_topics(
             doomed[topic_id] = topic
     for position, (name, count) in enumerate(names.items(), 1):
         if position % TOPICS_A_STEP == 0:
-            yield
+            yield TURN_COST
         topic = image.topics.get(name)
         if count > 1:
             answer(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -81,7 +82,7 @@ def delete_topics(
     records: list[MetadataRecord] = []
     for position, topic in enumerate(doomed.values(), 1):
         if position % TOPICS_A_STEP == 0:
-            yield
+            yield TURN_COST
         if not may_mutate(len(topic.partitions)):
             answer(topic.name, topic.id, ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
             continue

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.deferred import Deferred
 from kafkacompat.meters import Histogram
-from kafkacompat.stepping.stepped import Stepper, Steps
+from kafkacompat.stepping.stepped import Stepper
+from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Timers
@@ -63,7 +64,7 @@ class Turns:
     def _processed(self, started_s: float) -> None:
         self.processing_times_ms.note(1000 * (self._monotonic_s() - started_s))
 
-    def take_steps(self, command: Callable[[], Steps[Deferred[T]]]) -> Deferred[T]:
+    def take_steps(self, command: Callable[[], Work[Deferred[T]]]) -> Deferred[T]:
         """Like `take`, for a command in steps. An exception of its first step is raised."""
         if self.is_busy:
             return self._wait(partial(self._begin, command))
@@ -86,7 +87,7 @@ class Turns:
         self._waiting.append(begin_now)
         return answer
 
-    def _begin(self, command: Callable[[], Steps[Deferred[T]]], answer: Deferred[T]) -> None:
+    def _begin(self, command: Callable[[], Work[Deferred[T]]], answer: Deferred[T]) -> None:
         started_s = self._monotonic_s()
 
         def ended(outcome: Callable[[], Deferred[T]]) -> None:

@@ -12,7 +12,8 @@ from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRe
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
@@ -22,7 +23,7 @@ from kafkacompat.wire.messages.unregister_broker_response import UnregisterBroke
 @Stepped
 def unregister_broker(
     image: MetadataImage, settings: ControllerSettings, request: UnregisterBrokerRequest
-) -> Steps[ControllerResult[MetadataRecord, UnregisterBrokerResponse]]:
+) -> Work[ControllerResult[MetadataRecord, UnregisterBrokerResponse]]:
     """Raises BrokerRefused (BROKER_ID_NOT_REGISTERED)."""
     broker_id = request.broker_id
     broker = image.brokers.get(broker_id)

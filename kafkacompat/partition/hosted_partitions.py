@@ -815,7 +815,7 @@ class PartitionWalk:
         pace = Pace(VISITED_A_STEP)
         for core in list(self._cores.values()):
             if pace.is_over(ACTED_ON if visit(core) else 1):
-                yield
+                yield None
 
     def _ended(self, outcome: Callable[[], None], done: Callable[[], None]) -> None:
         try:

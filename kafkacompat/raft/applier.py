@@ -21,8 +21,8 @@ from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, batch_rec
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.records.control import ControlType, parse_control_key
 from kafkacompat.records.record import RecordMalformed
-from kafkacompat.stepping.jobs import all_steps
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP
+from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import WireError
 
 READ_CHUNK_BYTES = 8 * 1024 * 1024
@@ -65,7 +65,7 @@ class Applier:
         self._unpublished = False
         self._committed = 0
         self._snapshot: tuple[OffsetAndEpoch | None, SnapshotContent] | None = None
-        self._work: Steps[None] | None = None
+        self._work: Work[None] | None = None
         self._lacks = False
         """The present step has ended because something was lacking."""
         self.much_later: Callable[[Callable[[], None]], None] = lambda call: None
@@ -102,11 +102,11 @@ class Applier:
             self._work = self._apply_all()
             self._step(self._work)
 
-    def _step(self, work: Steps[None]) -> None:
+    def _step(self, work: Work[None]) -> None:
         if work is not self._work:
             return  # a snapshot has replaced it
         if self.later is None:
-            all_steps(work)
+            at_once(work)
         else:
             try:
                 next(work)
@@ -122,7 +122,7 @@ class Applier:
             self._work = None
             self._caught_up()
 
-    def _apply_all(self) -> Steps[None]:
+    def _apply_all(self) -> Work[None]:
         own = self._own
         while True:
             offset = self._committed
@@ -146,13 +146,13 @@ class Applier:
         self._unpublished = False
         self._machine.caught_up()
 
-    def _load(self, snapshot_id: OffsetAndEpoch | None, content: SnapshotContent) -> Steps[None]:
+    def _load(self, snapshot_id: OffsetAndEpoch | None, content: SnapshotContent) -> Work[None]:
         end_offset, epoch = snapshot_id if snapshot_id is not None else (0, -1)
         values = content.values
         first = values[:RECORDS_A_STEP]
         self._machine.load_snapshot(LoadedBatch(first, end_offset - 1, epoch, content.kraft_version, True))
         for start in range(RECORDS_A_STEP, len(values), RECORDS_A_STEP):
-            yield
+            yield TURN_COST
             self._machine.apply_part(values[start : start + RECORDS_A_STEP])
         self.applied = end_offset
         self.last_timestamp_ms = content.last_contained_timestamp_ms
@@ -178,7 +178,7 @@ class Applier:
             if each.lost is not None:
                 each.lost()
 
-    def _apply_read(self, limit: int) -> Steps[None]:
+    def _apply_read(self, limit: int) -> Work[None]:
         """Apply batches below `limit`, as many as one read returns."""
         while True:
             try:
@@ -189,7 +189,7 @@ class Applier:
                 if self.later is None or not passes(error):
                     raise
             self._lacks = True
-            yield
+            yield TURN_COST
         before = self.applied
         count = 0
         try:
@@ -201,7 +201,7 @@ class Applier:
         if self.applied == before:
             raise MetadataLogProblem(f"the metadata log has no whole batch at offset {before}")
 
-    def _apply_batch(self, view: memoryview, header: BatchHeader, count: int) -> Steps[int]:
+    def _apply_batch(self, view: memoryview, header: BatchHeader, count: int) -> Work[int]:
         """Apply one batch. `count` records of this step are already applied; returns the new count."""
         kraft_version: int | None = None
         values: list[bytes] = []
@@ -214,7 +214,7 @@ class Applier:
                     break
                 self._machine.apply_part(values)
                 values = []
-                yield
+                yield TURN_COST
                 count = 0
         for record in records:
             if parse_control_key(record.key) == ControlType.KRAFT_VERSION:

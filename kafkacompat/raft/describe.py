@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from kafkacompat.wire.messages.describe_quorum_response import (
@@ -35,7 +35,7 @@ NOT_LEADER_TEXT = (
 @Stepped
 def describe_quorum(
     request: DescribeQuorumRequest, report: QuorumReport | None, *, with_identities: bool = True
-) -> Steps[DescribeQuorumResponse]:
+) -> Work[DescribeQuorumResponse]:
     """`report` is None if this node does not lead, or does not know its high watermark yet.
 
     `with_identities`: include directory ids and the voters' addresses, for which old versions have no fields.
@@ -91,7 +91,7 @@ def _states(replicas: Iterable[ReplicaReport], with_identities: bool) -> list[Re
 
 def refused_partitions(
     request: DescribeQuorumRequest, code: ErrorCode, text: str | None
-) -> Steps[DescribeQuorumResponse]:
+) -> Work[DescribeQuorumResponse]:
     """The error for every requested partition."""
     response = DescribeQuorumResponse(error_message="")
     pace = Pace(REFUSED_A_STEP)
@@ -103,7 +103,7 @@ def refused_partitions(
                 PartitionData(partition_index=partition.partition_index, error_code=code, error_message=text)
             )
             if pace.is_over():
-                yield
+                yield TURN_COST
         if pace.is_over():  # many topics may have no partition
-            yield
+            yield TURN_COST
     return response

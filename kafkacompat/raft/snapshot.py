@@ -25,8 +25,8 @@ from kafkacompat.records.batch import (
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
 from kafkacompat.records.record import Record, RecordMalformed
 from kafkacompat.records.scan import walk_records
-from kafkacompat.stepping.jobs import all_steps
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP
+from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import WireError
 
 CONTROL_RECORDS_MOST = 1000
@@ -151,10 +151,10 @@ def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
 
 def parse_snapshot(data: bytes) -> SnapshotContent:
     """Raises BrokenSnapshot if header or footer are missing or a batch is damaged."""
-    return all_steps(parse_in_steps(data))
+    return at_once(parse_in_steps(data))
 
 
-def parse_in_steps(data: bytes) -> Steps[SnapshotContent]:
+def parse_in_steps(data: bytes) -> Work[SnapshotContent]:
     view = memoryview(data)
     values: list[bytes] = []
     timestamp: int | None = None
@@ -173,7 +173,7 @@ def parse_in_steps(data: bytes) -> Steps[SnapshotContent]:
                 values += part
                 if len(part) < RECORDS_A_STEP:
                     break
-                yield
+                yield TURN_COST
             for record in records:
                 value = record.value or b""
                 kind = parse_control_key(record.key)

@@ -7,7 +7,7 @@ A matching deny decides first, then a matching allow. If no entry matches the re
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from kafkacompat.addresses import as_peer_host, is_peer_host
@@ -20,6 +20,7 @@ from kafkacompat.security.acl import (
     PatternType,
     ResourceType,
 )
+from kafkacompat.tasks import TURN_COST, Work
 
 WILDCARD_PRINCIPAL = "User:*"
 AUDIT = logging.getLogger("kafka.authorizer.logger")
@@ -265,10 +266,8 @@ class StandardAuthorizer:
             allowing = allows or allowing
         return (False, "DefaultDeny") if allowing is None else (True, allowing)
 
-    def allows_any_of_type(
-        self, asker: Asker, operation: int, resource_type: int
-    ) -> Generator[None, None, bool]:
-        """Whether the operation is allowed for any resource of the type, existing or not (KIP-679). In steps: each name that
+    def allows_any_of_type(self, asker: Asker, operation: int, resource_type: int) -> Work[bool]:
+        """Whether the operation is allowed for any resource of the type, existing or not (KIP-679). With pauses: each name that
         is allowed may be one that is also denied."""
         if self.allows(asker, operation, resource_type, ANY_NAME, count=0, logs_denied=False):
             return True
@@ -304,7 +303,7 @@ class StandardAuthorizer:
                 looked_up += 1 + len(lengths)
                 if looked_up >= LOOKED_UP_A_STEP:
                     looked_up = 0
-                    yield
+                    yield TURN_COST
                     if self._acls is not acls:
                         # What was allowed and denied counts as it is now: a deny that follows an allow must not be missed.
                         acls = self._acls

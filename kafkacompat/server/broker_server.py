@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
-from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.registry import broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
@@ -166,9 +166,9 @@ class BrokerServer:
         metrics, closed = doors.client_metrics, [self._connection_closed]
         self._dispatcher = ApiDispatcher(
             self._node,
+            RequestTasks(doors.tasks),
             broker_apis(metrics is not None, config.get_boolean("unstable.api.versions.enable")),
             when_closed=closed if metrics is None else [*closed, metrics.on_connection_closed],
-            stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,
         )

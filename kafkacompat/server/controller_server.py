@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
-from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
@@ -138,9 +138,9 @@ class ControllerServer:
         machine.subscribe(take_image)
         self._dispatcher = ApiDispatcher(
             node,
+            RequestTasks(doors.tasks),
             CONTROLLER_APIS,
             [liveness.connection_closed],
-            stepping=RequestSteps(doors.timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,
         )

@@ -10,46 +10,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
+from types import coroutine
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import forget_locals
 from kafkacompat.ports import Timers, Workers
+from kafkacompat.tasks import TURN_COST, Overloaded, Pace
+
+__all__ = ["Job", "Overloaded", "Pace", "Stepping", "Steps", "all_steps", "carried_out", "driven"]
 
 STEPS_S = 0.002
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[], Any]
 """A function for a worker thread, which releases the interpreter lock most of the time."""
-Steps: TypeAlias = Generator[Job | Deferred[Any] | None, Any, T]
-"""Yields None between two steps, or a job, or a Deferred.
+Steps: TypeAlias = Generator[Job | Deferred[Any] | int | None, Any, T]
+"""Yields None, or a cost as a tasks.Work does, between two steps, or a job, or a Deferred.
 
 The value of a job or a Deferred is sent into the generator. A failure is thrown into it.
 """
-
-
-class Pace:
-    """Measures how much of a step is done, in units that the work chooses. One Pace is passed through all loops of a
-    work, because each loop may be short although the whole step is long."""
-
-    __slots__ = ("_done", "_most")
-
-    def __init__(self, most: int) -> None:
-        """`most`: the number of units in one step."""
-        self._most = most
-        self._done = 0
-
-    def is_over(self, more: int = 1) -> bool:
-        """Count `more` units. Return whether the step is over; the next one then begins."""
-        self._done += more
-        if self._done < self._most:
-            return False
-        self._done = 0
-        return True
-
-
-class Overloaded(Exception):
-    """Too much work is already waiting."""
 
 
 class _Work(Generic[T]):
@@ -143,7 +123,7 @@ class Stepping:
             forget_locals(error.__traceback__, before)
             work.done.fail(error)
         else:
-            if job is None:
+            if job is None or isinstance(job, int):
                 self._is_ready(work)
             else:
                 later = job if isinstance(job, Deferred) else self._workers.submit(job)
@@ -174,7 +154,7 @@ def all_steps(steps: Steps[T]) -> T:
             value: T = end.value
             return value
         given = failed = None
-        if job is not None:
+        if job is not None and not isinstance(job, int):
             try:
                 given = job.result() if isinstance(job, Deferred) else job()
             except Exception as error:
@@ -201,10 +181,34 @@ def driven(steps: Steps[T]) -> Deferred[T]:
             except Exception as error:
                 done.fail(error)
                 return
-            before = job if isinstance(job, Deferred) else Deferred.of(None if job is None else job())
+            before = job if isinstance(job, Deferred) else Deferred.of(job() if callable(job) else None)
             if not before.done:
                 before.on_done(drive)
                 return
 
     drive(Deferred.of(None))
     return done
+
+
+@coroutine
+def carried_out(steps: Steps[T]) -> Generator[int | Deferred[Any], None, T]:
+    """The value of steps that request no jobs, in a coroutine of tasks."""
+    step = partial(next, steps)
+    while True:
+        try:
+            waits_for = step()
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        if not isinstance(waits_for, Deferred):
+            yield waits_for if isinstance(waits_for, int) else TURN_COST
+            step = partial(next, steps)
+            continue
+        if not waits_for.done:
+            yield waits_for
+        try:
+            given = waits_for.result()
+        except Exception as error:
+            step = partial(steps.throw, error)
+        else:
+            step = partial(steps.send, given)

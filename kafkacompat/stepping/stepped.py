@@ -11,12 +11,13 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.ports import TimerHandle, Timers
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]
+Steps = Generator[int | None, None, T]
 
 P = ParamSpec("P")
 
@@ -32,7 +33,7 @@ class Stepped(Generic[P, T]):
     """Decorates a generator function. A call does all steps at once, for callers that block nobody. `in_steps` is the
     generator function."""
 
-    def __init__(self, function: Callable[P, Steps[T]]) -> None:
+    def __init__(self, function: Callable[P, Work[T]]) -> None:
         self.in_steps = function
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
@@ -41,7 +42,7 @@ class Stepped(Generic[P, T]):
         return all_steps(self.in_steps(*arguments, **options))
 
 
-def whole(command: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Steps[T]:
+def whole(command: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Work[T]:
     """Return a command that needs no steps as a generator."""
     return command(*arguments, **options)
     yield

@@ -6,9 +6,10 @@ the message. Versions are limited to those of the definition.
 """
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
+from kafkacompat.tasks import Work
 from kafkacompat.wire.decoder_source import DecoderSource
 from kafkacompat.wire.definition import MessageSpec, parse_definition
 from kafkacompat.wire.encoder_source import EncoderSource
@@ -19,9 +20,9 @@ from kafkacompat.wire.remember import remembered
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", bound=Struct)
 Decoder: TypeAlias = Callable[[ByteSequence, int], tuple[Any, int]]
-StepsDecoder: TypeAlias = Callable[[ByteSequence, int, int], Generator[None, None, tuple[Any, int]]]
+StepsDecoder: TypeAlias = Callable[[ByteSequence, int, int], Work[tuple[Any, int]]]
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
-StepsEncoder: TypeAlias = Callable[..., Generator[None, None, Any]]
+StepsEncoder: TypeAlias = Callable[..., Work[Any]]
 PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
 
 
@@ -62,11 +63,11 @@ def steps_decoder(cls: type[Message], version: int) -> StepsDecoder:
     """Return a generator function `(buffer, position, most elements)` with the same value as `decoder`, for large
     requests.
 
-    It yields between steps. It raises WireError if all arrays together have more elements than `most`.
+    It yields the cost of each step. It raises WireError if all arrays together have more elements than `most`.
     """
     source = DecoderSource(_checked(cls, version), version, message_classes(cls), in_steps=True)
     if not any("yield" in line for line in source.lines):
-        source.lines.append("    yield")  # never reached, but makes the function a generator
+        source.lines.append("    yield 0")  # never reached, but makes the function a generator
     made: StepsDecoder = source.define("decode", f"{cls.__name__} version {version} decoder in steps")
     return made
 
@@ -89,10 +90,12 @@ def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
 
 @remembered
 def steps_encoder(cls: type[Message], version: int, parts: bool) -> StepsEncoder:
-    """Return a generator function like `encoder` or, with `parts`, `parts_encoder`, for long messages. It yields between steps."""
+    """Return a generator function like `encoder` or, with `parts`, `parts_encoder`, for long messages.
+
+    It yields the cost of each step."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts, in_steps=True)
     if not any("yield" in line for line in source.lines):
-        source.lines.append("    yield")  # never reached, but makes the function a generator
+        source.lines.append("    yield 0")  # never reached, but makes the function a generator
     made: StepsEncoder = source.define("encode", f"{cls.__name__} version {version} encoder in steps")
     return made
 
@@ -111,19 +114,19 @@ def element_encoder(cls: type[Message], element: type[Struct], version: int) -> 
 
 @remembered
 def element_steps_encoder(cls: type[Message], element: type[Struct], version: int) -> StepsEncoder:
-    """Return a generator function like `element_encoder`, for long structs. It yields between steps."""
+    """Return a generator function like `element_encoder`, for long structs. It yields the cost of each step."""
     spec = _checked(cls, version)
     nested = next(struct for struct in spec.structs if struct.name == element.__name__)
     source = EncoderSource(spec, version, message_classes(cls), parts=False, element=nested, in_steps=True)
     if not any("yield" in line for line in source.lines):
-        source.lines.append("    yield")  # never reached, but makes the function a generator
+        source.lines.append("    yield 0")  # never reached, but makes the function a generator
     made: StepsEncoder = source.define(
         "encode", f"{cls.__name__} {element.__name__} version {version} encoder in steps"
     )
     return made
 
 
-def element_encoded_in_steps(cls: type[Message], version: int, element: S) -> Generator[None, None, S]:
+def element_encoded_in_steps(cls: type[Message], version: int, element: S) -> Work[S]:
     """Like `encoded_element`, in steps, for a long element."""
     out = bytearray()
     yield from element_steps_encoder(cls, type(element), version)(element, out)

@@ -11,6 +11,7 @@ numbers, two bytes of unknown tags, or 256 bytes of text.
 
 import struct
 
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire import one_by_one
 from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec, MessageSpec, StructSpec
 from kafkacompat.wire.errors import WireError
@@ -192,7 +193,7 @@ class DecoderSource(FieldsSource):
             self.emit(f"{add}({item})")
             if self.in_steps:
                 self.emit("units -= 1")
-                self.emit(f"if units < 0: units = {STEP_UNITS}; yield")
+                self.emit(f"if units < 0: units = {STEP_UNITS}; yield {TURN_COST}")
             self.depth -= 2 if packed else 1
             self.emit(f"{target} = {items}")
         self.depth -= 1

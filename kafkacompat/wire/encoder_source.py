@@ -7,6 +7,7 @@ a tagged field is written only if it differs from its default.
 
 import struct
 
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec, MessageSpec, StructSpec
 from kafkacompat.wire.errors import EncodeError
 from kafkacompat.wire.message import Encoded
@@ -214,7 +215,7 @@ class EncoderSource(FieldsSource):
             self.emit("units += 1")
             self.emit(f"if units >= {STEP_ELEMENTS}:")
             self.emit("    units = 0")
-            self.emit("    yield")
+            self.emit(f"    yield {TURN_COST}")
         self.depth -= 1
 
     def numbers(self, v: str, n: str, compact: bool, letter: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.world import value_of
 from kafkacompat.api.access import Access, RightToTopics, access_of
-from kafkacompat.api.long_requests import as_deferred
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable, Entry, broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.api.serve import Route, serve
@@ -202,7 +202,7 @@ def test_an_idempotent_producer_may_write_to_the_cluster_or_to_some_topic(
             authorizer=authorizer(*acls), opening=None, coordinators=None, producer_ids=ids
         )
         request = request_class(route.key)(transactional_id=None, enable_2pc=enable_2pc, **fields)
-        answer = as_deferred(serve(route, node, context(route.key, route.version, who), request)).result()
+        answer = value_of(serve(route, node, context(route.key, route.version, who), request))
         return answer.error_code, answer.producer_id
 
     assert answered(right) == (ErrorCode.NONE, 77)

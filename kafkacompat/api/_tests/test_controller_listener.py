@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import Api, FirstRandom
+from kafkacompat._tests.doubles import HandTime
+from kafkacompat.api._tests.world import Api, FirstRandom, pauseless
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES
@@ -94,7 +95,9 @@ class World:
             image=image or MetadataImage(offset=5, features={"metadata.version": 30}),
             dynamic=api.settings,
         )
-        self.dispatcher = ApiDispatcher(self.node, CONTROLLER_APIS, [self.closed.append])
+        self.dispatcher = ApiDispatcher(
+            self.node, pauseless(HandTime()), CONTROLLER_APIS, [self.closed.append]
+        )
         self.connection = ConnectionInfo(9, LISTENER, "127.0.0.1", 5)
 
     def dispatch(self, request: Any, version: int) -> Any:
@@ -253,7 +256,7 @@ def test_what_arrays_of_an_inner_request_hold_is_bounded_by_the_setting() -> Non
     assert w.call(asked, 0).error_code == 0
     config = ServerConfig.from_properties({**w.node.config.originals, "request.max.elements": "1000"})
     node = replace(w.node, config=config)
-    w.dispatcher = ApiDispatcher(node, CONTROLLER_APIS, [w.closed.append])
+    w.dispatcher = ApiDispatcher(node, pauseless(HandTime()), CONTROLLER_APIS, [w.closed.append])
     assert w.call(asked, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api import metadata
-from kafkacompat.api._tests.world import Api, empty_request, served_versions
+from kafkacompat.api._tests.world import Api, empty_request, pauseless, served_versions
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable, broker_apis
@@ -111,7 +111,7 @@ def test_unstable_versions_are_served_where_they_are_enabled() -> None:
     api = Api()
     with pytest.raises(CloseConnection):
         api.call(InitProducerIdRequest(transactional_id=None), 6)
-    api.dispatcher = ApiDispatcher(api.node, broker_apis(False, True))
+    api.dispatcher = ApiDispatcher(api.node, pauseless(api.world.time), broker_apis(False, True))
     api.producer_ids.ids = [9]
     assert api.call(InitProducerIdRequest(transactional_id=None), 6).producer_id == 9
 

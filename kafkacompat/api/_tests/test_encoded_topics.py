@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.world import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.encoded_topics import ENTRY_BYTES, EncodedTopics
 from kafkacompat.api.metadata import describe_topic
@@ -170,7 +170,9 @@ def test_what_is_kept_answers_as_if_nothing_were(data: Any, bytes_max: int) -> N
     for _ in range(data.draw(st.integers(1, 12))):
         history.step()
         api.node.image = history.image
-        forgetful = ApiDispatcher(replace(api.node, encoded_topics=EncodedTopics(0)))
+        forgetful = ApiDispatcher(
+            replace(api.node, encoded_topics=EncodedTopics(0)), pauseless(api.world.time)
+        )
         for listener in LISTENERS:
             api.connection.listener_name = listener
             for version in data.draw(st.sets(st.sampled_from(VERSIONS), min_size=1, max_size=2)):

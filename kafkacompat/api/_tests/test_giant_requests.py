@@ -7,7 +7,7 @@ names and requests that are refused as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import GeneratorType, SimpleNamespace
+from types import CoroutineType, GeneratorType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,8 +27,8 @@ from kafkacompat.api import (
     offset_for_leader_epoch,
     write_txn_markers,
 )
-from kafkacompat.api._tests.test_long_requests import in_steps, stepping_api
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.test_long_requests import in_steps, pausing, stepping_api
+from kafkacompat.api._tests.world import Api, pauses_of
 from kafkacompat.api.long_requests import CHARACTERS_A_STEP, slice_bounds
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import RequestContext
@@ -36,6 +36,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports import ProducerStateEntry
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -90,16 +91,10 @@ def handled(api: Api, request: Any, version: int) -> tuple[Any, int]:
         answer = long.steps(api.node, asked, request)
     else:
         answer = handler.function(api.node, asked, request)
-    pauses = 0
-    given: Any = None
-    while isinstance(answer, GeneratorType):
-        try:
-            pause = answer.send(given)
-            given = pause.result() if isinstance(pause, Deferred) else None
-            pauses += pause is None
-        except StopIteration as end:
-            answer, given = end.value, None
-    return (answer.result() if isinstance(answer, Deferred) else answer), pauses
+    pauses: list[int] = []
+    while isinstance(answer, GeneratorType | CoroutineType):
+        answer = at_once(pausing(pauses_of(answer), pauses))
+    return (answer.result() if isinstance(answer, Deferred) else answer), len(pauses)
 
 
 def epochs(topics: int, partitions: int) -> OffsetForLeaderEpochRequest:

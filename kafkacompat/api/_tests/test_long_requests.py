@@ -16,11 +16,11 @@ from kafkacompat.api import (
     long_requests,
     offset_for_leader_epoch,
 )
-from kafkacompat.api._tests.world import Anything, Api
+from kafkacompat.api._tests.world import Anything, Api, pauses_of
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
-from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
@@ -29,7 +29,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.partition import list_offsets as searches
 from kafkacompat.partition._tests.fakes import image_of, topic_image
 from kafkacompat.ports.dispatcher import Pending
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import TURN_COST, Tasks, at_once
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.encoder_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -84,7 +84,7 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
 def stepping_api(*topics: Any, elements_max: int = 100_000, of: Api | None = None) -> Api:
     api = of or Api(*topics)
     api.dispatcher = type(api.dispatcher)(
-        api.node, stepping=RequestSteps(api.world.time, api.world.workers), elements_max=elements_max
+        api.node, RequestTasks(Tasks(api.world.time)), elements_max=elements_max
     )
     return api
 
@@ -101,7 +101,7 @@ def in_steps(api: Api, request: Any, version: int) -> tuple[Any, int]:
     return api.decoded(reply.reply.result(), type(request).API_KEY, version), steps
 
 
-def pausing(steps: Any, pauses: list[None]) -> Any:
+def pausing(steps: Any, pauses: list[int]) -> Any:
     """Run the same steps and record each pause."""
     while True:
         try:
@@ -172,7 +172,7 @@ def test_logs_that_a_question_opens_are_opened_few_a_step(steps_of: Any) -> None
         assert long is not None
         assert long.size(api.node, lookups(10)) > long.at_once
     opened = [before]
-    for _ in steps_of(api.node, RequestContext(2, 7, 0, None, 1, "L", "h"), asked):
+    for _ in pauses_of(steps_of(api.node, RequestContext(2, 7, 0, None, 1, "L", "h"), asked)):
         opened.append(len(api.world.log_manager.logs))
     opened.append(len(api.world.log_manager.logs))
     assert opened[-1] == 133
@@ -190,8 +190,8 @@ def test_offsets_of_many_topics_without_partitions_are_listed_in_steps() -> None
     topics = [ListOffsetsTopic(name="t", partitions=[])] * (6 * COUNTED_A_STEP)
     request = ListOffsetsRequest(topics=topics)
     context = RequestContext(2, 7, 0, None, 1, "L", "h")
-    pauses = list(list_offsets.in_steps(api.node, context, request))
-    assert pauses == [None] * 12
+    pauses = list(pauses_of(list_offsets.in_steps(api.node, context, request)))
+    assert pauses == [TURN_COST] * 12
 
 
 def searching(monkeypatch: pytest.MonkeyPatch, paced: int) -> tuple[Api, Pending]:
@@ -399,7 +399,7 @@ def test_what_many_transactions_name_a_little_of_is_looked_at_in_steps(
             api.world.time,
         )
         steps, most = 0, 0
-        for _ in add_partitions_to_txn.handle(api.node, context, request):
+        for _ in pauses_of(add_partitions_to_txn.handle(api.node, context, request)):
             steps += 1
             most, looks = max(most, looks), 0
     named = 300 * (10 + topics_each * (1 + partitions_each))
@@ -469,9 +469,9 @@ def test_the_request_in_an_envelope_is_decoded_in_steps() -> None:
     frame = request_header_bytes(3, 9, 7, "client") + encode(MetadataRequest(topics=names), 9)
     body_offset = parse_request_header(memoryview(frame)).body_offset
     steps = envelope._decoded(Route(3, 9), bytes(frame), body_offset, 100_000)
-    pauses: list[None] = []
+    pauses: list[int] = []
 
-    assert all_steps(pausing(steps, pauses)).topics == names
+    assert at_once(pausing(steps, pauses)).topics == names
     assert len(pauses) >= 4
     assert envelope.HANDLER.long is not None
     wrapping = EnvelopeRequest(request_data=bytes(frame))

@@ -24,7 +24,7 @@ from kafkacompat.partition._tests.fakes import batch_of, topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import Pace, at_once
 from kafkacompat.wire.encoder_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
@@ -58,17 +58,17 @@ def of_topics(count: int, records: Any = None, **options: Any) -> ProduceRequest
 
 
 def test_partitions_of_many_topics_are_looked_at_for_repeats_in_steps() -> None:
-    pauses: list[None] = []
+    pauses: list[int] = []
     asked = of_topics(MANY).topic_data + of_topics(MANY).topic_data
-    found = all_steps(pausing(produce.without_repeats(asked, Pace(produce.NAMED_A_STEP)), pauses))
+    found = at_once(pausing(produce.without_repeats(asked, Pace(produce.NAMED_A_STEP)), pauses))
     assert len(found) == MANY
     assert len(pauses) >= 3 * MANY // produce.NAMED_A_STEP
 
 
 def test_many_topics_without_partitions_are_passed_over_in_steps() -> None:
-    pauses: list[None] = []
+    pauses: list[int] = []
     asked = [TopicProduceData(name=f"t{each}", partition_data=[]) for each in range(MANY)]
-    assert not all_steps(pausing(produce.without_repeats(asked, Pace(produce.NAMED_A_STEP)), pauses))
+    assert not at_once(pausing(produce.without_repeats(asked, Pace(produce.NAMED_A_STEP)), pauses))
     assert len(pauses) >= MANY // produce.NAMED_A_STEP
 
 
@@ -129,16 +129,16 @@ def test_what_a_long_request_was_made_of_is_let_go_of_in_steps() -> None:
     asked = of_topics(2 * FREED_A_STEP)
     asked.topic_data[5].partition_data = [PartitionProduceData(index=each) for each in range(FREED_A_STEP)]
     kept = asked.topic_data.copy()
-    pauses: list[None] = []
-    all_steps(pausing(freed(arrays_of(asked)), pauses))
+    pauses: list[int] = []
+    at_once(pausing(freed(arrays_of(asked)), pauses))
     assert len(pauses) >= 5 * FREED_A_STEP // FREED_A_STEP - 1
     assert asked.topic_data == kept
     assert len(kept[5].partition_data) == FREED_A_STEP
 
 
 def test_elements_without_arrays_are_let_go_of_in_steps() -> None:
-    pauses: list[None] = []
-    all_steps(pausing(freed([["a name"] * (10 * FREED_A_STEP)]), pauses))
+    pauses: list[int] = []
+    at_once(pausing(freed([["a name"] * (10 * FREED_A_STEP)]), pauses))
     assert len(pauses) == 10
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import GeneratorType, SimpleNamespace
+from types import CoroutineType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.api import offset_commit, offset_delete, txn_offset_commit, write_txn_markers
+from kafkacompat.api._tests.world import pauses_of
 from kafkacompat.api.pieces import PIECE, cut
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.deferred import Deferred
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -63,7 +65,7 @@ def test_many_topics_without_partitions_are_handled_in_steps(
     context = RequestContext(request_of.API_KEY, request_of.MAX_VERSION, 0, None, 1, "L", "h")
     nothing_done_yet: Any = None
     asked = request_of(topics=[topic] * (PIECE + 1))
-    assert isinstance(module.HANDLER.function(nothing_done_yet, context, asked), GeneratorType)
+    assert isinstance(module.HANDLER.function(nothing_done_yet, context, asked), CoroutineType)
 
 
 class Markers:
@@ -116,7 +118,7 @@ def test_markers_in_pieces_are_answered_as_in_one(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write_txn_markers, "COMMITTED_PIECE", most)
         answer: Any = write_txn_markers.HANDLER.function(node, context, request)
-        if isinstance(answer, GeneratorType):
+        if isinstance(answer, CoroutineType):
             answer = finished(answer)
         else:
             answer = answer.result()
@@ -127,10 +129,4 @@ def test_markers_in_pieces_are_answered_as_in_one(
 
 def finished(steps: Any) -> Any:
     """Return the value of the steps. Everything that they wait for is available."""
-    value: Any = None
-    while True:
-        try:
-            waited_for = steps.send(value)
-        except StopIteration as end:
-            return end.value
-        value = None if waited_for is None else waited_for.result()
+    return at_once(pauses_of(steps))

@@ -29,7 +29,7 @@ from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import plain_produce
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
-from kafkacompat.stepping.jobs import Pace, all_steps
+from kafkacompat.tasks import Pace, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -510,8 +510,8 @@ def test_a_plain_request_has_nothing_that_the_passes_would_find(
     before = [(topic.name, [*topic.partition_data]) for topic in topics]
     assert sum(len(each) for _, each in before) <= produce.PLAIN_PARTITIONS_MAX
     pace = Pace(produce.NAMED_A_STEP)
-    assert all_steps(produce._first_that_tells(topics, pace)) is FirstBatch.PLAIN
-    after = all_steps(produce.without_repeats(topics, pace))
+    assert at_once(produce._first_that_tells(topics, pace)) is FirstBatch.PLAIN
+    after = at_once(produce.without_repeats(topics, pace))
     assert [(topic.name, topic.partition_data) for topic in after] == before
 
 

@@ -12,7 +12,7 @@ from kafkacompat.api import named_rights
 from kafkacompat.api._tests.test_access import allow, authorizer, context
 from kafkacompat.api._tests.test_produce import request as produce
 from kafkacompat.api._tests.test_produce import results as produced
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.world import Api, value_of
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable
 from kafkacompat.api.request_context import NotController
@@ -164,8 +164,7 @@ def asked(
         image=image,
         controller=SimpleNamespace(is_active=is_active),
     )
-    answer = serve(route, node, context(int(key), version), request)
-    return answer.result() if isinstance(answer, Deferred) else answer, reached
+    return value_of(serve(route, node, context(int(key), version), request)), reached
 
 
 @pytest.mark.parametrize("later", [False, True])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from types import GeneratorType
+from types import CoroutineType
 from typing import Any
 
 import pytest
 
 from kafkacompat.api._tests.test_access import allow, authorizer, context
+from kafkacompat.api._tests.world import pauses_of
 from kafkacompat.api.access import Access, RightToTopics, describable
 from kafkacompat.api.subscribed_names import ASKED_AT_ONCE, when_visible
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.security.authorizer import AUDIT
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 
 
 class Counted(RightToTopics):
@@ -33,16 +34,16 @@ def test_the_rights_to_many_topics_are_asked_for_in_steps() -> None:
     rights, answer = Counted(), Deferred.of("answer")
     names = [f"t{each}" for each in range(3 * ASKED_AT_ONCE)]
     steps: Any = when_visible(rights, [*names, *names], lambda: answer, "refused")
-    assert isinstance(steps, GeneratorType)
+    assert isinstance(steps, CoroutineType)
     before = 0
     for _ in range(3):
-        next(steps)
+        steps.send(None)
         assert len(rights.asked) - before <= ASKED_AT_ONCE
         before = len(rights.asked)
-    assert all_steps(steps) is answer
+    assert at_once(pauses_of(steps)) == "answer"
     assert rights.asked == names
     steps = when_visible(Counted(hidden="t1200"), names, lambda: answer, "refused")
-    assert all_steps(steps) == "refused"
+    assert at_once(pauses_of(steps)) == "refused"
 
 
 @pytest.mark.parametrize("names", [None, [], ["t"], ["t"] * ASKED_AT_ONCE])

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.world import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo
-from kafkacompat.stepping.jobs import Steps
+from kafkacompat.tasks import Work
 from kafkacompat.telemetry.client_metrics_manager import Attributes, ClientMetricsManager
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
@@ -27,7 +27,7 @@ class Taken:
     def __init__(self) -> None:
         self.attributes: list[Attributes] = []
 
-    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Steps[None]:
+    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Work[None]:
         self.attributes.append(attributes)
         yield from ()
 
@@ -44,7 +44,10 @@ class Asking:
         manager = ClientMetricsManager(1000, self.taken, api.node.random.uuid)
         api.node.client_metrics = manager
         api.dispatcher = ApiDispatcher(
-            api.node, BROKER_APIS_WITH_TELEMETRY, when_closed=[manager.on_connection_closed]
+            api.node,
+            pauseless(api.world.time),
+            BROKER_APIS_WITH_TELEMETRY,
+            when_closed=[manager.on_connection_closed],
         )
         settings = {"metrics": "m."} | ({"match": match} if match else {})
         api.publish(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
+from kafkacompat._tests.doubles import HandTime, PauselessTasks
 from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.long_requests import RequestTasks, given
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.transaction_services import Transactions
@@ -23,10 +25,34 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
+from kafkacompat.tasks import TURN_COST, at_once
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes
+
+
+def pauses_of(handling: Any) -> Generator[int, None, Any]:
+    """Yield at each pause of a handler's coroutine or work. Everything that it waits for is available."""
+    while True:
+        try:
+            waits_for = handling.send(None)
+        except StopIteration as end:
+            return end.value
+        if isinstance(waits_for, Deferred):
+            assert waits_for.done
+        else:
+            yield TURN_COST if waits_for is None else waits_for
+
+
+def value_of(answer: Any) -> Any:
+    """The message behind what a handler returns. Everything that it waits for is available."""
+    return at_once(pauses_of(given(answer)))
+
+
+def pauseless(time: HandTime) -> RequestTasks:
+    """For tests that do not look at turns of the loop."""
+    return RequestTasks(PauselessTasks(time))
 
 
 class FirstRandom:
@@ -162,7 +188,7 @@ class Api:
         )
         self.node.transactions = Transactions(Anything(), Anything(), self.verifier, self.world.time)
         self.node.share_coordinator = self.node.share_persister = Anything()
-        self.dispatcher = ApiDispatcher(self.node)
+        self.dispatcher = ApiDispatcher(self.node, pauseless(self.world.time))
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)
 
     def settle(self) -> None:
@@ -173,7 +199,8 @@ class Api:
         self.node.image = self.settings.image = image
 
     def raw(self, frame: bytes | bytearray) -> Any:
-        return self.dispatcher.dispatch(self.connection, memoryview(bytearray(frame)))
+        reply = self.dispatcher.dispatch(self.connection, memoryview(bytearray(frame)))
+        return reply.reply.result() if isinstance(reply, Pending) and reply.reply.done else reply
 
     def frame(
         self, request: Any, version: int, *, client_id: str | None = "test", correlation_id: int = 7

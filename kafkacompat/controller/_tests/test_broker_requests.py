@@ -28,7 +28,7 @@ from kafkacompat.controller.registration import broker_registration
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
@@ -140,7 +140,7 @@ def test_the_last_of_an_isr_without_a_leader_that_comes_back_without_goodbye_is_
     found = new.topics["t"].partitions[0]
     assert (found.isr, found.leader, found.last_known_elr) == ((), -1, (2,))
     back = replace(new, brokers={**new.brokers, 2: broker(2)})
-    records = all_steps(handle_broker_unfenced(back, settings(), 2))
+    records = at_once(handle_broker_unfenced(back, settings(), 2))
     found = after(back, ControllerResult(tuple(records), None)).topics["t"].partitions[0]
     assert (found.isr, found.leader, found.last_known_elr) == ((2,), 2, ())
 

@@ -16,7 +16,8 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.stepping.stepped import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
@@ -85,10 +86,10 @@ def test_a_broker_that_cannot_be_fenced_for_a_bug_is_tried_again_and_ends_nothin
     epoch = harness.image.brokers[1].epoch
     tried: list[int] = []
 
-    def broken(image: MetadataImage, settings: object, broker_id: int, broker_epoch: int) -> Steps[None]:
+    def broken(image: MetadataImage, settings: object, broker_id: int, broker_epoch: int) -> Work[None]:
         tried.append(broker_id)
         raise ZeroDivisionError
-        yield
+        yield TURN_COST
 
     with monkeypatch.context() as patch:
         patch.setattr(liveness, "handle_broker_fenced", Stepped(broken))
@@ -264,10 +265,10 @@ def test_all_preferred_leaders_are_elected_in_one_interval(monkeypatch: pytest.M
 def test_a_round_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch, faults: Any) -> None:
     rounds: list[int] = []
 
-    def broken(image: MetadataImage, settings: object) -> Steps[None]:
+    def broken(image: MetadataImage, settings: object) -> Work[None]:
         rounds.append(1)
         raise ZeroDivisionError
-        yield
+        yield TURN_COST
 
     monkeypatch.setattr(periodic_task_control_manager, "maybe_balance_partition_leaders", Stepped(broken))
     harness = with_two_brokers(leader_imbalance_check_interval_seconds="1")

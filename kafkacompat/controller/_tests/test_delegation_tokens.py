@@ -18,7 +18,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.snapshot_records import image_records
 from kafkacompat.ports.dispatcher import Principal
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_delegation_token_request import (
     CreatableRenewers,
@@ -43,7 +43,7 @@ class Tokens:
         self.now_ms = NOW
 
     def change(self, request: Any, asker: Principal) -> Any:
-        result = all_steps(change_tokens(self.image, self.settings, self.random, self.now_ms, request, asker))
+        result = at_once(change_tokens(self.image, self.settings, self.random, self.now_ms, request, asker))
         self.image = after(self.image, result)
         assert not (result.records and result.response.error_code)
         return result.response

@@ -14,7 +14,7 @@ from kafkacompat.controller.feature_updates import update_features
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -66,7 +66,7 @@ def is_fenced(image: MetadataImage, broker_id: int, *isr: int) -> MetadataImage:
 
 def returned(image: MetadataImage, broker_id: int) -> MetadataImage:
     image = replace(image, brokers={**image.brokers, broker_id: broker(broker_id)})
-    records = all_steps(handle_broker_unfenced(image, settings(), broker_id))
+    records = at_once(handle_broker_unfenced(image, settings(), broker_id))
     return after(image, ControllerResult(tuple(records), None))
 
 

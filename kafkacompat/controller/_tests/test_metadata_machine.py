@@ -21,7 +21,7 @@ from kafkacompat.raft.contracts import LoadedBatch
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import SnapshotFormat, parse_snapshot
 from kafkacompat.raft.snapshot_work import SnapshotWriter
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import TURN_COST, at_once
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
@@ -237,7 +237,7 @@ def test_what_the_controller_and_snapshots_fail_at_is_counted(
     quorum = quorum_of(machine)
     lead(machine)
     wrong = MetadataRecord(RemoveTopicRecord(topic_id=b"\7" * 16), 0)
-    assert all_steps(machine.append_own([wrong])) is False
+    assert at_once(machine.append_own([wrong])) is False
     assert (machine.faults, machine.snapshot_faults) == (1, 0)
     monkeypatch.setattr("kafkacompat.controller.snapshot_records.image_records", _fails)
     quorum.bytes_since_snapshot = 1000
@@ -249,4 +249,4 @@ def test_what_the_controller_and_snapshots_fail_at_is_counted(
 
 def _fails(image: object) -> Iterator[MetadataRecord]:
     raise RuntimeError("boom")
-    yield
+    yield TURN_COST

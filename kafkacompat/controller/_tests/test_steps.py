@@ -24,7 +24,8 @@ from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft._tests.driver_support import QuorumTime
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import (
@@ -162,7 +163,7 @@ def test_a_command_waits_for_the_one_before_it_and_sees_what_it_decided() -> Non
     assert harness.image.topics["later"].partitions[0].isr == (1,)
 
 
-def pauses(steps: Steps[Any]) -> tuple[Any, int]:
+def pauses(steps: Work[Any]) -> tuple[Any, int]:
     """The value, and the number of pauses."""
     count = 0
     while True:
@@ -319,10 +320,10 @@ def test_turns_keep_the_order_and_pass_failures_on() -> None:
     turns = Turns(world)
     seen: list[str] = []
 
-    def long(name: str) -> Steps[Deferred[str]]:
+    def long(name: str) -> Work[Deferred[str]]:
         for _ in range(3):
             seen.append(name)
-            yield
+            yield TURN_COST
         if name == "fails":
             raise ZeroDivisionError
         return Deferred.of(name)
@@ -383,11 +384,11 @@ def test_turns_measure_how_long_commands_wait_and_take() -> None:
     now_s = 100.0
     turns = Turns(world, lambda: now_s)
 
-    def long() -> Steps[Deferred[None]]:
+    def long() -> Work[Deferred[None]]:
         nonlocal now_s
         for _ in range(2):
             now_s += 1
-            yield
+            yield TURN_COST
         return Deferred.of(None)
 
     def quick() -> Deferred[None]:

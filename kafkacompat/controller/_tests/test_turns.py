@@ -10,11 +10,11 @@ from kafkacompat.controller import turns as module
 from kafkacompat.controller._tests.harness import Harness
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping.stepped import Steps
+from kafkacompat.tasks import TURN_COST, Work
 
 
-def long() -> Steps[Deferred[str]]:
-    yield
+def long() -> Work[Deferred[str]]:
+    yield TURN_COST
     return Deferred.of("long")
 
 

@@ -14,6 +14,7 @@ from weakref import ref
 
 import pytest
 
+from kafkacompat.api._tests.world import pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.repeats import Repeat
@@ -61,7 +62,7 @@ class Side:
         self.world = World(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=1_000)))
         self.node = LiveNode(self.world)
         self.meters = RequestMeters()
-        self.dispatcher = ApiDispatcher(self.node, meters=self.meters)  # type: ignore[arg-type]
+        self.dispatcher = ApiDispatcher(self.node, pauseless(self.world.time), meters=self.meters)  # type: ignore[arg-type]
         for version in VERSIONS:
             route = self.dispatcher._route(HEARTBEAT, version)
             if not repeats:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.world import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.deferred import Deferred
@@ -45,7 +45,7 @@ class Starting(Api):
         self.opening.begin(EPOCH, BOUND_MS, self._is_overdue)
         self.opening.on_image(self.node.image)
         self.node.opening = self.opening
-        self.dispatcher = ApiDispatcher(self.node)
+        self.dispatcher = ApiDispatcher(self.node, pauseless(self.time))
         self.connections = 0
 
     def _is_overdue(self) -> None:
