@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.tasks import Task, Tasks
 
 START_MS = 1_700_000_000_000
 """What the wall clock shows when the monotonic one shows 0."""
+
+
+T = TypeVar("T")
 
 
 class HandTimer:
@@ -105,6 +108,13 @@ class PauselessTasks(Tasks):
 
     def go_on_later(self, task: Task[Any]) -> None:
         task.go_on()
+
+
+class PromptWorkers:
+    """A job runs when it is submitted."""
+
+    def submit(self, function: Callable[[], T]) -> Deferred[T]:
+        return Deferred.of(function())
 
 
 class HandWorkers:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.security.acl import ResourceType
-from kafkacompat.stepping.jobs import carried_out
 from kafkacompat.tasks import in_turns
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Any:
     """Of a transaction's topics, return those that the sender may describe."""
-    response: DescribeTransactionsResponse = await carried_out(
+    response: DescribeTransactionsResponse = await in_turns(
         node.transactions.coordinator.describe_transactions(request)
     )
     access = access_of(node, context)

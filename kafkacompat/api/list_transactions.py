@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.security.acl import ResourceType
-from kafkacompat.stepping.jobs import carried_out
 from kafkacompat.tasks import in_turns
 from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
 
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Any:
-    response: ListTransactionsResponse = await carried_out(
-        node.transactions.coordinator.list_transactions(request)
-    )
+    response: ListTransactionsResponse = await node.transactions.coordinator.list_transactions(request)
     access = access_of(node, context)
     if access is not None:
         response.transaction_states = await in_turns(

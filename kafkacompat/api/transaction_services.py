@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Timers
-    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.tasks import Work
     from kafkacompat.wire.errors import ErrorCode
 
 
@@ -46,9 +46,9 @@ class TransactionService(Protocol):
 
     def end_transaction(self, request: Any, client_version: int) -> Deferred[Any]: ...
 
-    def describe_transactions(self, request: Any) -> Steps[Any]: ...
+    def describe_transactions(self, request: Any) -> Work[Any]: ...
 
-    def list_transactions(self, request: Any) -> Steps[Any]: ...
+    async def list_transactions(self, request: Any) -> Any: ...
 
 
 class MarkerWriter(Protocol):

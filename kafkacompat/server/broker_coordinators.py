@@ -58,6 +58,7 @@ class BrokerCoordinators:
         )
         self.transactions = TransactionsSide(
             services,
+            doors.workers.batches,
             config.inter_broker_listener_name,
             doors.network.channels,
             self.groups,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.services import CoordinatorServices
     from kafkacompat.group.group_coordinator import GroupCoordinator
+    from kafkacompat.ports import Workers
 
 MARKERS_PURPOSE = "transaction-markers"
 VERIFICATION_PURPOSE = "add-partitions-to-transactions"
@@ -31,6 +32,7 @@ class TransactionsSide:
     def __init__(
         self,
         services: CoordinatorServices,
+        matching: Workers,
         listener_name: str,
         channels: Any,
         groups: GroupCoordinator,
@@ -44,6 +46,7 @@ class TransactionsSide:
         markers = LocalMarkerWriter(services.partitions, groups, services.clock, settings.request_timeout_ms)
         self.coordinator = TransactionCoordinator(
             services,
+            matching,
             producer_ids,
             image,
             markers,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkacompat.tasks import pause
 from kafkacompat.txn.records import partitions_by_topic
 from kafkacompat.txn.states import STATE_NAMES, TransactionState
 from kafkacompat.txn.transaction_state_manager import TransactionStateManager
@@ -16,7 +17,7 @@ from kafkacompat.wire.messages.describe_transactions_response import Transaction
 from kafkacompat.wire.messages.list_transactions_response import TransactionState as Listed
 
 if TYPE_CHECKING:
-    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.ports import Workers
     from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
 
 LOOKED_AT_A_STEP = 1_000
@@ -53,16 +54,15 @@ class ListFilter:
     matches_id: Callable[[str], bool] | None = None
 
 
-def list_transactions(
-    machine: TransactionStateManager, wanted: ListFilter, now_ms: int
-) -> Steps[list[Listed]]:
-    """List transactions in steps. A thread matches a few ids at a time, because a pattern may take half a second for
-    an id of 32,000 characters."""
+async def list_transactions(
+    machine: TransactionStateManager, wanted: ListFilter, now_ms: int, workers: Workers
+) -> list[Listed]:
+    """A worker matches a few ids at a time, because a pattern may take half a second for an id of 32,000 characters."""
     listed: list[Listed] = []
     every = list(machine.transactions.values())
     for start in range(0, len(every), LOOKED_AT_A_STEP):
         if start:
-            yield None
+            await pause()
         some = [
             Listed(
                 transactional_id=transaction.transactional_id,
@@ -73,7 +73,7 @@ def list_transactions(
             if _is_wanted(transaction.values, wanted, now_ms)
         ]
         if wanted.matches_id is not None:
-            some = yield from _matching(some, wanted.matches_id)
+            some = await _matching(some, wanted.matches_id, workers)
         listed += some
     return listed
 
@@ -87,7 +87,7 @@ def _is_wanted(values: TxnTransitMetadata, wanted: ListFilter, now_ms: int) -> b
     )
 
 
-def _matching(listed: list[Listed], matches: Callable[[str], bool]) -> Steps[list[Listed]]:
+async def _matching(listed: list[Listed], matches: Callable[[str], bool], workers: Workers) -> list[Listed]:
     found: list[Listed] = []
     left = listed
     while left:
@@ -96,7 +96,7 @@ def _matching(listed: list[Listed], matches: Callable[[str], bool]) -> Steps[lis
             characters += len(left[count].transactional_id)
             count += 1
         ids = [each.transactional_id for each in left[:count]]
-        answers = yield partial(_matches_of, matches, ids)
+        answers = await workers.submit(partial(_matches_of, matches, ids))
         found += [each for each, is_matching in zip(left, answers, strict=False) if is_matching]
         left = left[count:]
     return found

@@ -25,7 +25,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.memory import NO_CONNECTION
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work, pause
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import IDS_BYTES, Environment, TransactionSettings, ids_memory
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.inter_broker_sender import Requests
-    from kafkacompat.stepping.jobs import Steps as RequestSteps
+    from kafkacompat.ports import Workers
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
@@ -89,13 +89,16 @@ class TransactionCoordinator:
     def __init__(
         self,
         services: CoordinatorServices,
+        matching: Workers,
         producer_ids: ProducerIds,
         image: Callable[[], MetadataImage],
         markers: MarkerWriter,
         channel: Callable[[int], Requests | None],
         settings: TransactionCoordinatorSettings,
     ) -> None:
-        """Serves nothing before `start`. `channel` returns the channel to another broker."""
+        """Serves nothing before `start`. `channel` returns the channel to another broker. `matching`: workers for the
+        patterns of requests."""
+        self._matching = matching
         self._producer_ids = producer_ids
         self._image = image
         self._clock = services.clock
@@ -259,7 +262,7 @@ class TransactionCoordinator:
 
     def describe_transactions(
         self, request: DescribeTransactionsRequest
-    ) -> RequestSteps[DescribeTransactionsResponse]:
+    ) -> Work[DescribeTransactionsResponse]:
         """An id that is named twice is described once, because Kafka's clients keep the answers in a map."""
         described: dict[str, TransactionState] = {}
         pace = Pace(DESCRIBED_A_STEP)
@@ -269,7 +272,7 @@ class TransactionCoordinator:
                 told = described[transactional_id] = self._describe(transactional_id)
             partitions = sum([len(topic.partitions) for topic in told.topics])
             if pace.is_over(ID_COST + len(transactional_id) // CHARACTERS_LIKE_A_PARTITION + partitions):
-                yield None
+                yield TURN_COST
         return DescribeTransactionsResponse(transaction_states=list(described.values()))
 
     def _describe(self, transactional_id: str) -> TransactionState:
@@ -278,7 +281,7 @@ class TransactionCoordinator:
         except Refused as refusal:
             return TransactionState(transactional_id=transactional_id, error_code=refusal.code)
 
-    def list_transactions(self, request: ListTransactionsRequest) -> RequestSteps[ListTransactionsResponse]:
+    async def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
         if not self._active:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         pattern = request.transactional_id_pattern
@@ -289,7 +292,7 @@ class TransactionCoordinator:
         names: dict[str, None] = {}
         for start in range(0, len(request.state_filters), NAMED_A_STEP):
             if start:
-                yield None
+                await pause()
             names.update(dict.fromkeys(request.state_filters[start : start + NAMED_A_STEP]))
         wanted = ListFilter(
             states=frozenset(state for name, state in STATES_BY_NAME.items() if name in names)
@@ -307,7 +310,7 @@ class TransactionCoordinator:
             if shard.state is ShardState.LOADING:
                 return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if shard.state is ShardState.ACTIVE:
-                listed = yield from list_transactions(_machine(shard), wanted, now_ms)
+                listed = await list_transactions(_machine(shard), wanted, now_ms, self._matching)
                 if shard.state is ShardState.ACTIVE:  # otherwise another node leads them by now
                     response.transaction_states += listed
         return response

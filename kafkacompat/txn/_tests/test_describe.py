@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat._tests.doubles import HandTime, PauselessTasks, PromptWorkers
 from kafkacompat.txn.describe import (
     LOOKED_AT_A_STEP,
     MATCHED_AT_ONCE_CHARACTERS,
@@ -40,6 +40,11 @@ def machine() -> TransactionStateManager:
     return made
 
 
+def listed_of(made: TransactionStateManager, wanted: ListFilter) -> Any:
+    listing = list_transactions(made, wanted, NOW_MS, PromptWorkers())
+    return PauselessTasks(HandTime()).run("listing", listing).result()
+
+
 @pytest.mark.parametrize(
     ("wanted", "listed"),
     [
@@ -55,7 +60,7 @@ def machine() -> TransactionStateManager:
     ids=["all", "states", "unknown states only", "producers", "open", "open for long", "pattern", "two"],
 )
 def test_each_filter_leaves_out_what_it_names_none_of(wanted: dict[str, Any], listed: list[str]) -> None:
-    found = all_steps(list_transactions(machine(), ListFilter(**wanted), NOW_MS))
+    found = listed_of(machine(), ListFilter(**wanted))
     assert [each.transactional_id for each in found] == listed
     for each in found:
         assert each.producer_id == KNOWN[each.transactional_id].producer_id
@@ -65,7 +70,7 @@ def test_each_filter_leaves_out_what_it_names_none_of(wanted: dict[str, Any], li
 def test_an_id_that_is_forgotten_is_not_listed() -> None:
     made = machine()
     made.replay(TransactionRecord("old", None), 9, -1)
-    assert [each.transactional_id for each in all_steps(list_transactions(made, ListFilter(), NOW_MS))] == [
+    assert [each.transactional_id for each in listed_of(made, ListFilter())] == [
         "idle",
         "young",
         "ending",
@@ -73,22 +78,23 @@ def test_an_id_that_is_forgotten_is_not_listed() -> None:
 
 
 def stepped(wanted: ListFilter, made: TransactionStateManager) -> tuple[list[str], int, list[int]]:
-    """(ids, pauses, how many ids each job of a thread matched)."""
-    steps = list_transactions(made, wanted, NOW_MS)
-    pauses, jobs = 0, []
-    given: Any = None
+    """(ids, pauses, how many ids each job of a worker matched)."""
+    jobs: list[int] = []
+
+    class Counting(PromptWorkers):
+        def submit(self, function: Any) -> Any:
+            done = super().submit(function)
+            jobs.append(len(done.result()))
+            return done
+
+    listing = list_transactions(made, wanted, NOW_MS, Counting())
+    pauses = 0
     while True:
         try:
-            pause = steps.send(given)
+            listing.send(None)
         except StopIteration as end:
             return [each.transactional_id for each in end.value], pauses, jobs
-        given = None
-        if pause is None:
-            pauses += 1
-        else:
-            assert callable(pause)
-            given = pause()
-            jobs.append(len(given))
+        pauses += 1
 
 
 def test_many_ids_are_listed_in_steps_and_matched_in_a_thread_few_at_a_time() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat._tests.doubles import HandTime
+from kafkacompat._tests.doubles import HandTime, PauselessTasks, PromptWorkers
 from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, image_of, topic_image
@@ -17,8 +17,7 @@ from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
-from kafkacompat.stepping.jobs import all_steps
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from kafkacompat.txn.environment import TransactionSettings, size_of_id
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
@@ -102,6 +101,7 @@ class World:
         groups: Any = self.groups
         coordinator = TransactionCoordinator(
             CoordinatorServices(NODE_ID, partitions, self.time, self.time, Tasks(self.time), None),
+            PromptWorkers(),
             self,
             lambda: self.image,
             LocalMarkerWriter(partitions, groups, self.time, 30_000),
@@ -147,7 +147,7 @@ class World:
 
     def state(self) -> str:
         request = DescribeTransactionsRequest(transactional_ids=["tx"])
-        (found,) = all_steps(self.coordinator.describe_transactions(request)).transaction_states
+        (found,) = at_once(self.coordinator.describe_transactions(request)).transaction_states
         return found.transaction_state or E(found.error_code).name
 
     def begin(self, *partitions: TopicPartition) -> None:
@@ -439,17 +439,21 @@ def test_transactions_time_out_and_ids_expire(version: int) -> None:
     assert world.state() == "TRANSACTIONAL_ID_NOT_FOUND"
 
 
+def listed(world: World, request: ListTransactionsRequest) -> Any:
+    return PauselessTasks(world.time).run("listing", world.coordinator.list_transactions(request)).result()
+
+
 @pytest.mark.parametrize("pattern", ["(", "a\\1", "(?=x)", "x" * 4001, r"\pL" * 300 + "abcd"])
 def test_patterns_that_are_not_taken(pattern: str) -> None:
     world = World()
     assert world.init().result().error_code == 0
     request = ListTransactionsRequest(transactional_id_pattern=pattern)
-    answer = all_steps(world.coordinator.list_transactions(request))
+    answer = listed(world, request)
     assert (answer.error_code, answer.transaction_states) == (E.INVALID_REGULAR_EXPRESSION, [])
 
 
 @pytest.mark.parametrize(
-    ("filters", "listed", "unknown"),
+    ("filters", "names", "unknown"),
     [
         ([], ["tx", "other"], []),
         (["Ongoing"], ["tx"], []),
@@ -459,15 +463,15 @@ def test_patterns_that_are_not_taken(pattern: str) -> None:
     ],
 )
 def test_transactions_are_listed_by_state_and_unknown_states_are_told(
-    filters: list[str], listed: list[str], unknown: list[str]
+    filters: list[str], names: list[str], unknown: list[str]
 ) -> None:
     """Kafka's names, exact. Each unknown name is reported once and matches nothing."""
     world = World()
     world.begin(T0)
     assert world.init("other").result().error_code == 0
-    answer = all_steps(world.coordinator.list_transactions(ListTransactionsRequest(state_filters=filters)))
+    answer = listed(world, ListTransactionsRequest(state_filters=filters))
     assert answer.error_code == 0
-    assert [each.transactional_id for each in answer.transaction_states] == listed
+    assert [each.transactional_id for each in answer.transaction_states] == names
     assert answer.unknown_state_filters == unknown
 
 
@@ -475,7 +479,7 @@ def test_a_transactional_id_that_is_named_twice_is_described_once() -> None:
     world = World()
     world.begin(T0)
     request = DescribeTransactionsRequest(transactional_ids=["tx", "no", "tx"])
-    answer = all_steps(world.coordinator.describe_transactions(request))
+    answer = at_once(world.coordinator.describe_transactions(request))
     assert [(each.transactional_id, each.error_code) for each in answer.transaction_states] == [
         ("tx", 0),
         ("no", E.TRANSACTIONAL_ID_NOT_FOUND),
@@ -487,8 +491,7 @@ def test_nothing_is_served_before_the_start_or_after_the_stop() -> None:
     world.coordinator.stop()
     assert world.init().result().error_code == E.COORDINATOR_NOT_AVAILABLE
     assert world.state() == "COORDINATOR_NOT_AVAILABLE"
-    listed = all_steps(world.coordinator.list_transactions(ListTransactionsRequest()))
-    assert listed.error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert listed(world, ListTransactionsRequest()).error_code == E.COORDINATOR_NOT_AVAILABLE
 
 
 # --- the verifier
