@@ -8,7 +8,7 @@ leader), KIP-516 (topic ids from version 13).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import Access, access_of
@@ -78,7 +78,7 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
 
 def handle(
     node: Node, context: RequestContext, request: ProduceRequest | PlainProduce
-) -> PlainAnswer | Work[Any]:
+) -> PlainAnswer | Awaitable[Any]:
     if type(request) is PlainProduce:
         answer = append_plain(node, context, request)
         if answer is not None:
