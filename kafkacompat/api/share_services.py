@@ -18,6 +18,38 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
+    from kafkacompat.wire.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
+    from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
+    from kafkacompat.wire.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
+    from kafkacompat.wire.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
+    from kafkacompat.wire.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
+    from kafkacompat.wire.messages.describe_share_group_offsets_request import (
+        DescribeShareGroupOffsetsRequest,
+    )
+    from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+        DescribeShareGroupOffsetsResponse,
+    )
+    from kafkacompat.wire.messages.initialize_share_group_state_request import (
+        InitializeShareGroupStateRequest,
+    )
+    from kafkacompat.wire.messages.initialize_share_group_state_response import (
+        InitializeShareGroupStateResponse,
+    )
+    from kafkacompat.wire.messages.read_share_group_state_request import ReadShareGroupStateRequest
+    from kafkacompat.wire.messages.read_share_group_state_response import ReadShareGroupStateResponse
+    from kafkacompat.wire.messages.read_share_group_state_summary_request import (
+        ReadShareGroupStateSummaryRequest,
+    )
+    from kafkacompat.wire.messages.read_share_group_state_summary_response import (
+        ReadShareGroupStateSummaryResponse,
+    )
+    from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
+    from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
+    from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+    from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+    from kafkacompat.wire.messages.write_share_group_state_request import WriteShareGroupStateRequest
+    from kafkacompat.wire.messages.write_share_group_state_response import WriteShareGroupStateResponse
 
 UNKNOWN_DELIVERY_COMPLETE_COUNT = -1
 
@@ -125,15 +157,21 @@ class ShareCoordinatorService(Protocol):
         """The partition of `__share_group_state`. Raises Refused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
         ...
 
-    def initialize_state(self, request: Any) -> Deferred[Any]: ...
+    def initialize_state(
+        self, request: InitializeShareGroupStateRequest
+    ) -> Deferred[InitializeShareGroupStateResponse]: ...
 
-    def read_state(self, request: Any) -> Deferred[Any]: ...
+    def read_state(self, request: ReadShareGroupStateRequest) -> Deferred[ReadShareGroupStateResponse]: ...
 
-    def write_state(self, request: Any) -> Deferred[Any]: ...
+    def write_state(self, request: WriteShareGroupStateRequest) -> Deferred[WriteShareGroupStateResponse]: ...
 
-    def delete_state(self, request: Any) -> Deferred[Any]: ...
+    def delete_state(
+        self, request: DeleteShareGroupStateRequest
+    ) -> Deferred[DeleteShareGroupStateResponse]: ...
 
-    def read_state_summary(self, request: Any) -> Deferred[Any]: ...
+    def read_state_summary(
+        self, request: ReadShareGroupStateSummaryRequest
+    ) -> Deferred[ReadShareGroupStateSummaryResponse]: ...
 
 
 class ShareGroupService(Protocol):
@@ -142,9 +180,13 @@ class ShareGroupService(Protocol):
     The handlers in api/ check authorization and the share.version first.
     """
 
-    def heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[ShareGroupHeartbeatResponse]: ...
 
-    def describe(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+    def describe(
+        self, request: ShareGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[ShareGroupDescribeResponse]: ...
 
 
 class ShareGroupOffsetService(Protocol):
@@ -153,11 +195,17 @@ class ShareGroupOffsetService(Protocol):
     The handlers in api/ check authorization, topic existence and the share.version first.
     """
 
-    def describe(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+    def describe(
+        self, request: DescribeShareGroupOffsetsRequest, context: RequestContext
+    ) -> Deferred[DescribeShareGroupOffsetsResponse]: ...
 
-    def alter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+    def alter(
+        self, request: AlterShareGroupOffsetsRequest, context: RequestContext
+    ) -> Deferred[AlterShareGroupOffsetsResponse]: ...
 
-    def delete(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+    def delete(
+        self, request: DeleteShareGroupOffsetsRequest, context: RequestContext
+    ) -> Deferred[DeleteShareGroupOffsetsResponse]: ...
 
 
 class SharePartitionService(Protocol):

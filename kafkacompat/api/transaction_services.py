@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Timers
     from kafkacompat.tasks import Work
     from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
+    from kafkacompat.wire.messages.end_txn_response import EndTxnResponse
+    from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
+    from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdResponse
+    from kafkacompat.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
+    from kafkacompat.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
 
 class TransactionService(Protocol):
@@ -23,7 +29,9 @@ class TransactionService(Protocol):
     The handlers in api/ check authorization, topic existence and version shapes first.
     """
 
-    def init_producer_id(self, request: Any, connection_id: int) -> Deferred[Any]:
+    def init_producer_id(
+        self, request: InitProducerIdRequest, connection_id: int
+    ) -> Deferred[InitProducerIdResponse]:
         """Only for a request whose transactional id is not null."""
         ...
 
@@ -44,7 +52,7 @@ class TransactionService(Protocol):
         partitions: frozenset[TopicPartition],
     ) -> Mapping[TopicPartition, ErrorCode]: ...
 
-    def end_transaction(self, request: Any, client_version: int) -> Deferred[Any]: ...
+    def end_transaction(self, request: EndTxnRequest, client_version: int) -> Deferred[EndTxnResponse]: ...
 
     def describe_transactions(self, request: Any) -> Work[Any]: ...
 
@@ -54,7 +62,7 @@ class TransactionService(Protocol):
 class MarkerWriter(Protocol):
     """Writes transaction markers to the partitions that this node leads (WriteTxnMarkers)."""
 
-    def write(self, request: Any) -> Deferred[Any]: ...
+    def write(self, request: WriteTxnMarkersRequest) -> Deferred[WriteTxnMarkersResponse]: ...
 
 
 class TransactionVerifier(Protocol):

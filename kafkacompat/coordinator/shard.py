@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kafkacompat.coordinator.core import (
@@ -295,18 +294,18 @@ class Shard:
 
     def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
         """Run one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
-        return self._turns.next(lambda: self._write(operation, None))
+        return self._turns.next(self._write, operation, None)
 
     def ask(self, operation: Callable[[Caller, int], CoordinatorResult[Any, None]]) -> Deferred[Any]:
         """Run an operation that answers its caller by a reply, now or in a later operation. Raises Refused, or the
         Deferred fails with it, if the operation was not carried out. What the log refuses, the operation answers."""
-        return self._turns.next(lambda: self._ask(operation))
+        return self._turns.next(self._ask, operation)
 
     def transactional_write(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
     ) -> Deferred[T]:
         """Like `write`, but the records take effect only with the transaction's marker."""
-        return self._turns.next(lambda: self._write(operation, owner))
+        return self._turns.next(self._write, operation, owner)
 
     def complete_transaction(
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
@@ -314,7 +313,7 @@ class Shard:
         """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused, or the Deferred
         fails with it."""
         return self._turns.next(
-            lambda: self._complete_transaction(producer_id, epoch, committed, coordinator_epoch, version)
+            self._complete_transaction, producer_id, epoch, committed, coordinator_epoch, version
         )
 
     def _complete_transaction(
@@ -367,7 +366,8 @@ class Shard:
         now_ms = self._clock.now_ms()
         answer: Deferred[Any] = Deferred()
         written = self._complete(operation(Caller(answer), now_ms), now_ms)
-        written.unheeded(f"an operation of coordinator partition {self.partition}", Refused)
+        if not written.done or written.has_failed:
+            written.unheeded(f"an operation of coordinator partition {self.partition}", Refused)
         return answer
 
     def _complete(
@@ -375,7 +375,7 @@ class Shard:
     ) -> Deferred[T]:
         """The response, once the records are committed. Without records, once everything it may show is."""
         if result.records:
-            error, end_offset = self._turns.take(partial(self._append, result, now_ms, owner))
+            error, end_offset = self._turns.take(self._append, result, now_ms, owner)
             if error is not ErrorCode.NONE:
                 answer: Deferred[T] = Deferred()
                 answer.fail(Refused(client_error(error)))
@@ -443,7 +443,7 @@ class Shard:
             self._send(following.replies)
             return
         # What the log refuses is undone (CoordinatorResult.refused).
-        self._turns.next(partial(self._complete, following, now_ms)).unheeded(
+        self._turns.next(self._complete, following, now_ms).unheeded(
             f"what follows a write to coordinator partition {self.partition}", Refused
         )
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -27,20 +29,23 @@ class Turns:
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_going_on = False
 
-    def next(self, operation: Callable[[], Deferred[T]]) -> Deferred[T]:
+    def next(
+        self, operation: Callable[P, Deferred[T]], *arguments: P.args, **options: P.kwargs
+    ) -> Deferred[T]:
         """Carry the operation out now, or after the present one, in order. What it raises then fails the answer."""
         if self.is_taken:
-            return self._later(operation)
+            return self._later(partial(operation, *arguments, **options))
         try:
-            return operation()
+            return operation(*arguments, **options)
         finally:
-            self._go_on()
+            if self._waiting:
+                self._go_on()
 
-    def take(self, part: Callable[[], R]) -> R:
+    def take(self, part: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         """Carry out the part of an operation in which no other one may begin."""
         self.is_taken = True
         try:
-            return part()
+            return part(*arguments, **options)
         finally:
             self.is_taken = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
 from kafkacompat.coordinator.refusals import or_refused
@@ -55,7 +55,7 @@ def join_group(
     request: JoinGroupRequest,
     context: RequestContext,
     may_describe: MayDescribe | None,
-) -> Deferred[Any]:
+) -> Deferred[JoinGroupResponse]:
     error = _join_refused(settings, request)
     if error is not None:
         return Deferred.of(join_refusal(request.member_id, error))
@@ -63,6 +63,7 @@ def join_group(
     def operation(told: Caller, now_ms: int) -> GroupResult:
         caller = JoinCaller(
             caller=told,
+            protocols=tuple([(protocol.name, protocol.metadata) for protocol in request.protocols]),
             client_id=context.client_id or "",
             client_host=f"/{context.client_host}",
             requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
@@ -107,7 +108,7 @@ def _join_refused(settings: GroupSettings, request: JoinGroupRequest) -> ErrorCo
     return None
 
 
-def sync_group(shard_of: ShardOf, request: SyncGroupRequest) -> Deferred[Any]:
+def sync_group(shard_of: ShardOf, request: SyncGroupRequest) -> Deferred[SyncGroupResponse]:
     def operation(caller: Caller, now_ms: int) -> GroupResult:
         env = machine_of(shard).env
         group = env.groups.get(request.group_id)
@@ -125,7 +126,7 @@ def sync_group(shard_of: ShardOf, request: SyncGroupRequest) -> Deferred[Any]:
         return Deferred.of(refused(refusal))
 
 
-def heartbeat_of_member(shard_of: ShardOf, request: HeartbeatRequest) -> Deferred[Any]:
+def heartbeat_of_member(shard_of: ShardOf, request: HeartbeatRequest) -> Deferred[HeartbeatResponse]:
     def operation() -> ErrorCode:
         env = machine_of(shard).env
         group = env.groups.get(request.group_id)
@@ -147,7 +148,7 @@ def heartbeat_of_member(shard_of: ShardOf, request: HeartbeatRequest) -> Deferre
     )
 
 
-def leave_group(shard_of: ShardOf, request: LeaveGroupRequest) -> Deferred[Any]:
+def leave_group(shard_of: ShardOf, request: LeaveGroupRequest) -> Deferred[LeaveGroupResponse]:
     """`request.members` has the batched form in every client version."""
 
     def operation(now_ms: int) -> CoordinatorResult[GroupRecord, LeaveGroupResponse]:

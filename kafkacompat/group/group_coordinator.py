@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.core import Refused
@@ -56,17 +56,24 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Random
     from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
     from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
     from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+    from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+    from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
     from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest
+    from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
     from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
     from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
+    from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+    from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
 BASE_SEQUENCE = 0
@@ -226,18 +233,20 @@ class GroupCoordinator:
 
     def join_group(
         self, request: JoinGroupRequest, context: RequestContext, may_describe: MayDescribe | None = None
-    ) -> Deferred[Any]:
+    ) -> Deferred[JoinGroupResponse]:
         if not self._active:
             return Deferred.of(join_refusal(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return classic_calls.join_group(self._shard, self._settings.group, request, context, may_describe)
 
-    def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[Any]:
+    def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[SyncGroupResponse]:
         return classic_calls.sync_group(self._shard, request)
 
-    def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Deferred[Any]:
+    def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Deferred[HeartbeatResponse]:
         return classic_calls.heartbeat_of_member(self._shard, request)
 
-    def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Deferred[Any]:
+    def leave_group(
+        self, request: LeaveGroupRequest, context: RequestContext
+    ) -> Deferred[LeaveGroupResponse]:
         return classic_calls.leave_group(self._shard, request)
 
     def consumer_group_heartbeat(
@@ -245,7 +254,7 @@ class GroupCoordinator:
         request: ConsumerGroupHeartbeatRequest,
         context: RequestContext,
         may_describe: MayDescribe | None,
-    ) -> Deferred[Any]:
+    ) -> Deferred[ConsumerGroupHeartbeatResponse]:
         assignors = self._settings.group.consumer.assignors
         return consumer_groups.heartbeat(
             self._shard, request, context, assignors, may_describe, self._active, self._tasks
@@ -253,7 +262,9 @@ class GroupCoordinator:
 
     # --- offsets
 
-    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Deferred[Any]:
+    def offset_commit(
+        self, request: OffsetCommitRequest, context: RequestContext
+    ) -> Deferred[OffsetCommitResponse]:
         try:
             shard = self._shard(request.group_id, may_be_empty=True)
             answer = shard.write(
@@ -267,7 +278,7 @@ class GroupCoordinator:
 
     def transactional_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext
-    ) -> Deferred[Any]:
+    ) -> Deferred[TxnOffsetCommitResponse]:
         return self.transactional_offsets.commit(request, context.api_version)
 
     def end_transaction(
@@ -283,7 +294,9 @@ class GroupCoordinator:
             partition, producer_id, producer_epoch, committed, coordinator_epoch, transaction_version
         )
 
-    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Deferred[Any]:
+    def offset_fetch(
+        self, request: OffsetFetchRequest, context: RequestContext
+    ) -> Deferred[OffsetFetchResponse]:
         answers = [self._fetch_group(group, request.require_stable) for group in request.groups]
         return gather(answers).then(lambda groups: OffsetFetchResponse(groups=groups))
 
@@ -319,7 +332,9 @@ class GroupCoordinator:
         code = ErrorCode.NOT_COORDINATOR if unavailable else refusal.code
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
 
-    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Deferred[Any]:
+    def offset_delete(
+        self, request: OffsetDeleteRequest, context: RequestContext
+    ) -> Deferred[OffsetDeleteResponse]:
         def refused(refusal: Refused) -> OffsetDeleteResponse:
             return OffsetDeleteResponse(error_code=refusal.code)
 
@@ -332,7 +347,9 @@ class GroupCoordinator:
 
     # --- groups as a whole
 
-    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Deferred[Any]:
+    def describe_groups(
+        self, request: DescribeGroupsRequest, context: RequestContext
+    ) -> Deferred[DescribeGroupsResponse]:
         absent_is_error = context.api_version >= ABSENT_GROUP_ON_DESCRIBE_SINCE
         return self._tasks.run("describing groups", self._describe_groups(request.groups, absent_is_error))
 
@@ -347,7 +364,7 @@ class GroupCoordinator:
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
-    ) -> Deferred[Any]:
+    ) -> Deferred[ConsumerGroupDescribeResponse]:
         return self._tasks.run(
             "describing consumer groups", self._describe_consumer_groups(request.group_ids)
         )
@@ -359,7 +376,9 @@ class GroupCoordinator:
         described = await in_turns(describe_all(names, self._shard, describe_consumer_group, refused))
         return ConsumerGroupDescribeResponse(groups=await gather(described))
 
-    def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
+    def list_groups(
+        self, request: ListGroupsRequest, context: RequestContext
+    ) -> Deferred[ListGroupsResponse]:
         if not self._active:
             return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return self._tasks.run("listing groups", self._list_groups(request))
@@ -372,7 +391,9 @@ class GroupCoordinator:
             return ListGroupsResponse(error_code=refusal.code)
         return ListGroupsResponse(groups=[group for groups in lists for group in groups])
 
-    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Deferred[Any]:
+    def delete_groups(
+        self, request: DeleteGroupsRequest, context: RequestContext
+    ) -> Deferred[DeleteGroupsResponse]:
         names = request.groups_names
         results = [self._tasks.run("deleting a group", self._delete_group(name)) for name in names]
         return gather(results).then(lambda each: DeleteGroupsResponse(results=each))

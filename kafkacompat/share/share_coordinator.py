@@ -45,6 +45,24 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.wire.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
+    from kafkacompat.wire.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
+    from kafkacompat.wire.messages.initialize_share_group_state_request import (
+        InitializeShareGroupStateRequest,
+    )
+    from kafkacompat.wire.messages.initialize_share_group_state_response import (
+        InitializeShareGroupStateResponse,
+    )
+    from kafkacompat.wire.messages.read_share_group_state_request import ReadShareGroupStateRequest
+    from kafkacompat.wire.messages.read_share_group_state_response import ReadShareGroupStateResponse
+    from kafkacompat.wire.messages.read_share_group_state_summary_request import (
+        ReadShareGroupStateSummaryRequest,
+    )
+    from kafkacompat.wire.messages.read_share_group_state_summary_response import (
+        ReadShareGroupStateSummaryResponse,
+    )
+    from kafkacompat.wire.messages.write_share_group_state_request import WriteShareGroupStateRequest
+    from kafkacompat.wire.messages.write_share_group_state_response import WriteShareGroupStateResponse
 
 TOGETHER_BYTES_MAX = 16_384
 """Bytes of records that are written as one batch, except for a single record."""
@@ -155,22 +173,26 @@ class ShareCoordinator:
 
     # --- requests
 
-    def initialize_state(self, request: Any) -> Deferred[Any]:
+    def initialize_state(
+        self, request: InitializeShareGroupStateRequest
+    ) -> Deferred[InitializeShareGroupStateResponse]:
         return self._serve(INITIALIZE, request, without_partitions=True)
 
-    def read_state(self, request: Any) -> Deferred[Any]:
+    def read_state(self, request: ReadShareGroupStateRequest) -> Deferred[ReadShareGroupStateResponse]:
         return self._serve(READ, request)
 
-    def write_state(self, request: Any) -> Deferred[Any]:
+    def write_state(self, request: WriteShareGroupStateRequest) -> Deferred[WriteShareGroupStateResponse]:
         began_ms = self._clock.monotonic_ms()
         answer = self._serve(WRITE, request)
         answer.on_done(lambda _: self._note(began_ms))
         return answer
 
-    def delete_state(self, request: Any) -> Deferred[Any]:
+    def delete_state(self, request: DeleteShareGroupStateRequest) -> Deferred[DeleteShareGroupStateResponse]:
         return self._serve(DELETE, request)
 
-    def read_state_summary(self, request: Any) -> Deferred[Any]:
+    def read_state_summary(
+        self, request: ReadShareGroupStateSummaryRequest
+    ) -> Deferred[ReadShareGroupStateSummaryResponse]:
         return self._serve(READ_SUMMARY, request)
 
     def _note(self, began_ms: int) -> None:

@@ -175,7 +175,7 @@ class TransactionCoordinator:
 
     def init_producer_id(
         self, request: InitProducerIdRequest, connection_id: int = NO_CONNECTION
-    ) -> Deferred[Any]:
+    ) -> Deferred[InitProducerIdResponse]:
         """The request has both expected producer id and epoch, or neither. The caller has checked that. `connection_id`: where it
         comes from."""
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -239,7 +239,7 @@ class TransactionCoordinator:
         except Refused as refusal:
             return dict.fromkeys(partitions, refusal.code)
 
-    def end_transaction(self, request: EndTxnRequest, client_version: int) -> Deferred[Any]:
+    def end_transaction(self, request: EndTxnRequest, client_version: int) -> Deferred[EndTxnResponse]:
         now_ms = self._clock.now_ms()
         try:
             shard = self._shard(request.transactional_id)

@@ -55,9 +55,10 @@ _S = ClassicGroupState
 
 @dataclass(frozen=True, slots=True)
 class JoinCaller:
-    """The client of the request, its capabilities, and whom the reply goes to."""
+    """The client of the request, its protocols and capabilities, and whom the reply goes to."""
 
     caller: Caller
+    protocols: Protocols
     client_id: str
     client_host: str
     requires_known_member_id: bool
@@ -92,12 +93,12 @@ def _growth(group: ClassicGroup | None, request: JoinGroupRequest, caller: JoinC
     """How much more memory is held after this join than before it."""
     member = None if group is None else group.members.get(request.member_id)
     if member is not None:
-        return size_of_protocols(_protocols(request)) - size_of_protocols(member.protocols)
+        return size_of_protocols(caller.protocols) - size_of_protocols(member.protocols)
     growth = size_of_group(request.group_id) if group is None else 0
     if not request.member_id and request.group_instance_id is None and caller.requires_known_member_id:
         return growth + size_of_pending_member(caller.client_id)
     names = (caller.client_id, caller.client_id, caller.client_host, request.group_instance_id or "")
-    return growth + size_of_classic_member(names, _protocols(request))
+    return growth + size_of_classic_member(names, caller.protocols)
 
 
 def _join_new_group(
@@ -183,7 +184,7 @@ def _refuse_for_size(
 def _join_new_member(
     env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
-    protocols = _protocols(request)
+    protocols = caller.protocols
     if group.state is _S.DEAD:
         return _refuse(caller, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if not group.supports_protocols(request.protocol_type, protocols):
@@ -220,7 +221,7 @@ def _join_existing_member(
     env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
     member_id = request.member_id
-    protocols = _protocols(request)
+    protocols = caller.protocols
     if group.state is _S.DEAD:
         return _refuse(caller, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if not group.supports_protocols(request.protocol_type, protocols):
@@ -267,7 +268,7 @@ def _add_member_then_rebalance_or_complete_join(
         request.rebalance_timeout_ms,
         request.session_timeout_ms,
         request.protocol_type,
-        _protocols(request),
+        caller.protocols,
         connection_id=caller.connection_id,
     )
     member.is_new = True
@@ -288,10 +289,12 @@ def _update_member_then_rebalance_or_complete_join(
 ) -> GroupResult:
     # A member may send the request again on a new connection while the first one is parked. The first one is then
     # answered with an error.
-    replies = group.answer_join(member, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+    replies: Sequence[Reply] = ()
+    if member.awaiting_join is not None:
+        replies = group.answer_join(member, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
     group.update_member(
         member,
-        _protocols(request),
+        caller.protocols,
         request.rebalance_timeout_ms,
         request.session_timeout_ms,
         caller.caller,
@@ -318,7 +321,7 @@ def _update_static_member_then_rebalance_or_complete_join(
     member = group.replace_static_member(instance_id, old.member_id, new_member_id)
     group.update_member(
         member,
-        _protocols(request),
+        caller.protocols,
         request.rebalance_timeout_ms,
         request.session_timeout_ms,
         caller.caller,
@@ -388,7 +391,3 @@ def _revert_replacement(
     env.timers.cancel(heartbeat_key(group, member.member_id))
     restored = group.replace_static_member(member.group_instance_id, member.member_id, old.member_id)
     reschedule_heartbeat(env, group, restored)
-
-
-def _protocols(request: JoinGroupRequest) -> Protocols:
-    return tuple([(protocol.name, protocol.metadata) for protocol in request.protocols])
