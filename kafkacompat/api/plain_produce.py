@@ -95,7 +95,8 @@ def _answer(
         rest = b""
     pack = FIELDS.pack
     out = bytearray()
-    _put_count(out, len(topics), is_flexible)
+    write_count = _write_compact_count if is_flexible else _write_count
+    write_count(out, len(topics))
     left = iter(results)
     for name, partitions in topics:
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:
@@ -107,7 +108,7 @@ def _answer(
             else:
                 out += NAME_SIZE.pack(len(encoded))
             out += encoded
-        _put_count(out, len(partitions), is_flexible)
+        write_count(out, len(partitions))
         # zip asks the partitions first, so that it takes no result when they end.
         for facts, result in zip(partitions, left, strict=False):
             out += pack(facts[0], 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)
@@ -120,11 +121,12 @@ def _answer(
     return EncodedAnswer([out], [NONE] * len(results))
 
 
-def _put_count(out: bytearray, count: int, is_flexible: bool) -> None:
-    if is_flexible:
-        write_uvarint(out, count + 1)
-    else:
-        out += COUNT.pack(count)
+def _write_count(out: bytearray, count: int) -> None:
+    out += COUNT.pack(count)
+
+
+def _write_compact_count(out: bytearray, count: int) -> None:
+    write_uvarint(out, count + 1)
 
 
 def _message(

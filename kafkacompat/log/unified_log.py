@@ -42,7 +42,7 @@ from kafkacompat.ports import (
     ProducerStateEntry,
     VerificationGuard,
 )
-from kafkacompat.records.batch import BatchCorrupt, BatchHeader, stamp_offset_and_epoch
+from kafkacompat.records.batch import LOG_OVERHEAD, STAMP, BatchCorrupt, BatchHeader
 from kafkacompat.records.control import EndTransactionMarker
 from kafkacompat.wire.errors import ErrorCode
 
@@ -313,7 +313,7 @@ class UnifiedLog:
                 return _appended_before(original, batch)
         first_offset = self.log_end_offset
         last_offset = first_offset + batch.last_offset_delta
-        stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)
+        STAMP.pack_into(batch.buffer, 0, first_offset, size - LOG_OVERHEAD, leader_epoch)
         if leader_epoch != self._latest_epoch or self._epochs.changed:
             self._begin_epoch(leader_epoch, first_offset)
         timestamp_ms = batch.max_timestamp_ms

@@ -167,13 +167,14 @@ class ProducePurgatory:
         """None if each high watermark has already reached its end offset. Otherwise a later result with an error per
         partition."""
         waiter: DelayedProduce | None = None
+        cores = self._cores
         for partition, end in ends.items():
-            core = self._cores.get(partition)
+            core = cores.get(partition)
             if (
                 core is not None
                 and core.is_leader
                 and core.log.high_watermark >= end
-                and core.may_have_min_isr()
+                and (core.alone or core.may_have_min_isr())
             ):
                 continue
             if waiter is None:

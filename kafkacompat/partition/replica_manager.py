@@ -32,7 +32,16 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.partition.hosted_partitions import Replicating
-    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, TransactionTerms, WorkerPools
+    from kafkacompat.ports import (
+        AppendInfo,
+        Buffer,
+        Clock,
+        Log,
+        LogManager,
+        Timers,
+        TransactionTerms,
+        WorkerPools,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -185,35 +194,19 @@ class ReplicaManager:
         return self._append_validated(core, batch, now_ms, terms)
 
     def _append_validated(
-        self, core: Partition, batch: ValidatedBatch, now_ms: int, terms: TransactionTerms | None = None
+        self, core: Partition, batch: ValidatedBatch, now_ms: int, terms: TransactionTerms | None
     ) -> ProduceResult:
         log = core.log
         try:
             info = log.append_as_leader(batch, core.leader_epoch, now_ms, terms)
-        except LogRefused as refused:
-            return _refused(core, refused, batch.size)
-        except OSError as error:
-            self.hosted.storage_failed(core, error)
-            return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
-        except BatchCorrupt as damage:
-            # The indexes of the active segment cannot be rebuilt. Producers try again, perhaps with another leader.
-            logger.error("%s takes no records, it is damaged on disk: %s", core.topic_partition, damage)
-            return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
-        traffic = core.traffic
-        traffic.messages_in += info.last_offset - info.first_offset + 1
-        traffic.bytes_in += batch.size
-        if not info.duplicate:
-            if log.config.flush_messages != NEVER_FLUSH:
-                self._flushes.appended(core, info.last_offset - info.first_offset + 1)
-            if core.alone:
-                if core.advance_alone():
-                    self.advanced(core)
-            else:
-                if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
-                    self.advanced(core)
-                self.wakeups.appended(core)
-        elif core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
-            self.advanced(core)
+        except (LogRefused, OSError, BatchCorrupt) as failure:
+            return self._not_appended(core, batch, failure)
+        count = info.last_offset - info.first_offset + 1
+        core.traffic.messages_in += count
+        core.traffic.bytes_in += batch.size
+        if not info.duplicate and log.config.flush_messages != NEVER_FLUSH:
+            self._flushes.appended(core, count)
+        self._tell_of(core, info)
         return ProduceResult(
             NONE,
             info.first_offset,
@@ -221,6 +214,25 @@ class ReplicaManager:
             info.log_append_time_ms,
             log.log_start_offset,
         )
+
+    def _not_appended(
+        self, core: Partition, batch: ValidatedBatch, failure: LogRefused | OSError | BatchCorrupt
+    ) -> ProduceResult:
+        if isinstance(failure, LogRefused):
+            return _refused(core, failure, batch.size)
+        if isinstance(failure, OSError):
+            self.hosted.storage_failed(core, failure)
+        else:
+            # The indexes of the active segment cannot be rebuilt. Producers try again, perhaps with another leader.
+            logger.error("%s takes no records, it is damaged on disk: %s", core.topic_partition, failure)
+        return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _tell_of(self, core: Partition, info: AppendInfo) -> None:
+        """Move the high watermark after an append or a duplicate, and wake those who wait."""
+        if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
+            self.advanced(core)
+        if not core.alone and not info.duplicate:
+            self.wakeups.appended(core)
 
     def append_plain(
         self, request: PlainProduce
@@ -237,14 +249,27 @@ class ReplicaManager:
         try:
             for core, batch in due:
                 # A disk that fails ends the leadership of its other partitions too.
-                if core.is_leader:
-                    core.traffic.produces += 1
-                    result = self._append_validated(core, batch, now_ms)
-                    if result.error is NONE:
-                        ends[core.topic_partition] = result.last_offset + 1
-                else:
-                    result = self._not_led(core.topic_partition, self.core(core.topic_partition))
-                results.append(result)
+                if not core.is_leader:
+                    results.append(self._not_led(core.topic_partition, self.core(core.topic_partition)))
+                    continue
+                log, traffic = core.log, core.traffic
+                traffic.produces += 1
+                try:
+                    info = log.append_as_leader(batch, core.leader_epoch, now_ms)
+                except (LogRefused, OSError, BatchCorrupt) as failure:
+                    results.append(self._not_appended(core, batch, failure))
+                    continue
+                first_offset, end = info.first_offset, info.last_offset + 1
+                traffic.messages_in += end - first_offset
+                traffic.bytes_in += batch.size
+                if info.duplicate or not core.alone:
+                    self._tell_of(core, info)
+                elif core.advance_alone():
+                    self.advanced(core)
+                ends[core.topic_partition] = end
+                results.append(
+                    ProduceResult(NONE, first_offset, end - 1, info.log_append_time_ms, log.log_start_offset)
+                )
         finally:
             if not is_only:
                 self.release_wakeups()
@@ -285,11 +310,17 @@ class ReplicaManager:
                 nulls,
             ) in batches:
                 core = by_name.get((name, index))
-                if core is None or not core.is_leader or (waits and not core.has_min_isr()):
+                if core is None or not core.is_leader:
                     return None
-                if core.log.config is not config:
-                    config = core.log.config
-                    if config.message_timestamp_type == "LogAppendTime":
+                if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
+                    return None
+                its_config = core.log.config
+                if its_config is not config:
+                    config = its_config
+                    if (
+                        config.message_timestamp_type == "LogAppendTime"
+                        or config.flush_messages != NEVER_FLUSH
+                    ):
                         return None
                     target = CODEC_OF_SETTING.get(config.compression_type)
                     size_max = config.max_message_bytes

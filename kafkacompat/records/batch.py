@@ -39,7 +39,8 @@ DELETE_HORIZON_BIT = 0x40
 NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 
-_STAMP = struct.Struct(">qii")
+STAMP = struct.Struct(">qii")
+"""The leader's fields, in front of the bytes covered by the CRC: base offset, length, leader epoch."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
@@ -225,8 +226,8 @@ def has_valid_crc(batch: Buffer, header: BatchHeader) -> bool:
 
 
 def stamp_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write the leader's fields. Both are before the bytes covered by the CRC. `batch` is exactly one batch."""
-    _STAMP.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
+    """Write the leader's fields. `batch` is exactly one batch."""
+    STAMP.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
 
 
 def stamp_timestamp(batch: bytearray | memoryview, *, log_append_time: bool, max_timestamp_ms: int) -> None:

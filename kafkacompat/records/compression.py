@@ -116,13 +116,20 @@ def packing_piece(codec: int, level: int | None) -> int:
     return max(SLOW_PIECE_BYTES, PIECE_BYTES // 4 // packing_cost(codec, level))
 
 
+_libraries: dict[str, Any] = {}
+"""Those that were imported whole. The import system takes longer to find one than lz4 takes for a small batch."""
+
+
 def library(name: str) -> Any:
     """Import the library of a codec. Raises OSError EMFILE if that is not possible now, for whatever reason: neither the
     body nor the log's directory is to blame, and whoever asks may try again."""
-    try:
-        return import_module(name)
-    except (ImportError, OSError) as error:
-        raise OSError(errno.EMFILE, f"{name} cannot be imported: {error}") from error
+    found = _libraries.get(name)
+    if found is None:
+        try:
+            found = _libraries[name] = import_module(name)
+        except (ImportError, OSError) as error:
+            raise OSError(errno.EMFILE, f"{name} cannot be imported: {error}") from error
+    return found
 
 
 def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
