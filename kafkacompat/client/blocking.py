@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.addresses import host_and_port
 from kafkacompat.client.brokers import COORDINATOR_MOVES, Address, Brokers, Retries
@@ -20,6 +20,9 @@ from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 CLIENT_ID = "kafkacompat-cli"
 CONNECT_TIMEOUT_S = 10.0
@@ -49,7 +52,9 @@ class Connection:
         self._exchange = Exchange(
             host_and_port(host, port), CLIENT_ID, RESPONSE_BYTES_MAX, security.authenticator(host)
         )
-        self._socket = _connected(host, port, min(timeout_s, CONNECT_TIMEOUT_S), security)
+        self._socket = _connected(
+            self._exchange, host, port, min(timeout_s, CONNECT_TIMEOUT_S), security.context
+        )
         self.is_lost = False
         """True if the connection cannot be used any more."""
         try:
@@ -111,24 +116,25 @@ class Connection:
             raise
 
 
-def _connected(host: str, port: int, timeout_s: float, security: ClientSecurity) -> socket.socket:
+def _connected(
+    exchange: Exchange, host: str, port: int, timeout_s: float, context: SSLContext | None
+) -> socket.socket:
     try:
         plain = socket.create_connection((host, port), timeout=timeout_s)
     except (OSError, UnicodeError) as error:  # UnicodeError: a text that names no host
-        raise BrokerAway(f"no broker answers at {host_and_port(host, port)}: {error}") from error
-    if security.context is None:
+        raise exchange.unreachable(error) from error
+    if context is None:
         return plain
     from ssl import SSLCertVerificationError
 
     try:
-        return security.context.wrap_socket(plain, server_hostname=host)
+        return context.wrap_socket(plain, server_hostname=host)
+    except SSLCertVerificationError as error:
+        plain.close()
+        raise exchange.certificate_refused(error.verify_message) from None
     except OSError as error:
         plain.close()
-        if isinstance(error, SSLCertVerificationError):
-            raise CommandFailed(
-                f"the certificate of {host_and_port(host, port)} is refused: {error.verify_message}"
-            ) from None
-        raise BrokerAway(f"TLS with {host_and_port(host, port)} failed: {error}") from error
+        raise exchange.handshake_failed(error) from error
 
 
 class Backoff:

@@ -190,6 +190,17 @@ class Exchange:
         assert self._awaited is not None
         return self.response(response_class(self._awaited.api_key))
 
+    def unreachable(self, reason: object) -> BrokerAway:
+        """The error of a connection that cannot be made."""
+        return BrokerAway(f"no broker answers at {self.peer}: {reason}")
+
+    def certificate_refused(self, reason: str) -> CommandFailed:
+        return CommandFailed(f"the certificate of {self.peer} is refused: {reason}")
+
+    def handshake_failed(self, reason: object) -> BrokerAway:
+        """The error of a TLS handshake, unless the certificate is refused."""
+        return BrokerAway(f"TLS with {self.peer} failed: {reason}{self._doubt()}")
+
     def closed(self) -> BrokerAway:
         """The error of a connection that the broker has closed."""
         return BrokerAway(f"the broker at {self.peer} closed the connection{self._doubt()}")
@@ -203,7 +214,7 @@ class Exchange:
         return NoAnswer(f"the broker at {self.peer} did not answer{asked} within {timeout_s:g} s")
 
     def _doubt(self) -> str:
-        """Listeners with TLS or SASL close the connections of clients that use neither."""
+        """A listener closes the connections of clients that use TLS or SASL in another way than it does."""
         return (
             ""
             if self._is_served

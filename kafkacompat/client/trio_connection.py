@@ -12,8 +12,7 @@ from typing import TypeVar
 import trio
 
 from kafkacompat.addresses import host_and_port
-from kafkacompat.client.exchange import BrokerAway, Exchange
-from kafkacompat.failure import CommandFailed
+from kafkacompat.client.exchange import Exchange
 from kafkacompat.security.sasl_client import ClientSecurity
 from kafkacompat.wire.message import Message
 
@@ -43,7 +42,7 @@ async def connected(
     exchange = Exchange(host_and_port(host, port), client_id, response_bytes_max, authenticator)
     try:
         with trio.fail_after(within_s):
-            async with await _connected(host, port, exchange.peer, security) as stream:
+            async with await _connected(exchange, host, port, security.context) as stream:
                 connection = TrioConnection(exchange, stream)
                 await connection.open(has_login=authenticator is not None)
                 yield connection
@@ -100,22 +99,24 @@ class TrioConnection:
             raise self._exchange.closed() from None
 
 
-async def _connected(host: str, port: int, peer: str, security: ClientSecurity) -> trio.abc.Stream:
+async def _connected(
+    exchange: Exchange, host: str, port: int, context: ssl.SSLContext | None
+) -> trio.abc.Stream:
     try:
         tcp = await trio.open_tcp_stream(host, port)
     except (OSError, UnicodeError) as error:
-        raise BrokerAway(f"no broker answers at {peer}: {reason_of(error)}") from None
-    if security.context is None:
+        raise exchange.unreachable(reason_of(error)) from None
+    if context is None:
         return tcp
     try:
-        stream = trio.SSLStream(tcp, security.context, server_hostname=host, https_compatible=True)
+        stream = trio.SSLStream(tcp, context, server_hostname=host, https_compatible=True)
         await stream.do_handshake()
     except (trio.BrokenResourceError, ValueError) as error:  # ValueError: a text that names no host
         await trio.aclose_forcefully(tcp)
         cause = error.__cause__ or error
         if isinstance(cause, ssl.SSLCertVerificationError):
-            raise CommandFailed(f"the certificate of {peer} is refused: {cause.verify_message}") from None
-        raise BrokerAway(f"TLS with {peer} failed: {str(cause) or 'the connection ended'}") from None
+            raise exchange.certificate_refused(cause.verify_message) from None
+        raise exchange.handshake_failed(str(cause) or "the connection ended") from None
     except BaseException:
         await trio.aclose_forcefully(tcp)
         raise
