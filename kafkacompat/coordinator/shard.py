@@ -212,6 +212,8 @@ class Shard:
         self.loader = None
         if self._settings.is_patient:
             await self._until_committed(loader.next_offset)
+        else:
+            self._log.doubt(loader.next_offset)
         self._activate(began_ms)
 
     def _new_loader(self) -> Loader:

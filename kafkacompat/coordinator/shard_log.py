@@ -42,7 +42,7 @@ class ShardLog:
         self._uncommitted: Deferred[ErrorCode] | None = None
         """The latest append that is not committed yet."""
         self._doubtful_end = -1
-        """The end offset of the latest append if the wait for it has failed."""
+        """The end offset of the latest append if the wait for it has failed, or of what was loaded."""
         self._told = ErrorCode.NONE
         """The error of the last append, to log it once."""
 
@@ -158,8 +158,12 @@ class ShardLog:
             self._doubtful_end = -1
         return self._uncommitted
 
+    def doubt(self, loaded_end: int) -> None:
+        """Reads wait for loaded records, which an earlier leader may not have committed."""
+        self._doubtful_end = loaded_end
+
     def when_loaded_is_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
-        """Like `when_committed`, for loaded records. Reads do not wait for it."""
+        """Like `when_committed`, for loaded records of a shard that nobody reads yet."""
         return self._writer.when_committed(self._partition, end_offset)
 
     def _wait_for(self, pending: Deferred[ErrorCode], end_offset: int) -> None:

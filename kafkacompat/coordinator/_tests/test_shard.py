@@ -173,6 +173,19 @@ def test_a_patient_shard_waits_for_what_it_has_loaded_unless_it_ends_before(ends
     assert len(world.active) == (0 if ends else 1)
 
 
+def test_what_was_loaded_is_shown_when_it_is_committed() -> None:
+    """An earlier leader may not have committed it. If this one ends soon, the next leader may not have it."""
+    world = started("a", is_committed=False)
+    world.time.advance(0)
+    assert world.shard.state is ShardState.ACTIVE
+    assert not world.shard.at_once(lambda _: True)
+    answers = [world.shard.read(lambda: "seen"), world.say()]
+    assert not any(each.done for each in answers)
+    world.partitions.release()
+    assert [each.result() for each in answers] == ["seen", "said"]
+    assert world.shard.at_once(lambda _: True)
+
+
 @pytest.mark.parametrize("error", [E.NONE, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 def test_what_follows_from_a_write_that_has_ended_is_written_too(error: E) -> None:
     world = loaded()
