@@ -12,6 +12,7 @@ partitions that the member owns, the offsets that it read by partition, and its 
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,19 +98,15 @@ class JavaMembers(JsonProcess):
     def start(self, name: str, **settings: str | None) -> None:
         self.tell("start", member=name, settings=settings)
 
-    def ask_member(self, name: str, do: str) -> State:
-        """Commands are state, forget and close."""
-        return State.of(self.ask(do, member=name))
+    def ask_member(self, name: str, do: str, **more: Any) -> State:
+        return State.of(self.ask(do, member=name, **more))
 
 
-class Member(JsonProcess):
-    """One process. Its settings are those of the programs, see above."""
+class Commands(ABC):
+    """What every member can be told."""
 
-    def __init__(self, kind: str, log: Path, **settings: str | None) -> None:
-        super().__init__(COMMANDS[kind](), log, settings)
-
-    def ask(self, do: str, **more: Any) -> State:
-        return State.of(super().ask(do, **more))
+    @abstractmethod
+    def ask(self, do: str, **more: Any) -> State: ...
 
     @property
     def state(self) -> State:
@@ -122,8 +119,48 @@ class Member(JsonProcess):
         """Commit these offsets by partition. Returns when the coordinator has answered."""
         self.ask("commit", how=how, offsets={str(partition): offset for partition, offset in offsets.items()})
 
+
+class GuestMember(Commands):
+    """A member in a JVM of several."""
+
+    def __init__(self, members: JavaMembers, **settings: str | None) -> None:
+        self._members = members
+        self._name = f"{settings['group']} {settings['client']}"
+        self._is_closed = False
+        members.start(self._name, **settings)
+
+    def ask(self, do: str, **more: Any) -> State:
+        return self._members.ask_member(self._name, do, **more)
+
+    def close(self) -> State:
+        """Leave as the client leaves."""
+        self._is_closed = True
+        return self.ask("close")
+
+    def end(self) -> None:
+        """The test ends."""
+        if not self._is_closed:
+            self.close()
+
+
+class Member(Commands):
+    """One process. Its settings are those of the programs, see above."""
+
+    def __init__(self, kind: str, log: Path, **settings: str | None) -> None:
+        self._process = JsonProcess(COMMANDS[kind](), log, settings)
+
+    def ask(self, do: str, **more: Any) -> State:
+        return State.of(self._process.ask(do, **more))
+
     def close(self) -> State:
         """Leave as the client leaves. The process ends."""
         state = self.ask("close")
-        self.wait()
+        self._process.wait()
         return state
+
+    def kill(self) -> None:
+        """kill -9: nobody hears of it."""
+        self._process.kill()
+
+    end = kill
+    """The test ends."""

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from interop_tests.consumer_groups.members import JavaMembers
 from interop_tests.consumer_groups.rolling import (
     CLASSIC,
     CONSUMER,
@@ -65,14 +64,6 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield broker.bootstrap
     finally:
         broker.kill()
-
-
-@pytest.fixture(scope="module")
-def java_members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaMembers]:
-    """One JVM for all members on Kafka's own consumer."""
-    members = JavaMembers(tmp_path_factory.mktemp("java-members") / "members.log")
-    yield members
-    members.kill()
 
 
 class Rolling:

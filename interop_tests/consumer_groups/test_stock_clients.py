@@ -11,7 +11,14 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 
-from interop_tests.consumer_groups.members import CONFLUENT, FRANZ_GO, JAVA, PLATFORMATIC, Member
+from interop_tests.consumer_groups.members import (
+    CONFLUENT,
+    FRANZ_GO,
+    JAVA,
+    PLATFORMATIC,
+    GuestMember,
+    Member,
+)
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools, ToolOutput
 from interop_tests.harness.raw_kafka import create_topic
@@ -58,19 +65,21 @@ def group(unique: Unique) -> str:
 
 
 @pytest.fixture
-def join(served: str, group: str, tmp_path: Path) -> Iterator[Join]:
-    """join(kind, client, topic=...) starts a member of the group. All are killed when the test ends."""
-    made: list[Member] = []
+def join(served: str, group: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Join]:
+    """join(kind, client, topic=...) starts a member of the group. All end with the test. If one is to be killed, it is told."""
+    made: list[Member | GuestMember] = []
 
-    def start(kind: str, client: str, **settings: str) -> Member:
-        log = tmp_path / f"{client}.log"
-        own = {"bootstrap": served, "group": group, "client": client}
-        made.append(Member(kind, log, **(own | settings)))
+    def start(kind: str, client: str, is_killed: bool = False, **settings: str) -> Member | GuestMember:
+        own = {"bootstrap": served, "group": group, "client": client} | settings
+        if kind == JAVA and not is_killed:
+            made.append(GuestMember(request.getfixturevalue("java_members"), **own))
+        else:
+            made.append(Member(kind, tmp_path / f"{client}.log", **own))
         return made[-1]
 
     yield start
     for member in made:
-        member.kill()
+        member.end()
 
 
 def filled_topic(bootstrap: str, name: str, partitions: int) -> str:
@@ -142,7 +151,9 @@ def test_two_share_and_one_takes_over_where_the_lost_one_committed(
     served: str, group: str, join: Join, unique: Unique, kind: str, assignor: str
 ) -> None:
     topic = filled_topic(served, unique("topic"), 4)
-    stays, lost = (join(kind, name, topic=topic, assignor=assignor) for name in ("stays", "lost"))
+    stays, lost = (
+        join(kind, name, name == "lost", topic=topic, assignor=assignor) for name in ("stays", "lost")
+    )
     wait_for_halves(served, group, stays, lost)
     kept, given = map(partitions_of, shares(stays, lost))
     assert kept | given == {0, 1, 2, 3}
