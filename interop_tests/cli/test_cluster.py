@@ -216,7 +216,7 @@ def test_a_dead_node_is_told_and_started_again_and_nobody_else_starts_it(
     assert cluster.end(signal.SIGTERM) == 0
 
 
-def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_impossible_change_of_a_cluster_is_said_in_one_line(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "none"))
     assert "there is no cluster in" in refusal_of("cluster", "status", *data)
     assert "there is no cluster in" in refusal_of("node", "add", *data)

@@ -235,7 +235,9 @@ def lag(bootstrap: str, group: str) -> int:
     return sum(int(row[4]) for row in rows if len(row) == 6 and row[4].isdigit())
 
 
-def test_what_does_not_fit_is_refused(bootstrap: str, topic: str, unique: Unique) -> None:
+def test_options_of_share_groups_that_do_not_fit_are_refused(
+    bootstrap: str, topic: str, unique: Unique
+) -> None:
     group = unique("group")
     words = consume(bootstrap, group, topic)
     assert "excludes --partition" in refusal_of(*words, "--partition", "0")

@@ -59,7 +59,7 @@ def read(connection: Connection, topic: str) -> list[Batch]:
 
 
 @pytest.mark.parametrize("of_topic", ["producer", "zstd"])
-def test_what_is_left_of_a_batch(
+def test_the_rest_of_a_cleaned_batch(
     tools: KafkaTools, make_broker: Callable[..., BrokerProcess], of_topic: str
 ) -> None:
     """The topic's codec was applied when the batch was produced. Cleaning keeps the codec of each batch."""

@@ -78,7 +78,7 @@ def test_a_topic_unfolds_to_its_partitions_and_stays_so(page: Page) -> None:
         assert page.script("return document.activeElement.dataset.key") == "topic logs.summary"
 
 
-def test_what_the_reader_has_marked_stays_while_there_is_news(
+def test_text_that_a_user_has_selected_stays_while_there_is_news(
     page: Page, console: ConsoleProcess, shown_broker: BrokerProcess
 ) -> None:
     """A user selects text to copy it. The page shows new data when nothing is selected."""

@@ -94,7 +94,7 @@ def test_a_time_after_everything_is_an_empty_page_that_leads_back(page: Page) ->
     at_offsets(page, 50, 59)
 
 
-def test_what_is_no_time_is_said(page: Page) -> None:
+def test_a_text_that_is_no_time_is_refused_with_a_message(page: Page) -> None:
     browse(page, "at a time (UTC)", "yesterday")
     page.wait_for("#browse-records", "yesterday is not a time")
 
@@ -239,7 +239,9 @@ def test_compaction_and_aborted_transactions_leave_gaps_that_are_stepped_over(
         ("", 400, "topic must be"),
     ],
 )
-def test_what_cannot_be_shown_is_said(query: str, status: int, says: str, console: ConsoleProcess) -> None:
+def test_queries_that_cannot_be_answered_are_refused_with_a_reason(
+    query: str, status: int, says: str, console: ConsoleProcess
+) -> None:
     answer = console.get(f"/api/records?{query}")
     assert answer.status == status
     assert says in answer.json["error"]

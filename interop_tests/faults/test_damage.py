@@ -297,7 +297,7 @@ def test_a_segment_taken_away_leaves_the_others_served(filled: Filled) -> None:
         assert decode_batches(result["Records"])[0].base_offset == following
 
 
-def test_what_is_no_partition_is_left_alone(filled: Filled) -> None:
+def test_a_folder_that_is_no_partition_is_left_alone(filled: Filled) -> None:
     """The directory lost+found of a file system, and a foreign file."""
     broker = filled.broker
     if broker.kind == APACHE:

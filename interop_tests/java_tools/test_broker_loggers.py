@@ -65,7 +65,7 @@ def test_levels_are_told_changed_and_removed(configs: KafkaConfigs) -> None:
         (("--delete-config", ROOT), "root"),
     ],
 )
-def test_what_cannot_be_changed_is_refused(
+def test_a_logger_that_cannot_be_changed_is_refused(
     configs: KafkaConfigs, words: tuple[str, str], reason: str
 ) -> None:
     before = configs.levels()

@@ -217,7 +217,7 @@ def listed_as_missing() -> list[str]:
     return block.group(1).split()
 
 
-def test_what_is_missing_is_listed_by_name(ours: Node, theirs: Node) -> None:
+def test_missing_metrics_are_listed_by_name(ours: Node, theirs: Node) -> None:
     served = {each.name for each in ours.scrape()}
     missing = {each.name for each in of_kafka(theirs.scrape())} - served
     patterns = listed_as_missing()

@@ -324,7 +324,7 @@ def test_the_same_requests_give_the_same_values(ours: Side, theirs: Side) -> Non
     assert (len(both), len(grown)) > (LEAST_COMPARED, LEAST_GROWN)
 
 
-def test_what_is_excused_is_there(ours: Side, theirs: Side) -> None:
+def test_excused_metrics_exist(ours: Side, theirs: Side) -> None:
     both = ours.values.keys() & theirs.values.keys()
     shown = {f"{each.name} {dict(each.labels).get('request', '')}".strip() for each in both}
     stale = [pattern for pattern in EXCUSED if not any(re.fullmatch(pattern, each) for each in shown)]

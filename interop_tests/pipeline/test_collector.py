@@ -264,7 +264,7 @@ def test_generated_events_arrive_with_their_times_and_again_under_the_same_ids(b
     assert min(ids.values()) == 2
 
 
-def test_what_cannot_be_done_is_said_in_one_line(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_collector_that_cannot_start_says_why_in_one_line(broker: BrokerProcess, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     calls = {
         "cannot be used": [

@@ -355,7 +355,7 @@ def test_telemetry_is_not_advertised_without_a_reporter(connection: Connection) 
     assert 72 not in found
 
 
-def test_what_is_not_advertised_closes_the_connection(connect: Connect) -> None:
+def test_a_version_that_is_not_advertised_closes_the_connection(connect: Connect) -> None:
     advertised = ranges(connect())
     for key in [each for each in range(93) if each not in advertised][:40]:
         connection = connect()
@@ -463,7 +463,7 @@ def test_header_is_not_confused_by_a_short_read(connect: Connect) -> None:
     assert_alive(connect)
 
 
-def test_what_has_come_of_a_response_stays_after_a_silence() -> None:
+def test_the_first_part_of_a_response_stays_after_a_silence() -> None:
     """Of the tests' own connection. It lost the length, and took the next bytes for one."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,

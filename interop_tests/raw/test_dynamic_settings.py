@@ -116,7 +116,7 @@ def wait_for_code(node: Node, topic: str, code: int, **plan: Any) -> None:
         ("log.cleanup.policy", "compact", {"keys": [None]}, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_what_is_accepted_follows_the_setting(
+def test_accepted_batches_follow_the_changed_setting(
     node: Node, change: Change, own_topic: str, name: str, value: str, plan: Any, code: int, scope: str
 ) -> None:
     plan = dict(plan)

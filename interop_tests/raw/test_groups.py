@@ -482,7 +482,9 @@ def test_an_unknown_group_is_dead(version: int, connection: Connection, group: s
         assert found["ErrorMessage"]
 
 
-def test_what_describe_groups_shows(make_member: MakeMember, connection: Connection) -> None:
+def test_describe_groups_shows_members_and_their_assignment(
+    make_member: MakeMember, connection: Connection
+) -> None:
     mine = subscription(user_data=b"mine")
     protocols = {"range": mine, "roundrobin": subscription()}
     member = make_member(protocols=protocols, client_id="shown", instance="box")

@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_imported_is_not_repeated(tmp_path: Path) -> None:
         ("AssertionError: got UNKNOWN_SERVER_ERROR", "", "UNKNOWN_SERVER_ERROR"),
     ],
 )
-def test_what_may_not_pass_is_told_by_the_failure_or_by_the_nodes_logs(
+def test_a_failure_that_may_not_pass_is_told_by_its_text_or_by_the_nodes_logs(
     message: str, logged: str, found: str
 ) -> None:
     assert why_final(message, logged) == found

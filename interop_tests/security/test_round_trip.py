@@ -251,7 +251,7 @@ def make_a_snapshot(security: Security) -> None:
 
 
 @pytest.mark.parametrize("first", [KAFKACOMPAT, APACHE])
-def test_what_secures_a_node_goes_with_its_directory(tmp_path: Path, first: str) -> None:
+def test_credentials_and_entries_go_with_the_data_directory(tmp_path: Path, first: str) -> None:
     broker = SwitchingBroker(first, tmp_path / "node", True, SNAPSHOTS)
     security = Security(broker, prepared(broker))
     expected = security.expected

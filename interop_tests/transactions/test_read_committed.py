@@ -166,7 +166,7 @@ def test_only_stable_bytes_count_for_min_bytes(
     assert len(decode_batches(found["Records"])) == 23
 
 
-def test_what_is_not_stable_is_an_empty_answer_in_time(
+def test_a_fetch_beyond_the_last_stable_offset_is_answered_empty_in_time(
     connection: Connection, connect: Callable[..., Connection], make_topic: Any, unique: Any
 ) -> None:
     """At the last stable offset, and after it, where a reader may be that used read_uncommitted before."""

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.needs_control
 
 
 @pytest.mark.parametrize("order", [(APACHE, KAFKACOMPAT), (KAFKACOMPAT, APACHE)], ids=lambda order: order[0])
-def test_what_one_has_begun_the_other_ends(order: tuple[str, str], tmp_path: Path, unique: Any) -> None:
+def test_a_transaction_that_one_broker_has_begun_is_ended_by_the_other(
+    order: tuple[str, str], tmp_path: Path, unique: Any
+) -> None:
     first, second = order
     broker = SwitchingBroker(first, tmp_path / "node", dynamic=False)
     broker.start()

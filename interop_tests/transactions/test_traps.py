@@ -102,7 +102,7 @@ def test_an_end_that_comes_late_does_not_tear_the_next_transaction(
 
 
 @pytest.mark.needs_control
-def test_what_was_decided_is_carried_out_after_a_kill(
+def test_a_decided_transaction_is_completed_after_a_kill(
     make_broker: MakeBroker, unique: Any, protocol: Protocol
 ) -> None:
     """An acknowledged end is final, whether its markers are written or not. No transaction stays in PrepareCommit or

@@ -324,7 +324,7 @@ def test_whole_is_a_cluster_with_everything_there() -> None:
     assert not replace(whole, answers=Answers(brokers, answers.quorum, [leaderless])).is_whole
 
 
-def test_what_changes_is_said_once() -> None:
+def test_each_change_of_a_cluster_is_said_once() -> None:
     before = report(pids={1: 11, 2: 12, 3: 13}, answers=None)
     assert changes_between(None, before) == [
         f"node {each} is running with pid {10 + each}" for each in (1, 2, 3)

@@ -346,7 +346,7 @@ def test_a_variable_names_a_format() -> None:
         log_format("xml")
 
 
-def test_what_a_cluster_passes_on_is_what_start_takes() -> None:
+def test_a_cluster_passes_on_the_log_options_that_start_takes() -> None:
     parser = argparse.ArgumentParser()
     add_log_rotation(parser)
     wanted = log_options(

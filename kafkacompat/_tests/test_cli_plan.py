@@ -148,7 +148,7 @@ def test_a_file_of_kafkas_tool_is_read() -> None:
         ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "empty"),
     ],
 )
-def test_what_a_plan_cannot_be(text: str, reason: str) -> None:
+def test_plans_that_are_refused(text: str, reason: str) -> None:
     with pytest.raises(CommandFailed, match=reason):
         plan_from_json(text)
 

@@ -142,7 +142,7 @@ def test_the_client_file_needs_no_other_file(files: ClusterFiles, tmp_path: Path
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_what_was_made_is_kept_when_it_is_made_again(files: ClusterFiles) -> None:
+def test_files_of_a_secure_cluster_are_kept_when_it_is_made_again(files: ClusterFiles) -> None:
     """A first start that was killed goes on with the users that the formatted nodes know."""
     made(files)
     before = {path: path.read_bytes() for path in files.root.rglob("*") if path.is_file()}

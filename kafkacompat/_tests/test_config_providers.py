@@ -39,7 +39,7 @@ def test_values_are_fetched(folder: Path) -> None:
     assert value("${env:KAFKA_NAME}${env:OTHER}-${env:KAFKA_NAME}") == "a nameanother-a name"
 
 
-def test_what_was_fetched_is_not_looked_into_again(folder: Path) -> None:
+def test_a_fetched_value_is_not_searched_for_placeholders(folder: Path) -> None:
     assert value(f"${{file:{folder / 'secrets.properties'}:again}}") == "${env:KAFKA_NAME}"
 
 
@@ -61,7 +61,7 @@ def test_what_was_fetched_is_not_looked_into_again(folder: Path) -> None:
         "${dir:FOLDER:}",
     ],
 )
-def test_what_nobody_has_stays_as_it_is(text: str, folder: Path) -> None:
+def test_a_placeholder_of_no_provider_stays_as_it_is(text: str, folder: Path) -> None:
     text = text.replace("FOLDER", str(folder))
     assert value(text) == text
 

@@ -73,7 +73,7 @@ def test_so_is_one_that_waits_for_a_failure(faults: Any) -> None:
     assert faults.take() == [problem]
 
 
-def test_what_ends_the_process_passes_through() -> None:
+def test_an_exception_that_ends_the_process_passes_through_callbacks() -> None:
     value: Deferred[int] = Deferred()
     value.on_done(lambda _: _raise(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):

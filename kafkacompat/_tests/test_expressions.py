@@ -111,7 +111,7 @@ def test_a_whole_text_matches(pattern: str, matching: list[str], others: list[st
         "(?:a?){1000}" * 7,
     ],
 )
-def test_what_is_no_pattern_here(pattern: str) -> None:
+def test_expressions_that_are_refused(pattern: str) -> None:
     with pytest.raises(ExpressionRefused):
         matcher(pattern)
 
@@ -157,7 +157,7 @@ def test_an_expression_that_takes_too_much_memory_is_refused(pattern: str) -> No
     [r"\pL", r"\PN|", r"[^\pL]", r"[\pL\p{Greek}]", "x{1000,}", "(?:ab){999}", "x{1,99999999999999999999}"],
 )
 @pytest.mark.parametrize("length", [300, LENGTH_MAX, 24_000])
-def test_what_takes_long_to_read_is_not_compiled(
+def test_an_expression_that_takes_long_to_compile_is_refused(
     part: str, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import re2

@@ -55,7 +55,7 @@ def test_a_whole_number_is_what_java_reads(text: str, number: int) -> None:
     "text",
     ["", " 1", "1 ", "1_0", "+", "- 1", "2147483648", "-2147483649", "1.0", "0x1", "\u00b2", "9" * 5000],
 )
-def test_what_java_does_not_read_is_no_whole_number(text: str) -> None:
+def test_a_text_that_java_does_not_read_is_no_whole_number(text: str) -> None:
     with pytest.raises(ValueError, match="whole number"):
         parse_int(text)
 
@@ -70,7 +70,7 @@ def test_long_numbers_and_base_offsets() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "A" * 44, "not a uuid at all!"])
-def test_what_is_no_uuid_is_refused(text: str) -> None:
+def test_a_text_that_is_no_uuid_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="uuid"):
         uuid_from_text(text)
 

@@ -77,7 +77,7 @@ def test_one_module_after_another_and_none_before_the_first_answers(provided: Pr
     assert provided.kept == 1
 
 
-def test_what_cannot_be_imported_now_is_tried_again(
+def test_a_module_that_cannot_be_imported_is_tried_again(
     provided: ProvidedModules, caplog: pytest.LogCaptureFixture
 ) -> None:
     provided.take_away("provision_b")

@@ -66,7 +66,9 @@ def _does_not_wait() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "link to a pipe"])
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_regular_file_is_refused_at_once(reader: str, kind: str, tmp_path: Path) -> None:
+def test_a_setting_that_names_no_regular_file_is_refused_at_once(
+    reader: str, kind: str, tmp_path: Path
+) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "link").symlink_to(pipe)

@@ -61,7 +61,7 @@ def test_a_guided_episode_ends_with_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("case", corpus.cases(), ids=lambda case: case.stem)
-def test_what_was_found_once_is_not_found_again(case: Path) -> None:
+def test_the_fuzzers_stored_findings_do_not_come_again(case: Path) -> None:
     corpus.replay(case)
 
 

@@ -103,7 +103,7 @@ def test_only_variables_of_settings_become_settings() -> None:
 
 
 @pytest.mark.parametrize("service", ["KAFKA", "KAFKA_HEADLESS"])
-def test_what_kubernetes_tells_of_services_is_no_setting(service: str) -> None:
+def test_variables_of_kubernetes_services_are_no_settings(service: str) -> None:
     told = {
         f"{service}_SERVICE_HOST": "10.0.0.1",
         f"{service}_SERVICE_PORT": "9092",

@@ -57,7 +57,7 @@ def is_sent(path: str) -> bool:
     return sent
 
 
-def test_what_is_copied_is_there_and_sent_to_the_builder() -> None:
+def test_files_that_the_image_copies_exist_and_are_sent_to_the_builder() -> None:
     sources = [source for some, _ in copied() for source in some]
     assert len(sources) > 5
     for source in sources:

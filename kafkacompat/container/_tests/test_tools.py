@@ -82,7 +82,7 @@ def test_an_option_that_is_not_served_is_refused_by_name(
         ([], "there is no tool ''"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_status_1(
+def test_a_refused_command_is_one_line_and_status_1(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 1

@@ -115,7 +115,9 @@ def test_what_is_only_validated_is_not_written() -> None:
         ),
     ],
 )
-def test_what_is_refused(entity: dict[str, str | None], operation: tuple[str, float], text: str) -> None:
+def test_requests_that_the_metrics_listener_refuses(
+    entity: dict[str, str | None], operation: tuple[str, float], text: str
+) -> None:
     result = alter(cluster(), entry(entity, operation))
     assert (told(result), result.records) == ([(entity, INVALID, text)], ())
 

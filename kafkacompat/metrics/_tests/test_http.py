@@ -28,7 +28,7 @@ def test_an_old_client_gets_no_chunks() -> None:
         (b"", 400),
     ],
 )
-def test_what_is_refused(line: bytes, status: int) -> None:
+def test_requests_that_the_metrics_listener_refuses(line: bytes, status: int) -> None:
     with pytest.raises(Refused) as refused:
         parse_head(line + b"\r\n\r\n")
     assert refused.value.status == status

@@ -67,7 +67,7 @@ def test_names_and_labels_are_escaped() -> None:
     assert text.splitlines()[0] == "# HELP messagesin_total First\\nsecond \\\\ line."
 
 
-def test_what_is_not_utf_8_does_not_end_the_text() -> None:
+def test_a_label_that_is_not_utf_8_does_not_end_the_text() -> None:
     """The name of a directory, given on the command line."""
     paths = ["/data/\udcff", "/data/\u00fc"]
     text = text_of(

@@ -48,7 +48,7 @@ def world_with(records: int, **overrides: str) -> ShareWorld:
     return world
 
 
-def test_what_members_hold_is_told_with_its_age() -> None:
+def test_records_that_members_hold_are_shown_with_their_age() -> None:
     world = world_with(5)
     world.fetched(epoch=0, partitions=[0])
     world.time.advance(2_500)

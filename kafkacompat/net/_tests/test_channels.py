@@ -212,7 +212,7 @@ async def test_a_peer_that_knows_only_older_apiversions_is_asked_again() -> None
         ]
 
 
-async def test_what_the_peer_does_not_serve_fails_alone() -> None:
+async def test_a_request_that_the_peer_does_not_serve_fails_alone() -> None:
     async with dialing() as w:
         channel = w.channel()
         with pytest.raises(UnsupportedByPeer, match="ListGroupsRequest"):

@@ -107,7 +107,7 @@ async def test_a_request_without_reply_leaves_no_gap() -> None:
         assert [await receive_frame(stream), await receive_frame(stream)] == [b"a", b"b"]
 
 
-async def test_what_a_client_sent_before_it_left_is_still_dispatched() -> None:
+async def test_requests_of_a_client_that_has_left_are_still_dispatched() -> None:
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
         stream = await dial(server)

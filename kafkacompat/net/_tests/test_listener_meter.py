@@ -50,7 +50,7 @@ async def test_bytes_requests_and_responses_are_counted() -> None:
         await stream.aclose()
 
 
-async def test_what_a_full_socket_delays_is_counted_when_it_is_sent() -> None:
+async def test_bytes_that_a_full_socket_delays_are_counted_when_they_are_sent() -> None:
     dispatcher = ScriptedDispatcher()
     large = framed(bytes(8 << 20))
     dispatcher.answers[b"large"] = lambda frame: [large]

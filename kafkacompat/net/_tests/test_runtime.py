@@ -251,7 +251,7 @@ async def test_a_coroutine_that_is_called_off_ends_where_it_waits() -> None:
     never.resolve(None)
 
 
-async def test_what_a_coroutine_of_the_loop_gives_comes_later(nursery: trio.Nursery) -> None:
+async def test_the_value_of_a_coroutine_of_the_loop_comes_later(nursery: trio.Nursery) -> None:
     async def gives() -> int:
         await trio.lowlevel.checkpoint()
         return 7

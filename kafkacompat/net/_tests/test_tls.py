@@ -232,7 +232,7 @@ async def test_between_two_steps_of_handshakes_everybody_else_has_a_turn() -> No
         nursery.cancel_scope.cancel()
 
 
-async def test_what_comes_right_behind_the_handshake_is_read_without_news_from_the_socket() -> None:
+async def test_a_request_right_behind_the_handshake_is_read_without_news_from_the_socket() -> None:
     """The last flight of TLS 1.3 and the first request arrive in one segment."""
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
@@ -409,7 +409,7 @@ async def test_the_end_is_said_so_that_nobody_takes_a_cut_for_it() -> None:
 
 
 @pytest.mark.parametrize("says_so", [True, False])
-async def test_what_a_client_sent_before_it_left_is_still_dispatched_over_tls(says_so: bool) -> None:
+async def test_requests_of_a_client_that_has_left_are_still_dispatched_over_tls(says_so: bool) -> None:
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
         stream, client = await dial_in_the_clear(server), Client()

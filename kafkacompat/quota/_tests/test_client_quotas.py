@@ -107,7 +107,7 @@ def test_a_quota_that_is_set_again_applies_to_what_was_measured_before() -> None
     assert again.stat.throttle_ms(again.bound, 1_000) == 8_000
 
 
-def test_what_is_told_when_measurements_may_no_longer_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listeners_are_told_when_measurements_may_no_longer_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     made = ClientQuotas(lambda: Rate(11, 1000), when_changed=lambda: told.append(1))
     bounds = {entity(client_id=None): 5.0}

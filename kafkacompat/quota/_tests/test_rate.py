@@ -26,7 +26,7 @@ def test_a_rate_is_measured_over_all_windows_but_one_from_the_first_record_on() 
     assert rate.measure(5_500) == 1000 / 10.5
 
 
-def test_what_is_over_the_bound_pauses_until_the_rate_is_down_to_it() -> None:
+def test_a_client_over_its_quota_pauses_until_the_rate_is_down_to_it() -> None:
     rate = Rate(11, 1000)
     rate.record(2000, 0)
     assert rate.throttle_ms(100, 0) == 10_000
@@ -63,7 +63,7 @@ def test_the_window_that_comes_round_is_used_again() -> None:
     assert rate.measure(9_000) == 14 / 1.0
 
 
-def test_what_is_unrecorded_does_not_count() -> None:
+def test_unrecorded_amounts_do_not_count() -> None:
     rate = Rate(11, 1000)
     rate.record(5000, 100)
     rate.record(-5000, 100)

@@ -262,7 +262,7 @@ def test_a_pump_that_runs_on_gives_two_votes(monkeypatch: pytest.MonkeyPatch) ->
     assert two_candidates_ask(monkeypatch) == [2, 3]
 
 
-def test_what_a_call_from_outside_of_a_step_raises_halts_the_node() -> None:
+def test_an_exception_of_a_call_from_outside_of_a_step_halts_the_node() -> None:
     """The applier and finished snapshots call from a timer or a worker."""
     world, failures = QuorumTime(), []
     pump = EventPump(world, world, lambda effects: None, failures.append)

@@ -53,7 +53,7 @@ class Leading:
         ((1, 2, 3), {}, 30, -1),
     ],
 )
-def test_what_a_majority_of_the_voters_has(
+def test_the_end_offset_of_a_majority_of_the_voters(
     ids: tuple[int, ...], ends: dict[int, int], own_end: int, majority: int
 ) -> None:
     leading = Leading(*ids)

@@ -73,7 +73,9 @@ def records(base: int, count: int = 1, epoch: int = EPOCH, voters: VoterSet | No
         (ElectionState(EPOCH, 9), Role.UNATTACHED, EPOCH),
     ],
 )
-def test_what_a_stored_state_starts_as(stored: ElectionState | None, role: Role, epoch: int) -> None:
+def test_the_role_in_which_a_stored_state_starts(
+    stored: ElectionState | None, role: Role, epoch: int
+) -> None:
     node = Node(log=LogShape(0, 20, [(5, 0)]), stored=stored)
     assert (node.core.role, node.core.epoch) == (role, epoch)
 
@@ -528,7 +530,7 @@ def test_a_snapshot_above_the_high_watermark_is_a_bug() -> None:
         (20, 9, (Validity.DIVERGING, OffsetAndEpoch(30, 5))),
     ],
 )
-def test_what_a_fetch_is_answered_with(offset: int, epoch: int, expected: Any) -> None:
+def test_the_answers_to_a_fetch(offset: int, epoch: int, expected: Any) -> None:
     log = LogShape(8, 30, [(3, 8), (5, 12)], [(OffsetAndEpoch(8, 3), 10)], 3)
     assert log.validate(offset, epoch) == expected
 
@@ -606,7 +608,7 @@ def test_a_voter_that_does_not_fit_is_not_added(
     assert add(node, voter(4)) is None
 
 
-def test_what_refuses_a_change_of_the_voters() -> None:
+def test_reasons_that_refuse_a_change_of_the_voters() -> None:
     assert add(following(), voter(4)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert add(leading(), voter(4)).error is ErrorCode.REQUEST_TIMED_OUT
     assert add(committed_leader(kraft_version=0), voter(4)).error is ErrorCode.UNSUPPORTED_VERSION

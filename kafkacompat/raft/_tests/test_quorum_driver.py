@@ -211,7 +211,7 @@ def test_a_stopped_cluster_starts_with_its_votes_and_records() -> None:
     assert [node.machine.values for node in cluster.nodes.values()] == [[b"a"]] * 3
 
 
-def test_what_was_committed_survives_the_loss_of_power_everywhere() -> None:
+def test_committed_records_survive_the_loss_of_power_everywhere() -> None:
     cluster = started()
     leader = cluster.settle()
     outcome = leader.propose(b"a")
@@ -568,7 +568,7 @@ def test_snapshots_end_segments_of_small_records(monkeypatch: pytest.MonkeyPatch
     assert [node.machine.values for node in cluster.nodes.values()] == [values] * 3
 
 
-def test_what_is_committed_survives_a_power_loss_of_all_over_several_segments() -> None:
+def test_committed_records_of_several_segments_survive_a_power_loss_of_all() -> None:
     """A segment's name is durable before its records count."""
     cluster = started(segment_bytes=2000)
     leader = cluster.settle()

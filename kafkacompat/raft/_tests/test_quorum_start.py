@@ -121,7 +121,7 @@ def test_a_snapshot_ahead_of_the_log_replaces_it() -> None:
     assert not node.disk.exists(f"{PARTITION}/{FIRST_SNAPSHOT}")
 
 
-def test_what_a_kill_left_without_a_durable_name_is_durable_before_it_counts() -> None:
+def test_a_segment_that_a_kill_left_without_a_durable_name_is_durable_before_it_counts() -> None:
     """The node was killed between the rename and the sync of the directory. The power fails after the next start,
     which has dropped the log."""
     node = grown()
@@ -226,7 +226,7 @@ def test_static_voters_are_also_who_is_asked_for_the_leader() -> None:
     assert static_voters(config) == (static_voter(1), static_voter(2))
 
 
-def test_what_the_own_disk_has_is_not_taken_for_all_that_is_committed() -> None:
+def test_the_own_log_is_not_taken_for_all_that_is_committed() -> None:
     cluster = Cluster()
     cluster.start()
     leader = cluster.leader()

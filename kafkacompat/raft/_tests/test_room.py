@@ -188,7 +188,7 @@ def test_a_node_without_room_drops_an_epoch_that_its_next_leader_does_not_have(r
 
 
 @pytest.mark.parametrize("refused", [".log", "leader-epoch-checkpoint", ".deleted"])
-def test_what_a_snapshot_makes_superfluous_may_stay_until_there_is_room(refused: str) -> None:
+def test_segments_below_a_snapshot_may_stay_until_there_is_room(refused: str) -> None:
     cluster = started(voters=(1,), segment_bytes=400)
     node = cluster.leader()
     for number in range(20):

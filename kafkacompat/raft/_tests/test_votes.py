@@ -160,7 +160,9 @@ def test_a_vote_outlives_a_restart() -> None:
         ({"voter": ReplicaKey(1, bytes([5]) * 16)}, ErrorCode.INVALID_VOTER_KEY),
     ],
 )
-def test_what_is_refused_before_the_question_of_the_vote(changes: dict[str, Any], error: ErrorCode) -> None:
+def test_votes_that_are_refused_before_the_question_of_the_vote(
+    changes: dict[str, Any], error: ErrorCode
+) -> None:
     answer = vote(unattached(), **changes)
     assert (answer.error, answer.granted, answer.epoch) == (error, False, EPOCH)
 

@@ -384,7 +384,7 @@ def _tiny(index: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_unfolds_beyond_the_bound_is_refused_when_the_bound_is_reached(codec: int) -> None:
+def test_a_batch_that_unfolds_beyond_the_bound_is_refused_when_the_bound_is_reached(codec: int) -> None:
     batch = batch_of_body(record_of_value(20_000_000), codec)
     with pytest.raises(TooMuchAtOnce):
         at_once(batch)

@@ -380,7 +380,7 @@ def test_negative_offset_deltas_are_refused_where_they_are_asked_for(gait: str) 
         columns.offset_deltas()
 
 
-def test_what_is_read_before_a_malformed_record_is_given(gait: str) -> None:
+def test_records_before_a_malformed_one_are_given(gait: str) -> None:
     """A dump shows the records before the damage."""
     body = bytes(encode_records([Record(i, i, b"k", b"v") for i in range(600)], 0))
     walk = walk_records(body[:-1], 600, 0)

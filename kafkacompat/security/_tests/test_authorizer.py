@@ -361,7 +361,7 @@ def test_whether_something_is_allowed_is_decided_without_a_look_at_what_concerns
 
 
 @pytest.mark.parametrize("pattern", [LITERAL, PREFIXED])
-def test_what_is_allowed_and_denied_is_walked_over_in_steps(pattern: int) -> None:
+def test_entries_that_allow_and_deny_are_walked_over_in_steps(pattern: int) -> None:
     of = authorizer(*many(pattern=pattern), acl("t", pattern=PREFIXED, permission=DENY))
     decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
     assert longest_step(decided)[1] < 10 * LOOKED_UP_A_STEP
@@ -394,7 +394,7 @@ def test_entries_may_change_while_they_are_walked_over() -> None:
     ],
     ids=["a prefix instead", "everything instead", "nothing is allowed any more"],
 )
-def test_what_was_denied_is_not_allowed_by_a_change_that_denies_it_in_another_way(later: list[Acl]) -> None:
+def test_a_denied_operation_stays_denied_by_a_change_that_denies_it_in_another_way(later: list[Acl]) -> None:
     of = authorizer(*many(), *many(permission=DENY))
     decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
     next(decided)

@@ -60,7 +60,7 @@ def test_names_of_one_level_are_joined_by_plus() -> None:
         ("*.example.com", "*.example.com"),
     ],
 )
-def test_what_has_a_meaning_is_escaped(text: str, shown: str) -> None:
+def test_characters_with_a_meaning_are_escaped(text: str, shown: str) -> None:
     name = x509.Name([attribute(NameOID.COMMON_NAME, text)])
     assert rfc2253(name.public_bytes()) == f"CN={shown}"
 

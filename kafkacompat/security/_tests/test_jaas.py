@@ -62,7 +62,7 @@ def test_values(text: str, value: str) -> None:
         ("a.Module ;", "control flag is not available"),
     ],
 )
-def test_what_is_not_of_the_form_is_refused(text: str, reason: str) -> None:
+def test_a_text_that_is_no_jaas_configuration_is_refused(text: str, reason: str) -> None:
     with pytest.raises(JaasError, match=reason):
         sole_login_module(text)
 
@@ -82,5 +82,5 @@ def test_no_error_tells_a_secret(text: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_printed_tells_no_secret() -> None:
+def test_a_printed_jaas_entry_tells_no_secret() -> None:
     assert "secret" not in f"{parse_jaas('a.Module required password=secret;')}"

@@ -59,7 +59,9 @@ def client(options: str, more: dict[str, str] = OF_SERVICE) -> dict[str, str]:
         (f'{KEYTAB} principal="kafka/h@R" serviceName=kafka', {}, r"install kafkacompat\[gssapi\]"),
     ],
 )
-def test_what_a_listener_lacks_is_said(options: str, more: dict[str, str], told: str) -> None:
+def test_a_setting_that_a_kerberos_listener_lacks_is_named(
+    options: str, more: dict[str, str], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         listener(options, more)
 
@@ -87,7 +89,9 @@ def test_a_client_logs_in_by_a_keytab_or_a_ticket_cache(options: str, login: Ker
         (f'{KEYTAB} principal="a@R"', {}, r"sasl\.kerberos\.service\.name must be set"),
     ],
 )
-def test_what_a_client_lacks_is_said(options: str, more: dict[str, str], told: str) -> None:
+def test_a_setting_that_a_kerberos_client_lacks_is_named(
+    options: str, more: dict[str, str], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         connection_of_client(client(options, more))
 

@@ -81,7 +81,9 @@ def test_scram_asks_for_the_user_of_its_own_mechanism() -> None:
         ),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_its_setting(settings: dict[str, str], told: str) -> None:
+def test_a_mechanism_that_cannot_be_had_is_refused_by_its_setting(
+    settings: dict[str, str], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told) as refused:
         made(settings)
     assert "s3cret" not in str(refused.value)

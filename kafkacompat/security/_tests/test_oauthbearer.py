@@ -272,7 +272,7 @@ def test_entries_that_are_no_keys_are_passed_over(entry: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": 5}', "[" * 100_000])
-def test_what_is_no_key_set(text: str) -> None:
+def test_documents_that_are_no_key_set(text: str) -> None:
     with pytest.raises(JwksError):
         parse_jwks(text)
 

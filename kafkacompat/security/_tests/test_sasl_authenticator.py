@@ -109,7 +109,7 @@ def test_nothing_else_is_understood_before_the_handshake(key: int) -> None:
 @pytest.mark.parametrize(
     "garbage", [b"", b"\x60\x82", b"GET / HTTP/1.1\r\n\r\n", b"\0\x11\0\2\0\0\0\7\xff\xff\0\0"]
 )
-def test_what_is_no_request_ends_it(garbage: bytes) -> None:
+def test_a_frame_that_is_no_request_ends_the_exchange(garbage: bytes) -> None:
     with pytest.raises(WireError):
         authenticator().handle(memoryview(garbage), 0)
 
@@ -287,7 +287,7 @@ def test_a_worker_evaluates_what_may_wait_for_files() -> None:
     assert (of.is_complete, of.user, of.expires_ms) == (True, "alice", 1007)
 
 
-def test_what_a_worker_refuses_is_answered_as_everywhere() -> None:
+def test_an_exchange_that_finds_no_worker_is_answered_as_everywhere() -> None:
     of = blocking()
     work = begun(of, password="wrong")
     outcome = of.worked(work.evaluate, 0)

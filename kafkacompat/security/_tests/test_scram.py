@@ -145,7 +145,7 @@ def server_first() -> str:
     return server_of().evaluate_response(b"n,,n=user,r=abc").decode()
 
 
-def test_what_is_kept_is_not_shown() -> None:
+def test_stored_scram_credentials_are_not_printed() -> None:
     kept = credential()
     assert f"{kept} {kept!r}" == "ScramCredential([hidden]) ScramCredential([hidden])"
 

@@ -136,7 +136,7 @@ def test_a_name_may_differ_in_case_and_blanks_and_have_more_hosts() -> None:
     assert served.exchanged(config(stores(more))) is not None
 
 
-def test_what_is_no_store_stays_as_it_was_at_the_start() -> None:
+def test_settings_that_are_no_store_stay_as_they_were_at_the_start() -> None:
     before, after = ROOT.issue(), ROOT.issue()
     served = listener(stores(before, ROOT))
     required = {f"{PREFIX}ssl.client.auth": "required"}

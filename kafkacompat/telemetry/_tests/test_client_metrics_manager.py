@@ -240,7 +240,7 @@ def test_a_client_starts_anew_after_its_connection_has_closed(
     assert taken.forgotten == []
 
 
-def test_what_a_client_has_sent_stays_for_a_while_after_it_has_left(
+def test_metrics_of_a_client_stay_for_a_while_after_it_has_left(
     manager: ClientMetricsManager, push: Push, taken: Taken
 ) -> None:
     manager.get(A, JAVA, CONNECTION, 0)
@@ -269,7 +269,7 @@ def test_connections_of_clients_that_are_forgotten_are_forgotten(manager: Client
     assert manager.get(A, JAVA, OTHER_CONNECTION, EXPIRY_MS + 2)[0] is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_what_clients_say_of_themselves_is_cut(manager: ClientMetricsManager) -> None:
+def test_names_that_clients_give_themselves_are_cut(manager: ClientMetricsManager) -> None:
     """Sixteen thousand clients with the longest client ids took two gigabytes."""
     long = {**JAVA, "client_id": "j" * 32_000}
     _, instance = manager.get(A, long, CONNECTION, 0)

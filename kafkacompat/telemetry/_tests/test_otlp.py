@@ -135,7 +135,7 @@ def test_a_client_that_is_forgotten_has_no_series(receiver: OtlpReceiver) -> Non
 @pytest.mark.parametrize(
     "body", [b"\xff", gzip.compress(message())[:-9]], ids=["no message", "a stream that is cut"]
 )
-def test_what_cannot_be_read_is_refused(body: bytes, receiver: OtlpReceiver) -> None:
+def test_metrics_that_cannot_be_read_are_refused(body: bytes, receiver: OtlpReceiver) -> None:
     with pytest.raises(PointsRefused):
         all_steps(receiver.take(A, {}, GZIP if body.startswith(b"\x1f") else NO_CODEC, body))
     assert shown(receiver) == []
@@ -236,7 +236,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("kind", EMPTY)
-def test_what_a_push_has_is_read_within_a_bound(
+def test_a_push_is_read_within_a_bound(
     kind: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts of two bytes each, which nearly vanish in a compression, took the loop for seconds."""
@@ -360,7 +360,7 @@ def test_a_push_of_many_elements_is_read_in_bounded_steps(
     assert sum(read) == otlp.ELEMENTS_MAX
 
 
-def test_what_clients_usually_send_is_read_at_once(receiver: OtlpReceiver) -> None:
+def test_a_usual_push_is_read_at_once(receiver: OtlpReceiver) -> None:
     assert list(receiver.take(A, WHO, NO_CODEC, many(300, 2))) == []
     assert receiver.series.count == 300
 

@@ -79,7 +79,7 @@ def test_null_and_empty_topics_differ() -> None:
         (ProduceRequest(timeout_ms=1 << 31), 9),
     ],
 )
-def test_what_cannot_be_written_is_our_own_bug(message: Message, version: int) -> None:
+def test_a_value_that_cannot_be_encoded_is_our_own_bug(message: Message, version: int) -> None:
     with pytest.raises(EncodeError):
         encode(message, version)
 
