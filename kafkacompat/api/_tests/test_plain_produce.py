@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.api import dispatch, plain_produce, produce
 from kafkacompat.api._tests.test_produce import request
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.world import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.partition_services import ProduceResult
@@ -56,7 +56,7 @@ def world(**options: Any) -> Api:
     for name, config in TOPICS.items():
         for index in range(2):
             made.world.log(name, index).config = config
-    made.dispatcher = ApiDispatcher(made.node, meters=RequestMeters())
+    made.dispatcher = ApiDispatcher(made.node, pauseless(made.world.time), meters=RequestMeters())
     return made
 
 
