@@ -138,8 +138,8 @@ def validate(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
 
     The event's id is file@position if the collector set those headers, otherwise topic-partition-offset.
     """
-    lines = envelope(records)
-    text = F.make_valid_utf8(F.col("value").cast("string"))
+    lines = envelope(records).withColumn("text", F.make_valid_utf8(F.col("value").cast("string")))
+    text = F.col("text")
     # A line that already contains the mark could look like a matched one.
     marked = F.locate(PART_MARK, text) > 0
     readable = (F.col("size_bytes") <= LINE_BYTES_MAX) & ~marked

@@ -128,10 +128,12 @@ def with_optimization_barrier(frame: DataFrame, columns: Sequence[Column], kept:
 
     The optimizer pushes a filter through a projection and repeats the projection's expressions in it, field by field.
     Each record would be parsed a dozen times. It does not push filters through a generator, even one that returns one
-    row per row.
+    row per row. The columns are made below the generator, because Spark interprets a generator's expressions and
+    computes what several of them share once for each.
     """
-    computed = frame.select(*kept, F.explode(F.array(F.struct(*columns))).alias("computed"))
-    return computed.select(*kept, "computed.*")
+    projected = frame.select(*kept, F.struct(*columns).alias("computed"))
+    generated = projected.select(*kept, F.explode(F.array("computed")).alias("computed"))
+    return generated.select(*kept, "computed.*")
 
 
 ENVELOPE_KEPT: Final = (
