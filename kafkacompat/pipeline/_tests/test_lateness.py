@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,7 @@ from kafkacompat.pipeline._tests.test_jobs import VIEW, encoded
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.progress import dropped_late
 from kafkacompat.pipeline.queries import QUERIES
+from kafkacompat.pipeline.session import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +55,7 @@ def batches(
     records: Callable[..., DataFrame],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Batches:
+) -> Iterator[Batches]:
     """batches([arrivals], ...) runs activity-visitors over these batches, one after the other. With `is_killed`, each
     run ends between the table's commit and Spark's."""
     from pyspark.sql import functions as F
@@ -75,6 +76,9 @@ def batches(
         "source",
         lambda *_: cap_timestamps(spark.readStream.schema(SOURCE_SCHEMA).parquet(source)),
     )
+    changed = {key: value for key, value in settings(options).items() if "stateStore" in key}
+    for key, value in changed.items():
+        spark.conf.set(key, value)
     # Reports are of offsets in Kafka.
     monkeypatch.setattr(runner, "report_of", lambda *_: {})
 
@@ -94,21 +98,20 @@ def batches(
     def run(*given: list[Arrival], is_killed: bool = False) -> Told:
         # Without batches of their own for what a watermark closes, the last batch of a run is one with data.
         spark.conf.set(NO_DATA_BATCHES, str(not is_killed).lower())
-        try:
-            late = []
-            for number, arrivals in enumerate(given):
-                late.append(next_batch(arrivals, number))
-                if is_killed:
-                    commits = Path(checkpoint, VISITORS.name, "commits")
-                    commits.joinpath(str(number)).unlink()
-                    commits.joinpath(f".{number}.crc").unlink(missing_ok=True)
-        finally:
-            spark.conf.unset(NO_DATA_BATCHES)
+        late = []
+        for number, arrivals in enumerate(given):
+            late.append(next_batch(arrivals, number))
+            if is_killed:
+                commits = Path(checkpoint, VISITORS.name, "commits")
+                commits.joinpath(str(number)).unlink()
+                commits.joinpath(f".{number}.crc").unlink(missing_ok=True)
         minute = ((F.col("window_start_ms") - START_MS) / MINUTE_MS).cast("int").alias("minute")
         found = spark.read.parquet(f"{output}/{VISITORS.table}").select(minute, "views").collect()
         return Told({row["minute"]: row["views"] for row in found}, late)
 
-    return run
+    yield run
+    for key in (*changed, NO_DATA_BATCHES):
+        spark.conf.unset(key)
 
 
 def steady(user: str, first_minute: int, last_minute: int, behind_ms: int = 0) -> list[Arrival]:
