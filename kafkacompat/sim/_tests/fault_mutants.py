@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator.loading import Loading
+from kafkacompat.coordinator.core import LoadFailure
+from kafkacompat.coordinator.loading import Loader
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
@@ -30,10 +31,10 @@ def heartbeats_go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 def a_load_ends_at_the_first_read_that_fails(patch: pytest.MonkeyPatch) -> None:
     """The groups or transactions of the partition are served no more until its leader changes."""
 
-    def not_read(self: Any, error: Exception) -> None:
-        self._failed(error)
+    async def read_again_later(self: Any, error: Exception) -> None:
+        raise LoadFailure(str(error)) from error
 
-    patch.setattr(Loading, "_not_read", not_read)
+    patch.setattr(Loader, "_read_again_later", read_again_later)
 
 
 FAULT_MUTANTS: tuple[Plant, ...] = (

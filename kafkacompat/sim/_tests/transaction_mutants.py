@@ -59,12 +59,12 @@ def offsets_count_before_their_transaction_ends(patch: pytest.MonkeyPatch) -> No
 def markers_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
     """A group's next coordinator waits for markers that its log already has."""
 
-    def replay_batch(self: Any, batch: memoryview, header: BatchHeader) -> Iterator[int]:
+    def replay_records(self: Any, body: Any, header: BatchHeader) -> Iterator[int]:
         if not header.is_control:
-            yield from original(self, batch, header)
+            yield from original(self, body, header)
 
-    original = loading.Loader._replay_batch
-    patch.setattr(loading.Loader, "_replay_batch", replay_batch)
+    original = loading.Loader._replay_records
+    patch.setattr(loading.Loader, "_replay_records", replay_records)
 
 
 def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
