@@ -8,7 +8,7 @@ is an `async def`, given to `Tasks.start` or `Tasks.run`:
 - `await pause(cost)` goes on at once until the task has done as much as one turn of the loop may cost, then in a later turn.
 - `await in_turns(work)` carries out a `Work`, with such a pause at each of its costs.
 - `async with limit:` waits for a place, where only so many may be in progress (`Limit`).
-- `await tasks.sleep(ms)` waits for a time of the clock.
+- `await tasks.sleep(ms)` waits for a time of the clock, and `await wake_up.wait(ms)` also for a call (`WakeUp`).
 
 Between two awaits nothing else runs. After one, everything may have changed.
 
@@ -215,6 +215,27 @@ def _forget_locals(error: Exception) -> None:
 
 
 _RESULT = Deferred.result.__code__
+
+
+class WakeUp:
+    """What a loop with nothing to do waits for: a time, or somebody who has something for it."""
+
+    __slots__ = ("_tasks", "_waited_for")
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._waited_for: Deferred[None] = Deferred.of(None)
+
+    def wait(self, delay_ms: int | None = None) -> Deferred[None]:
+        """Done after that time, or at the next `call`. None: only at a call."""
+        self._waited_for = Deferred() if delay_ms is None else self._tasks.sleep(max(0, delay_ms))
+        return self._waited_for
+
+    def call(self) -> None:
+        """The loop goes on before this returns. Does nothing while it does not wait."""
+        if not self._waited_for.done:
+            self._waited_for.abandon()
+            self._waited_for.resolve(None)
 
 
 class Started(Protocol):

@@ -24,7 +24,7 @@ from kafkacompat.node.broker_lifecycle import (
 )
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.ports import Clock
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import Tasks, WakeUp
 from kafkacompat.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,7 @@ class BrokerLifecycleManager:
         self._tasks = tasks
         self._metadata_offset = metadata_offset
         self._fail = fail
-        self._due: Deferred[None] = Deferred.of(None)
-        """Waited for while no request is due."""
+        self._wake_up = WakeUp(tasks)
         self._said = ErrorCode.NONE
         self.registered: Deferred[int] = Deferred()
         """The broker epoch. Fails with RegistrationFailed."""
@@ -161,7 +160,8 @@ class BrokerLifecycleManager:
             request = life.next_request(self._clock.monotonic_ms(), self._metadata_offset())
             if request is None:
                 self._tell()  # a shutdown may have waited long enough
-                await self._until_due()
+                due_ms = life.due_ms
+                await self._wake_up.wait(None if due_ms is None else due_ms - self._clock.monotonic_ms())
                 continue
             name = type(request).__name__
             try:
@@ -185,20 +185,10 @@ class BrokerLifecycleManager:
                         logger.error("the controller answers %s with %s", name, self._said.name)
             self._tell()
 
-    async def _until_due(self) -> None:
-        due_ms = self._life.due_ms
-        if due_ms is None:
-            self._due = Deferred()
-        else:
-            self._due = self._tasks.sleep(max(0, due_ms - self._clock.monotonic_ms()))
-        await self._due
-
     def _changed(self) -> None:
         """Something else may be due now."""
         self._tell()
-        if not self._due.done:
-            self._due.abandon()
-            self._due.resolve(None)
+        self._wake_up.call()
 
     def _tell(self) -> None:
         life = self._life

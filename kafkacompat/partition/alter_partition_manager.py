@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import Uuid
     from kafkacompat.partition.partition import Partition, PendingPartitionChange
-    from kafkacompat.ports import Timers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.tasks import Started
     from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse
 
 logger = logging.getLogger(__name__)
@@ -52,47 +53,63 @@ class AlterPartitionItem(NamedTuple):
 class AlterPartitionManager:
     def __init__(
         self,
-        node_id: int,
+        services: PartitionServices,
         broker_epoch: Callable[[], int],
         alter: Callable[[AlterPartitionRequest], Deferred[AlterPartitionResponse]],
-        timers: Timers,
         altered: Callable[[Partition, Altered], None],
         changes: IsrChanges | None = None,
     ) -> None:
         """`alter` may fail with any exception; the request is then sent again. `altered` is called with the outcome of
         each proposal."""
-        self._node_id = node_id
+        self._node_id = services.node_id
+        self._tasks = services.tasks
         self._broker_epoch = broker_epoch
         self._alter = alter
-        self._timers = timers
         self._altered = altered
         self._changes = changes or IsrChanges()
         self._unsent: dict[Key, AlterPartitionItem] = {}
-        self._busy = False
-        """A request is in flight, or the pause before the next one runs."""
+        self._sending: Started | None = None
         self._closed = False
 
     def submit(self, core: Partition, proposal: PendingPartitionChange) -> None:
+        if self._closed:
+            return
         self._unsent[core.topic_id, core.topic_partition.partition] = AlterPartitionItem(core, proposal)
-        self._send()
+        if self._sending is None or self._sending.done:
+            self._sending = self._tasks.start("AlterPartition", self._send())
 
     def close(self) -> None:
         self._closed = True
         self._unsent.clear()
+        if self._sending is not None:
+            self._sending.cancel()
 
-    def _send(self) -> None:
-        if self._busy or self._closed:
-            return
+    async def _send(self) -> None:
+        while sent := self._take_wanted():
+            try:
+                response = await self._alter(self._request(sent))
+            except Exception as error:
+                logger.warning(
+                    "Sending AlterPartition to controller failed, retrying: %s: %s",
+                    type(error).__name__,
+                    error,
+                )
+                unanswered = sent
+            else:
+                unanswered = self._handle(sent, response)
+            for key, item in unanswered.items():
+                self._unsent.setdefault(key, item)  # unless there is a newer proposal of the same partition
+            if unanswered:
+                await self._tasks.sleep(RETRY_MS)
+
+    def _take_wanted(self) -> dict[Key, AlterPartitionItem]:
         sent: dict[Key, AlterPartitionItem] = {}
         while self._unsent and not sent:
             for key in list(islice(self._unsent, SENT_AT_ONCE_MAX)):
                 item = self._unsent.pop(key)
                 if item.is_wanted():
                     sent[key] = item
-        if not sent:
-            return
-        self._busy = True
-        self._alter(self._request(sent)).on_done(lambda done: self._answered(sent, done))
+        return sent
 
     def _request(self, items: dict[Key, AlterPartitionItem]) -> AlterPartitionRequest:
         broker_epoch = self._broker_epoch()
@@ -118,20 +135,16 @@ class AlterPartitionManager:
             broker_id=self._node_id, broker_epoch=broker_epoch, topics=list(topics.values())
         )
 
-    def _answered(self, sent: dict[Key, AlterPartitionItem], done: Deferred[AlterPartitionResponse]) -> None:
-        try:
-            response = done.result()
-        except Exception as error:
-            logger.warning("AlterPartition is sent again: %s: %s", type(error).__name__, error)
-            self._again(sent)
-            return
+    def _handle(
+        self, sent: dict[Key, AlterPartitionItem], response: AlterPartitionResponse
+    ) -> dict[Key, AlterPartitionItem]:
+        """Give each partition its answer. Returns what has to be sent again."""
         if response.error_code != ErrorCode.NONE:
             logger.warning(
-                "AlterPartition is sent again: the controller answered error %d", response.error_code
+                "Controller returned an unexpected top-level error when handling AlterPartition request, retrying: %d",
+                response.error_code,
             )
-            self._again(sent)
-            return
-        self._busy = False
+            return sent
         unanswered = dict(sent)
         finished: list[tuple[Partition, Altered]] = []
         for topic in response.topics:
@@ -152,11 +165,9 @@ class AlterPartitionManager:
                     del unanswered[key]
                     finished.append((item.core, outcome))
                     self._note(item, partition.error_code, outcome)
-        if unanswered:
-            self._again(unanswered)
         for core, outcome in finished:
             self._altered(core, outcome)
-        self._send()
+        return unanswered
 
     def _count(
         self, proposal: PendingPartitionChange, error_code: int, isr: list[int], outcome: Altered
@@ -174,26 +185,22 @@ class AlterPartitionManager:
     def _note(self, item: AlterPartitionItem, error_code: int, outcome: Altered) -> None:
         name, core = item.core.topic_partition, item.core
         if outcome is Altered.COMMITTED:
-            logger.info("%s: ISR is %s, partition epoch %d", name, core.isr, core.partition_epoch)
+            logger.info(
+                "[Partition %s broker=%d] ISR updated to %s and version updated to %d",
+                name,
+                self._node_id,
+                core.isr,
+                core.partition_epoch,
+            )
         elif error_code:
             logger.info(
-                "%s: ISR %s was refused with error %d: %s",
+                "[Partition %s broker=%d] Failed to alter partition to ISR %s since the controller answered error %d: %s",
                 name,
+                self._node_id,
                 item.proposal.isr,
                 error_code,
                 outcome.value,
             )
-
-    def _again(self, items: dict[Key, AlterPartitionItem]) -> None:
-        """Send the items again after a pause. A newer proposal of the same partition replaces an item."""
-        for key, item in items.items():
-            self._unsent.setdefault(key, item)
-        self._busy = True
-        self._timers.call_after(RETRY_MS, self._resume)
-
-    def _resume(self) -> None:
-        self._busy = False
-        self._send()
 
 
 def _code(value: int) -> ErrorCode:

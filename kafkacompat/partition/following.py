@@ -17,7 +17,7 @@ from kafkacompat.ids import Uuid
 from kafkacompat.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, end_of_some, iterate_batches, parse_header
-from kafkacompat.stepping.jobs import Steps, all_steps
+from kafkacompat.tasks import Work, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import (
     FetchPartition,
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 Key = tuple[bytes, int]
 """(topic id, partition): the key of a partition in a session."""
 BATCHES_AT_ONCE = 1024
-"""Batches appended in one step of the loop, at 5 to 10 microseconds each. One MiB can have 13,000 batches."""
-BATCHES_A_PARTITION = 4
-"""The cost of a partition in a response besides its batches, in batches."""
-BATCHES_A_TRUNCATION = BATCHES_AT_ONCE // 2
-"""The cost of a truncation in batches. It may read again what producers have written."""
+"""Batches appended in one piece. One MiB can have 13,000 batches."""
+BATCH_US = 4
+PARTITION_US = 16
+"""Of a partition in a response, besides its batches."""
+TRUNCATION_US = 2_000
+"""It may read again what producers have written."""
 METADATA_ERRORS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -129,8 +130,6 @@ class Fetched:
     """Lines for the node's log."""
     failed: list[tuple[PartitionFetchState, Exception]]
     """Partitions not followed until their leader changes, because of a damaged log or a bug in kafkacompat."""
-    batches: int = 0
-    """Batches of the last partition appended in the last step."""
 
     @classmethod
     def nothing(cls) -> Fetched:
@@ -268,12 +267,12 @@ class FollowerFetches:
                 self._delay_partition(key, followed, now_ms + self._settings.backoff_ms)
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
-        """Run `take_in_steps` in one step."""
+        """Run `take_in_turns` without pauses."""
         outcome = Fetched.nothing()
-        all_steps(self.take_in_steps(response, now_ms, outcome))
+        at_once(self.take_in_turns(response, now_ms, outcome))
         return outcome
 
-    def take_in_steps(self, response: FetchResponse, now_ms: int, outcome: Fetched) -> Steps[None]:
+    def take_in_turns(self, response: FetchResponse, now_ms: int, outcome: Fetched) -> Work[None]:
         """Append, truncate, move watermarks. What must be done elsewhere is in the outcome. No request is built
         meanwhile."""
         if response.error_code != ErrorCode.NONE:
@@ -284,29 +283,24 @@ class FollowerFetches:
                 self._restart_session()
             else:
                 self.lost(now_ms)
-            outcome.notes.append(f"the leader refused the fetch with error {response.error_code}")
+            outcome.notes.append(f"Error in response for fetch request: error {response.error_code}")
             return
         if response.session_id == INVALID_SESSION_ID:
             self._session_id, self._session_epoch = INVALID_SESSION_ID, INITIAL_EPOCH
         else:
             self._session_id = response.session_id
             self._session_epoch = next_epoch(self._session_epoch)
-        left = BATCHES_AT_ONCE
         for topic in response.responses:
             for answer in topic.partitions:
                 key = topic.topic_id, answer.partition_index
-                if left <= 0:
-                    left = BATCHES_AT_ONCE
-                    yield None
                 followed = self.partitions.get(key)
                 if (
                     followed is not None
                     and followed.asked is not None
                     and followed.is_ready_for_fetch(now_ms)
                 ):
-                    outcome.batches = 0
                     yield from self._take_partition(key, followed, answer, outcome, now_ms)
-                    left -= BATCHES_A_PARTITION + outcome.batches
+                    yield PARTITION_US
 
     def _restart_session(self) -> None:
         """Name every partition in the next request. That closes the old session on the leader."""
@@ -317,7 +311,7 @@ class FollowerFetches:
 
     def _take_partition(
         self, key: Key, followed: PartitionFetchState, answer: Any, outcome: Fetched, now_ms: int
-    ) -> Steps[None]:
+    ) -> Work[None]:
         core = followed.core
         asked = followed.asked
         assert asked is not None  # the caller has checked it
@@ -332,6 +326,7 @@ class FollowerFetches:
                     followed.refusals = 0
                     (outcome.out_of_range if followed.begins_anew else outcome.truncated).append(followed)
                     self._delay_partition(key, followed, now_ms)
+                    yield TRUNCATION_US
                     return
             elif error == ErrorCode.NONE:
                 is_settled = yield from self._take_records(key, followed, answer, outcome)
@@ -342,7 +337,9 @@ class FollowerFetches:
                     followed.refusals = 0
                     return
         except LogRefused as refused:
-            outcome.notes.append(f"{followed.name}: {refused}; fetched again later")
+            outcome.notes.append(
+                f"Error while processing data for partition {followed.name} at offset {asked[0]}: {refused}"
+            )
         except OSError as failure:
             outcome.broken.append((core, failure))
             if core.log.log_end_offset < asked[0]:
@@ -356,12 +353,18 @@ class FollowerFetches:
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.resolving = True
             outcome.out_of_range.append(followed)
-            outcome.notes.append(f"{followed.name}: offset {asked[0]} is out of the leader's range")
+            outcome.notes.append(
+                f"Current offset {asked[0]} for partition {followed.name} is out of range, "
+                "which typically implies a leader change"
+            )
         elif error == ErrorCode.FENCED_LEADER_EPOCH:
             followed.failed = True
-            outcome.notes.append(f"{followed.name}: leader epoch {asked[3]} is over; the metadata will tell")
+            outcome.notes.append(
+                f"Partition {followed.name} has an older epoch ({asked[3]}) than the current leader. "
+                "Will await the new metadata before resuming fetching"
+            )
         elif error != ErrorCode.NONE:
-            outcome.notes.append(f"{followed.name}: the leader answered error {error}")
+            outcome.notes.append(f"Error for partition {followed.name} at offset {asked[0]}: error {error}")
         delay_ms = self._settings.backoff_ms
         if error in METADATA_ERRORS:
             delay_ms = min(delay_ms, FIRST_BACKOFF_MS << min(followed.refusals, 16))
@@ -378,16 +381,16 @@ class FollowerFetches:
         if parts_below_start(log, offset):
             followed.begins_anew = True
             outcome.notes.append(
-                f"{followed.name}: parts from the leader's log at {offset}, below its start {log.log_start_offset}"
+                f"Partition {followed.name} diverges from the leader at offset {offset}, "
+                f"below its log start offset {log.log_start_offset}"
             )
         else:
             outcome.notes.append(truncate_to_divergence(followed.core, diverging))
-            outcome.batches = BATCHES_A_TRUNCATION
         return True
 
     def _take_records(
         self, key: Key, followed: PartitionFetchState, answer: Any, outcome: Fetched
-    ) -> Steps[bool]:
+    ) -> Work[bool]:
         """Append the records. Returns False if the answer should have changed the log and did not; fetching at once
         would give the same answer."""
         core = followed.core
@@ -395,13 +398,13 @@ class FollowerFetches:
         if size:
             if self._throttle is not None:
                 self._throttle.record(core, size)
-            outcome.batches = yield from append_in_steps(
+            is_appended = yield from append_in_turns(
                 core,
                 answer.records,
                 followed.current_leader_epoch,
                 lambda: self.partitions.get(key) is followed,
             )
-            if outcome.batches < 0:
+            if not is_appended:
                 return False
             core.traffic.replication_bytes_in += size
             if self._is_being_added(core, self._node_id):
@@ -438,25 +441,23 @@ class Copy(Protocol):
     def log(self) -> Log: ...
 
 
-def append_in_steps(
+def append_in_turns(
     core: Copy, records: Buffer, leader_epoch: int, is_wanted: Callable[[], bool]
-) -> Steps[int]:
-    """`append_fetched` with turns of the loop in between. Returns the number of batches in the last step. Returns -1
-    if the records are not wanted any more, or the log has changed meanwhile."""
+) -> Work[bool]:
+    """`append_fetched` in pieces. Returns False if the records are not wanted any more, or the log has changed meanwhile."""
     view = memoryview(records)
     start = 0
     while True:
         end, last, count = end_of_some(view, start, BATCHES_AT_ONCE)
         append_fetched(core, view[start:end], leader_epoch)
-        if end >= len(view):
-            return count
         log_end = core.log.log_end_offset
-        if parse_header(view, last).last_offset + 1 != log_end:
-            return count  # the rest is of a later epoch
-        start = end
-        yield None
+        is_last = end >= len(view) or parse_header(view, last).last_offset + 1 != log_end
+        yield BATCH_US * count
         if not is_wanted() or core.log.log_end_offset != log_end:
-            return -1
+            return False
+        if is_last:
+            return True  # what is left is of a later epoch
+        start = end
 
 
 def append_fetched(core: Copy, records: Buffer, leader_epoch: int) -> None:
@@ -521,8 +522,8 @@ def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
     log.truncate_to(offset)
     below = "" if offset >= high_watermark else f", below its high watermark {high_watermark}"
     return (
-        f"{core.topic_partition}: truncated from {end} to {log.log_end_offset}{below}: "
-        f"the leader's epoch {diverging.epoch} ended at {diverging.end_offset}"
+        f"Truncating partition {core.topic_partition} from {end} to offset {log.log_end_offset}{below} "
+        f"due to leader epoch {diverging.epoch} and its end offset {diverging.end_offset}"
     )
 
 

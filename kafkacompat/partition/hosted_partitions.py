@@ -1,8 +1,8 @@
 """The partitions that this node hosts, by name and by id, with their roles in each image (ReplicaManager.applyDelta).
 
 It creates and drops logs, starts leaders and followers, and applies settings. What concerns many partitions goes on in
-later steps: roles (RoleChanges), the logs of new partitions (UnopenedLogs), settings (ConfigChanges), a look at all of
-them (PartitionWalk). Requests are unknown here.
+later turns: roles (RoleChanges), the logs of new partitions (UnopenedLogs), settings (ConfigChanges), a look at all of
+them (visits). Requests are unknown here.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from typing import TYPE_CHECKING, Protocol
 from kafkacompat.controller.changed_keys import changed_configs
 from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.log_syncs import Anchoring
 from kafkacompat.partition.partition import Partition, Standing
 from kafkacompat.partition.purgatories import Wakeups
 from kafkacompat.partition.traffic import BrokerTraffic
 from kafkacompat.ports import LogRefused
-from kafkacompat.stepping.jobs import Pace
-from kafkacompat.stepping.stepped import Stepper, Steps
+from kafkacompat.tasks import Work, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionRegistration
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.log.preparation import Preparation
     from kafkacompat.partition.partition import PendingPartitionChange
-    from kafkacompat.ports import Clock, LogManager, Plan, PreparedLog, Timers, WorkerPools, Workers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.ports import Plan
+    from kafkacompat.tasks import Started
 
 logger = logging.getLogger(__name__)
 
@@ -80,48 +82,36 @@ class HostedPartitions:
 
     def __init__(
         self,
-        node_id: int,
-        log_manager: LogManager,
-        clock: Clock,
-        timers: Timers,
-        workers: WorkerPools,
-        log_config: Callable[[str], LogConfig],
+        services: PartitionServices,
         replication: Replicating | None,
     ) -> None:
         """Without `replication` nothing is followed and the ISR stays as in the metadata."""
-        self.node_id = node_id
+        self.node_id = services.node_id
         self.image = MetadataImage()
         self.by_name: dict[Key, Partition] = {}
         self.by_id: dict[tuple[Uuid, int], Partition] = {}
-        self.anchoring = Anchoring(
-            workers.log_sync, timers, log_manager.log_failed, self._serves, self._anchored
-        )
-        self._log_manager = log_manager
-        self._clock = clock
-        self._log_config = log_config
+        self._services = services
+        self._log_manager = services.logs
+        self._clock = services.clock
+        self._log_config = services.settings.log_config
+        self.anchoring = Anchoring(services, self._serves, self._anchored)
         self._replication = replication
         self.standing = Standing()
         self.traffic = BrokerTraffic()
-        self.wakeups = Wakeups(self.by_name, clock, timers)
+        self.wakeups = Wakeups(self.by_name, services.clock, services.timers)
         self.advanced = self.wakeups.advanced
-        self._unopened = UnopenedLogs(
-            node_id, timers, workers.files, log_manager, log_config, partial(self._take_role, is_new=True)
-        )
-        self.changes = RoleChanges(timers, self._change, lambda problem: self.fail(problem))
+        self._unopened = UnopenedLogs(services, partial(self._take_role, is_new=True))
+        self.changes = RoleChanges(services, self._change)
         """Role changes of the last image that are not applied yet."""
-        self.reconfiguring = ConfigChanges(
-            timers, log_config, self._advance, lambda problem: self.fail(problem)
-        )
-        self.fail: Callable[[BaseException], None] = _raise
-        """Halts the node."""
-        self._waiting = PartitionWalk(self.by_id, timers, lambda problem: self.fail(problem))
+        self.reconfiguring = ConfigChanges(services, self._advance)
+        self._walk: Started | None = None
         """Over the leaders whose records wait for replicas, after brokers have changed."""
         self._offline: set[TopicPartition] = set()
         self._opened = 0
         """Number of logs that the present image has opened at once."""
         self.placing: Placing | None = None
         """Without it, logs stay in the directory where they were created."""
-        log_manager.on_offline = self._lost
+        services.logs.on_offline = self._lost
 
     # Lookups
 
@@ -199,7 +189,12 @@ class HostedPartitions:
         for core in reconfigured:
             self._advance(core)
         if old.brokers is not new.brokers:
-            self._waiting.begin(self.advance_if_waiting)
+            if self._walk is not None:
+                self._walk.cancel()
+            self._walk = self._services.start_or_halt("waiting leaders", self._advance_waiting())
+
+    async def _advance_waiting(self) -> None:
+        await in_turns(visits(self.by_id, self.advance_if_waiting))
 
     def advance_if_waiting(self, core: Partition) -> bool:
         """Look again at a leader whose records wait for replicas. Return whether there were any.
@@ -339,9 +334,10 @@ class HostedPartitions:
         told = self._log_manager.when_true(core.log)
         if not told.done:
             core.is_held_back = True
-            told.on_done(lambda _: self._release(core))
+            self._services.tasks.start(f"holding back {core.topic_partition}", self._release(core, told))
 
-    def _release(self, core: Partition) -> None:
+    async def _release(self, core: Partition, told: Deferred[None]) -> None:
+        await told
         core.is_held_back = False
         if self._serves(core):
             self._anchored(core)
@@ -414,13 +410,10 @@ class HostedPartitions:
         return self.reconfiguring.begin(cores)
 
 
-def _raise(problem: BaseException) -> None:
-    raise problem
-
-
 TAKEN_AT_ONCE_MAX = 100
-"""Changes of one image that are applied at once, so that small images stay simple: 30 to 100 us each."""
-TAKEN_A_STEP = 100
+"""Changes of one image that are applied at once, so that small images stay simple."""
+TAKEN_US = 40
+"""Of one change: 30 to 100."""
 
 
 class RoleChanges:
@@ -432,24 +425,22 @@ class RoleChanges:
     partitions of the images that brought the changes.
     """
 
-    __slots__ = ("_at_once_left", "_fail", "_is_planned", "_take", "_timers", "_waiting")
+    __slots__ = ("_at_once_left", "_is_applying", "_services", "_take", "_waiting")
 
     def __init__(
         self,
-        timers: Timers,
+        services: PartitionServices,
         take: Callable[[TopicPartition, Uuid, PartitionRegistration | None, bool], None],
-        fail: Callable[[BaseException], None],
     ) -> None:
         """`take` is called with the partition, its topic id, its image (None if the partition left this node), and
-        whether it is new. `fail` halts the node, because later decisions must not build on a partly applied image."""
-        self._timers = timers
+        whether it is new."""
+        self._services = services
         self._take = take
-        self._fail = fail
         self._waiting: OrderedDict[
             Key, list[tuple[TopicPartition, Uuid, PartitionRegistration | None, bool]]
         ] = OrderedDict()
         """A plain dictionary would pass over everything taken before, to find the first one that is left."""
-        self._is_planned = False
+        self._is_applying = False
         self._at_once_left = TAKEN_AT_ONCE_MAX
 
     def __bool__(self) -> bool:
@@ -485,17 +476,15 @@ class RoleChanges:
         waiting.append((name, topic_id, image, is_new))
         if now:
             self.take_now(name)
-        elif not self._is_planned:
-            self._is_planned = True
-            self._timers.call_after(0, self._step)
+        elif not self._is_applying:
+            self._is_applying = True
+            self._services.start_or_halt("applying an image", self._apply())
 
     def take_now(self, name: Key) -> None:
-        changes = self._waiting.pop(name, ())
         try:
-            for change in changes:
-                self._take(*change)
+            self._take_changes(name)
         except Exception as problem:
-            self._fail(problem)
+            self._services.halt(problem)
             raise
 
     def finish(self) -> None:
@@ -503,17 +492,16 @@ class RoleChanges:
         while self._waiting:
             self.take_now(next(iter(self._waiting)))
 
-    def _step(self) -> None:
-        self._is_planned = False
-        try:
-            for _ in range(TAKEN_A_STEP):
-                if not self._waiting:
-                    return
-                self.take_now(next(iter(self._waiting)))
-        except Exception:
-            return  # the node halts
-        self._is_planned = True
-        self._timers.call_after(0, self._step)
+    def _take_changes(self, name: Key) -> None:
+        for change in self._waiting.pop(name, ()):
+            self._take(*change)
+
+    async def _apply(self) -> None:
+        await pause()
+        while self._waiting:
+            self._take_changes(next(iter(self._waiting)))
+            await pause(TAKEN_US)
+        self._is_applying = False
 
 
 OPENED_AT_ONCE_MAX = 32
@@ -541,44 +529,24 @@ class UnopenedLogs:
     - So does a log that could not be created for lack of space or descriptors, until they are available.
     """
 
-    __slots__ = (
-        "_log_config",
-        "_log_manager",
-        "_looks_again",
-        "_node_id",
-        "_open",
-        "_running",
-        "_short",
-        "_timers",
-        "_tried",
-        "_waiting",
-        "_workers",
-    )
+    __slots__ = ("_is_opening", "_logs", "_open", "_retries", "_services", "_short", "_tried", "_waiting")
 
     def __init__(
         self,
-        node_id: int,
-        timers: Timers,
-        workers: Workers,
-        log_manager: LogManager,
-        log_config: Callable[[str], LogConfig],
+        services: PartitionServices,
         open_log: Callable[[TopicPartition, Uuid, PartitionRegistration], None],
     ) -> None:
         """`open_log` opens the log, and creates it if its files do not exist."""
-        self._node_id = node_id
-        self._timers = timers
-        self._workers = workers
-        self._log_manager = log_manager
-        self._log_config = log_config
+        self._services = services
+        self._logs = services.logs
         self._open = open_log
         self._waiting: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
-        self._running = False
-        """A slice is being prepared, or a timer will start one."""
+        self._is_opening = False
         self._short: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
         """Partitions that lacked space."""
         self._tried: Key | None = None
         """The partition of `_short` whose attempt shows whether there is space."""
-        self._looks_again = False
+        self._retries = False
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -590,23 +558,24 @@ class UnopenedLogs:
         """Add a partition, or replace its image if it already waits."""
         self._short.pop(name, None)
         self._waiting[name] = topic_id, image
-        if not self._running:
-            self._running = True
-            self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
+        if not self._is_opening:
+            self._is_opening = True
+            self._services.tasks.start("opening new logs", self._open_waiting())
 
     def add_short(self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration) -> None:
         """Add a partition whose log had no space. One of all such partitions is tried at a time."""
         self._short[name] = topic_id, image
-        if not self._looks_again:
-            self._looks_again = True
-            self._timers.call_after(SHORTAGE_INTERVAL_MS, self._look_again)
+        if not self._retries:
+            self._retries = True
+            self._services.tasks.start("opening logs that lacked space", self._retry())
 
-    def _look_again(self) -> None:
-        self._looks_again = bool(self._short)
-        if self._short:
-            self._timers.call_after(SHORTAGE_INTERVAL_MS, self._look_again)
-            self._tried, waiting = next(iter(self._short.items()))
-            self.add(TopicPartition(*self._tried), *waiting)
+    async def _retry(self) -> None:
+        while self._short:
+            await self._services.tasks.sleep(SHORTAGE_INTERVAL_MS)
+            if self._short:
+                self._tried, waiting = next(iter(self._short.items()))
+                self.add(TopicPartition(*self._tried), *waiting)
+        self._retries = False
 
     def discard(self, name: Key) -> None:
         self._waiting.pop(name, None)
@@ -615,7 +584,7 @@ class UnopenedLogs:
     def open_now(self, name: Key) -> bool:
         """Open a waiting partition. Returns False if it does not wait, or cannot be opened yet."""
         waiting = self._waiting.get(name)
-        if waiting is None or not self._log_manager.may_make(TopicPartition(*name)):
+        if waiting is None or not self._logs.may_make(TopicPartition(*name)):
             return False
         del self._waiting[name]
         self._open(TopicPartition(*name), *waiting)
@@ -625,64 +594,61 @@ class UnopenedLogs:
                 self.add(TopicPartition(*each), *lacked)
         return True
 
-    def _prepare_slice(self) -> None:
-        names = list(islice(self._waiting, OPENED_A_SLICE))
-        if not names:
-            self._running = False
-            return
+    async def _open_waiting(self) -> None:
+        delay_ms = SLICE_INTERVAL_MS
+        try:
+            while True:
+                if delay_ms:
+                    await self._services.tasks.sleep(delay_ms)
+                if not self._waiting or self._logs.closed:
+                    return
+                delay_ms = await self._open_slice(list(islice(self._waiting, OPENED_A_SLICE)))
+        finally:
+            self._is_opening = False
+
+    async def _open_slice(self, names: list[Key]) -> int:
+        """Returns the delay before the next slice."""
         try:
             prepared = [self._prepare(name) for name in names]
         except LogRefused:
-            self._open_unprepared(names)
-            return
-        clearing = self._log_manager.clear_names([TopicPartition(*name) for name in names])
-        job = self._workers.submit(partial(run_all, clearing, prepared))
-        job.on_done(partial(self._open_slice, names, prepared, clearing))
-
-    def _prepare(self, name: Key) -> PreparedLog:
-        topic_id, image = self._waiting[name]
-        return self._log_manager.prepare(TopicPartition(*name), topic_id, image.directory(self._node_id))
-
-    def _open_slice(
-        self, names: list[Key], prepared: list[PreparedLog], clearing: Plan | None, done: Deferred[None]
-    ) -> None:
-        if self._log_manager.closed:
-            return
+            for name in names:
+                self.open_now(name)
+            return SLICE_INTERVAL_MS
+        clearing = self._logs.clear_names([TopicPartition(*name) for name in names])
         try:
-            done.result()
+            await self._services.workers.files.submit(partial(run_all, clearing, prepared))
         except Exception as error:  # too many jobs, or a bug in kafkacompat
+            if self._logs.closed:
+                return 0
             logger.error("no worker made the files of new partitions: %s", error)
             for files in prepared:
-                self._log_manager.discard(files)
-            self._timers.call_after(RETRY_INTERVAL_MS, self._prepare_slice)
-            return
+                self._logs.discard(files)
+            return RETRY_INTERVAL_MS
+        if self._logs.closed:
+            return 0
         if clearing is not None:
             clearing.finish()
-        placed, delay_ms = True, SLICE_INTERVAL_MS
+        is_placed, delay_ms = True, SLICE_INTERVAL_MS
         for name, files in zip(names, prepared, strict=True):
             waiting = self._waiting.get(name)
             if waiting is None or waiting[0] != files.topic_id:
-                self._log_manager.discard(files)
+                self._logs.discard(files)
                 continue
-            if not self._log_manager.may_make(files.topic_partition):
+            if not self._logs.may_make(files.topic_partition):
                 # The disk refused the checkpoints.
-                self._log_manager.discard(files)
-                placed, delay_ms = False, RETRY_INTERVAL_MS
+                self._logs.discard(files)
+                is_placed, delay_ms = False, RETRY_INTERVAL_MS
                 continue
-            placed = self._log_manager.place(files, self._log_config(name[0])) and placed
+            is_placed = self._logs.place(files, self._services.settings.log_config(name[0])) and is_placed
             self.open_now(name)
-        if placed:
-            self._prepare_slice()
-        else:
-            self._timers.call_after(delay_ms, self._prepare_slice)
+        return 0 if is_placed else delay_ms
 
-    def _open_unprepared(self, names: list[Key]) -> None:
-        for name in names:
-            self.open_now(name)
-        self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
+    def _prepare(self, name: Key) -> Preparation:
+        topic_id, image = self._waiting[name]
+        return self._logs.prepare(TopicPartition(*name), topic_id, image.directory(self._services.node_id))
 
 
-def run_all(clearing: Plan | None, prepared: list[PreparedLog]) -> None:
+def run_all(clearing: Plan | None, prepared: list[Preparation]) -> None:
     """Run the checkpoint plan, then create the files. Blocks; for a worker."""
     if clearing is not None:
         clearing.run()
@@ -704,23 +670,18 @@ class ConfigChanges:
     before a role or an ISR (`first`). Bounded by the partitions of this node.
     """
 
-    __slots__ = ("_advance", "_fail", "_is_planned", "_log_config", "_timers", "_waiting")
+    __slots__ = ("_advance", "_is_giving", "_services", "_waiting")
 
     def __init__(
         self,
-        timers: Timers,
-        log_config: Callable[[str], LogConfig],
+        services: PartitionServices,
         advance: Callable[[Partition], None],
-        fail: Callable[[BaseException], None],
     ) -> None:
-        """`log_config` gives a topic's settings by the newest image. `advance` looks whether a partition's high watermark
-        advances by its new settings. `fail` halts the node."""
-        self._timers = timers
-        self._log_config = log_config
+        """`advance` looks whether a partition's high watermark advances by its new settings."""
+        self._services = services
         self._advance = advance
-        self._fail = fail
         self._waiting: dict[Partition, None] = {}
-        self._is_planned = False
+        self._is_giving = False
 
     def begin(self, cores: Sequence[Partition]) -> Sequence[Partition]:
         """Returns the partitions that have their settings now. The caller looks at their high watermarks when the roles of
@@ -730,7 +691,9 @@ class ConfigChanges:
             self._waiting.pop(core, None)
         self._give(at_once)
         self._waiting.update(dict.fromkeys(later))
-        self._plan()
+        if self._waiting and not self._is_giving:
+            self._is_giving = True
+            self._services.start_or_halt("applying settings", self._give_rest())
         return at_once
 
     def first(self, core: Partition) -> None:
@@ -749,77 +712,31 @@ class ConfigChanges:
             topic = core.topic_partition.topic
             config = configs.get(topic)
             if config is None:
-                config = configs[topic] = self._log_config(topic)
+                config = configs[topic] = self._services.settings.log_config(topic)
             core.log.config = config
 
-    def _plan(self) -> None:
-        if self._waiting and not self._is_planned:
-            self._is_planned = True
-            self._timers.call_after(0, self._step)
-
-    def _step(self) -> None:
-        self._is_planned = False
+    async def _give_rest(self) -> None:
         waiting = self._waiting
-        try:
+        while waiting:
+            await pause()
             # The last ones first: taking from the front of a large dictionary passes over everything taken before.
             some = [waiting.popitem()[0] for _ in range(min(len(waiting), GIVEN_A_STEP))]
             self._give(some)
             for core in some:
                 self._advance(core)
-        except Exception as problem:
-            self._fail(problem)
-            return
-        self._plan()
+        self._is_giving = False
 
 
-VISITED_A_STEP = 1000
-"""Partitions of one step, at up to 2 microseconds each."""
-ACTED_ON = 25
-"""A partition for which something is done, in partitions that are only visited."""
+VISITED_US = 4
+ACTED_US = 100
+"""Of a partition for which something is done."""
 
 
-class PartitionWalk:
-    """A look at all partitions of this node, some of them in each step of the loop.
+def visits(cores: Mapping[tuple[bytes, int], Partition], visit: Callable[[Partition], bool]) -> Work[None]:
+    """A look at all partitions of this node. `visit` returns whether it has done something.
 
     Partitions come, go and change their roles during a walk. It visits those that were here when it began; one that
     has gone meanwhile leads nothing any more. Whoever needs a visit of those that came later begins another walk.
     """
-
-    __slots__ = ("_cores", "_fail", "_stepper")
-
-    def __init__(
-        self,
-        cores: Mapping[tuple[bytes, int], Partition],
-        timers: Timers,
-        fail: Callable[[BaseException], None],
-    ) -> None:
-        """`cores` is the manager's table. `fail` halts the node: a walk that ends early would leave partitions unwatched."""
-        self._cores = cores
-        self._fail = fail
-        self._stepper = Stepper(timers)
-
-    @property
-    def is_under_way(self) -> bool:
-        return self._stepper.is_busy
-
-    def begin(self, visit: Callable[[Partition], bool], done: Callable[[], None] = lambda: None) -> None:
-        """Run the first step now. `visit` returns whether it has done something. A walk that is under way ends here, and its
-        `done` is not called."""
-        self._stepper.cancel()
-        self._stepper.run(self._walk(visit), lambda outcome: self._ended(outcome, done))
-
-    def cancel(self) -> None:
-        self._stepper.cancel()
-
-    def _walk(self, visit: Callable[[Partition], bool]) -> Steps[None]:
-        pace = Pace(VISITED_A_STEP)
-        for core in list(self._cores.values()):
-            if pace.is_over(ACTED_ON if visit(core) else 1):
-                yield None
-
-    def _ended(self, outcome: Callable[[], None], done: Callable[[], None]) -> None:
-        try:
-            outcome()
-            done()
-        except Exception as problem:
-            self._fail(problem)
+    for core in list(cores.values()):
+        yield ACTED_US if visit(core) else VISITED_US

@@ -23,7 +23,8 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.ports import Buffer, Clock, Timers, Workers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.ports import Buffer
 
 USUAL_BYTES = 16 * 1024 * 1024
 """The decompressed body of a batch of usual size."""
@@ -44,8 +45,9 @@ def _given_back(given: T) -> Steps[T]:
 
 
 class LargeBatches:
-    def __init__(self, clock: Clock, timers: Timers, workers: Workers, limits: BatchLimits) -> None:
-        self._clock = clock
+    def __init__(self, services: PartitionServices, limits: BatchLimits) -> None:
+        timers, workers = services.timers, services.workers.batches
+        self._clock = services.clock
         self._limits = limits
         self._usual = Stepping(timers, workers, USUAL_AT_ONCE, WAITING_MAX)
         self._huge = Stepping(timers, workers, HUGE_AT_ONCE, WAITING_MAX)

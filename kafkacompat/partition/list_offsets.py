@@ -30,7 +30,8 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.ports import Log, OffsetSearch, TimestampOffset, Workers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.ports import Log, OffsetSearch, TimestampOffset
 
 logger = logging.getLogger(__name__)
 
@@ -186,16 +187,16 @@ class _Line:
 class Searches:
     """The searches of a node, in the loop's thread. `core_of` gives the present core of a partition."""
 
-    def __init__(self, workers: Workers, core_of: Callable[[Partition], Partition | None]) -> None:
-        self._workers = workers
+    def __init__(self, services: PartitionServices, core_of: Callable[[Partition], Partition | None]) -> None:
+        self._tasks = services.tasks
+        self._workers = services.workers.reads
         self._core_of = core_of
         self._waiting = _Line()
         self._long = _Line()
-        self._has_long_job = False
+        self._runs_long = False
         self._unanswered = 0
-        self._jobs = 0
-        self._is_starting = self._is_starting_long = False
-        """A job that is refused ends at once. The next one is started after it, and not within."""
+        self._running = 0
+        """Tasks that carry out searches, up to JOBS_MAX."""
         self._has_failed = False
         """The last job was not carried out, which is logged."""
         self._rooms: deque[Deferred[None]] = deque()
@@ -231,60 +232,57 @@ class Searches:
             return Deferred.of(OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
         self._unanswered += 1
         self._waiting.add(search)
-        self._start()
+        if self._running < JOBS_MAX:
+            self._running += 1
+            self._tasks.start("searching offsets by time", self._run())
         return search.answer
 
-    def _start(self) -> None:
-        if self._is_starting:
-            return
-        self._is_starting = True
-        try:
-            while self._waiting and self._jobs < JOBS_MAX:
-                self._start_job()
-        finally:
-            self._is_starting = False
-
-    def _start_job(self) -> None:
-        begun: list[_Begun] = []
-        while self._waiting and len(begun) < SEARCHES_AT_ONCE:
-            search = self._waiting.pop()
-            running = self._begin(search)
-            if running is not None:
-                begun.append(_Begun(search, running))
-        if begun:
-            self._jobs += 1
-            self._workers.submit(partial(_run, begun)).on_done(partial(self._ran, begun))
-
-    def _start_long(self) -> None:
-        if self._is_starting_long:
-            return
-        self._is_starting_long = True
-        try:
-            while self._long and not self._has_long_job:
-                search = self._long.pop()
+    async def _run(self) -> None:
+        while self._waiting:
+            begun: list[_Begun] = []
+            while self._waiting and len(begun) < SEARCHES_AT_ONCE:
+                search = self._waiting.pop()
                 running = self._begin(search)
                 if running is not None:
-                    self._has_long_job = True
-                    self._go_on(_Begun(search, running))
-        finally:
-            self._is_starting_long = False
+                    begun.append(_Begun(search, running))
+            if begun:
+                await self._run_job(begun)
+        self._running -= 1
 
-    def _go_on(self, begun: _Begun) -> None:
-        self._workers.submit(partial(begun.running.run, PIECE_WORK)).on_done(partial(self._went_on, begun))
-
-    def _went_on(self, begun: _Begun, done: Deferred[bool]) -> None:
+    async def _run_job(self, begun: Sequence[_Begun]) -> None:
         try:
-            is_over = done.result()
+            over = await self._workers.submit(partial(_run, begun))
         except Exception as problem:
-            self._failed([begun], problem)
-        else:
+            self._failed(begun, problem)
+            return
+        self._has_failed = False
+        for (search, running), is_over in zip(begun, over, strict=True):
+            if is_over or search.abandoned:
+                self._finish(search, running)
+            else:
+                search.running = None
+                search.is_long = True
+                self._long.add(search)
+        if self._long and not self._runs_long:
+            self._runs_long = True
+            self._tasks.start("long searches of offsets by time", self._run_long())
+
+    async def _run_long(self) -> None:
+        while self._long:
+            search = self._long.pop()
+            running = self._begin(search)
+            if running is None:
+                continue
+            is_over = False
+            try:
+                while not is_over and not search.abandoned:
+                    is_over = await self._workers.submit(partial(running.run, PIECE_WORK))
+            except Exception as problem:
+                self._failed([_Begun(search, running)], problem)
+                continue
             self._has_failed = False
-            if not is_over and not begun.search.abandoned:
-                self._go_on(begun)
-                return
-            self._finish(*begun)
-        self._has_long_job = False
-        self._start_long()
+            self._finish(search, running)
+        self._runs_long = False
 
     def _failed(self, begun: Sequence[_Begun], problem: Exception) -> None:
         if not self._has_failed:
@@ -309,24 +307,6 @@ class Searches:
         except Exception as problem:
             self._answer(search, _refused_by(search, problem))
         return search.running
-
-    def _ran(self, begun: Sequence[_Begun], done: Deferred[list[bool]]) -> None:
-        self._jobs -= 1
-        try:
-            over = done.result()
-        except Exception as problem:
-            self._failed(begun, problem)
-        else:
-            self._has_failed = False
-            for (search, running), is_over in zip(begun, over, strict=True):
-                if is_over or search.abandoned:
-                    self._finish(search, running)
-                else:
-                    search.running = None
-                    search.is_long = True
-                    self._long.add(search)
-        self._start()
-        self._start_long()
 
     def _finish(self, search: Search, running: OffsetSearch) -> None:
         search.running = None

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, gather
 from kafkacompat.log.flush import anchor
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.ports import Log, LogFlush, PlacedWorkers, Timers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.ports import LogFlush
 
 logger = logging.getLogger(__name__)
 
@@ -40,15 +41,13 @@ class Flushes:
 
     def __init__(
         self,
-        workers: PlacedWorkers,
-        failed: Callable[[Log, OSError], None],
+        services: PartitionServices,
         anchoring: Mapping[TopicPartition, Deferred[ErrorCode]],
     ) -> None:
-        """`failed` is called with syncs that the disk refused. `anchoring` has the syncs of new logs, which produce
-        requests wait for as well. A sync started here covers the same files."""
+        """`anchoring` has the syncs of new logs, which produce requests wait for as well. A sync started here covers the
+        same files."""
+        self._services = services
         self._anchoring = anchoring
-        self._workers = workers
-        self._failed = failed
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
         self._next: dict[TopicPartition, tuple[Partition, Deferred[ErrorCode]]] = {}
         """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then.
@@ -60,53 +59,55 @@ class Flushes:
         if core.unflushed < core.log.config.flush_messages:
             return
         core.unflushed = 0
-        if core.topic_partition in self._running:
-            _, answer = self._next.get(core.topic_partition) or (core, Deferred())
-            self._next[core.topic_partition] = core, answer
+        name = core.topic_partition
+        if name in self._running:
+            _, answer = self._next.get(name) or (core, Deferred())
+            self._next[name] = core, answer
         else:
-            self._start(core, Deferred())
+            answer = self._running[name] = Deferred()
+            self._services.tasks.start(f"flush of {name}", self._flush(core, answer))
 
-    def _start(self, core: Partition, answer: Deferred[ErrorCode]) -> None:
-        self._running[core.topic_partition] = answer
-        log = core.log
-        flush: LogFlush | None = None
-        try:
-            flush = log.begin_flush()
-            job = flush.run
-        except Exception as error:
-            # Not answered here, because the produce request does not wait for it yet.
-            job = partial(_raise, error)
-        workers = self._workers.at(posixpath.dirname(log.directory))
-        workers.submit(job).on_done(partial(self._finished, core, log, flush, answer))
+    async def _flush(self, core: Partition, answer: Deferred[ErrorCode]) -> None:
+        """Sync the partition's log as long as somebody asks for it."""
+        name = core.topic_partition
+        while True:
+            error = await self._sync(core)
+            del self._running[name]
+            following = self._next.pop(name, None)
+            if following is None:
+                answer.resolve(error)
+                return
+            core, self._running[name] = following
+            answer.resolve(error)
+            answer = following[1]
 
-    def _finished(
-        self,
-        core: Partition,
-        log: Log,
-        flush: LogFlush | None,
-        answer: Deferred[ErrorCode],
-        done: Deferred[None],
-    ) -> None:
-        if core.log is not log:
-            # The log has moved to another directory. Its records must be durable there.
-            self._start(core, answer)
-            return
-        error = ErrorCode.NONE
-        try:
-            done.result()
-        except Exception as failure:  # a disk error, or too many jobs: the sync is a guarantee
-            error = ErrorCode.KAFKA_STORAGE_ERROR
+    async def _sync(self, core: Partition) -> ErrorCode:
+        while True:
+            log = core.log
+            workers = self._services.workers.log_sync.at(posixpath.dirname(log.directory))
+            flush: LogFlush | None = None
+            failure: Exception | None = None
+            try:
+                flush = log.begin_flush()
+                job = flush.run
+            except Exception as error:
+                job = partial(
+                    _raise, error
+                )  # not answered here: the produce request does not wait for it yet
+            try:
+                await workers.submit(job)
+            except Exception as error:  # a disk error, or too many jobs: the sync is a guarantee
+                failure = error
+            if core.log is not log:
+                continue  # moved to another directory, where its records must be durable
+            if failure is None:
+                log.finish_flush(flush)
+                return ErrorCode.NONE
             if isinstance(failure, OSError):
-                self._failed(log, failure)
+                self._services.logs.log_failed(log, failure)
             else:
                 logger.error("flush of %s failed: %s", core.topic_partition, failure)
-        else:
-            log.finish_flush(flush)
-        del self._running[core.topic_partition]
-        following = self._next.pop(core.topic_partition, None)
-        if following is not None:
-            self._start(*following)
-        answer.resolve(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
 
     def when_flushed(
         self, partitions: Iterable[TopicPartition]
@@ -124,17 +125,7 @@ class Flushes:
                 pending[name] = flush
         if not pending:
             return None
-        errors: dict[TopicPartition, ErrorCode] = {}
-        answer: Deferred[Mapping[TopicPartition, ErrorCode]] = Deferred()
-
-        def note(name: TopicPartition, flush: Deferred[ErrorCode]) -> None:
-            errors[name] = flush.result()
-            if len(errors) == len(pending):
-                answer.resolve(errors)
-
-        for name, flush in pending.items():
-            flush.on_done(partial(note, name))
-        return answer
+        return gather(list(pending.values())).then(lambda errors: dict(zip(pending, errors, strict=True)))
 
 
 def _raise(error: Exception) -> None:
@@ -153,21 +144,16 @@ class Anchoring:
 
     def __init__(
         self,
-        workers: PlacedWorkers,
-        timers: Timers,
-        failed: Callable[[Log, OSError], None],
+        services: PartitionServices,
         serves: Callable[[Partition], bool],
         anchored: Callable[[Partition], None],
     ) -> None:
-        """`failed` is called with syncs that the disk refused, `anchored` with each served partition whose log is now
-        durable."""
-        self._workers = workers
-        self._timers = timers
-        self._failed = failed
+        """`anchored` is called with each served partition whose log is now durable."""
+        self._services = services
         self._serves = serves
         self._anchored = anchored
         self._waiting: dict[str, dict[Partition, Deferred[ErrorCode]]] = {}
-        """By log directory. An entry stays while a job runs or a timer will start one."""
+        """By log directory. An entry stays while a task makes logs of that directory durable."""
         self.answers: dict[TopicPartition, Deferred[ErrorCode]] = {}
         """The results that produce requests wait for."""
 
@@ -178,43 +164,34 @@ class Anchoring:
             return
         if waiting is None:
             waiting = self._waiting[place] = {}
-            # Start later, so that one job covers all logs of the same image.
-            self._begin_later(place, 0)
+            self._services.tasks.start(f"making new logs in {place} durable", self._anchor(place))
         answer: Deferred[ErrorCode] = Deferred()
         core.is_being_anchored = True
         waiting[core] = self.answers[core.topic_partition] = answer
 
-    def _begin_later(self, place: str, delay_ms: int) -> None:
-        self._timers.call_after(delay_ms, partial(self._begin, place))
-
-    def _begin(self, place: str) -> None:
+    async def _anchor(self, place: str) -> None:
         waiting = self._waiting[place]
+        delay_ms = 0  # one job covers all logs of the same image
+        while True:
+            await self._services.tasks.sleep(delay_ms)
+            if not waiting:
+                del self._waiting[place]
+                return
+            delay_ms = await self._anchor_some(place, waiting)
+
+    async def _anchor_some(self, place: str, waiting: dict[Partition, Deferred[ErrorCode]]) -> int:
+        """Returns the delay before the next job."""
         batch = list(islice(waiting.items(), ANCHORED_AT_ONCE))
-        if not batch:
-            del self._waiting[place]
-            return
         for core, _ in batch:
             del waiting[core]
         logs = [core.log for core, _ in batch]
         flushes = [log.begin_anchoring() for log in logs]
-        job = self._workers.at(place).submit(partial(anchor, flushes))
-        job.on_done(partial(self._ended, place, batch, logs, flushes))
-
-    def _ended(
-        self,
-        place: str,
-        batch: Sequence[tuple[Partition, Deferred[ErrorCode]]],
-        logs: Sequence[Log],
-        flushes: Sequence[LogFlush],
-        done: Deferred[list[OSError | None]],
-    ) -> None:
         try:
-            failures = done.result()
+            failures = await self._services.workers.log_sync.at(place).submit(partial(anchor, flushes))
         except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("no worker made new logs durable: %s", error)
-            self._waiting[place].update(batch)
-            self._begin_later(place, RETRY_MS)
-            return
+            waiting.update(batch)
+            return RETRY_MS
         delay_ms = 0
         for (core, answer), log, flush, failure in zip(batch, logs, flushes, failures, strict=True):
             code = ErrorCode.NONE
@@ -224,7 +201,7 @@ class Anchoring:
                 if core.log is log and self._serves(core):
                     self._anchored(core)
             else:
-                self._failed(log, failure)
+                self._services.logs.log_failed(log, failure)
                 code = ErrorCode.KAFKA_STORAGE_ERROR
             if self.answers.get(core.topic_partition) is answer:
                 del self.answers[core.topic_partition]
@@ -232,4 +209,4 @@ class Anchoring:
                 delay_ms = RETRY_MS
                 self.add(core)
             answer.resolve(code)
-        self._begin_later(place, delay_ms)
+        return delay_ms

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, is_reserved_uuid
 from kafkacompat.log.directory import can_be_marked
 from kafkacompat.ports import FileSlice, LogRefused
-from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches
+from kafkacompat.records.batch import has_valid_crc, iterate_batches
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-    from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.log_manager import LogManager
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_alter_log_dirs_manager import Assign, ReplicaAlterLogDirsManager
-    from kafkacompat.ports import Log, Records, Timers, WorkerPools, Workers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.ports import Log, Records
 
 logger = logging.getLogger(__name__)
 
@@ -39,19 +38,16 @@ class Placement:
 
     def __init__(
         self,
+        services: PartitionServices,
         hosted: HostedPartitions,
-        logs: LogManager,
         assign: Assign,
-        make_moves: Callable[[], ReplicaAlterLogDirsManager],
-        timers: Timers,
-        workers: WorkerPools,
     ) -> None:
+        self._services = services
+        self._logs = services.logs
         self._hosted = hosted
-        self._logs = logs
         self._assign = assign
-        self._make_moves = make_moves
         self._moves: ReplicaAlterLogDirsManager | None = None
-        self._damaged = DamagedReplicas(timers, workers.reads, self._repaired)
+        self._damaged = DamagedReplicas(services, self._repaired)
         hosted.placing = self
 
     def close(self) -> None:
@@ -263,7 +259,14 @@ class Placement:
 
     def _begin(self, core: Partition) -> None:
         if self._moves is None:
-            self._moves = self._make_moves()
+            from kafkacompat.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
+
+            self._moves = ReplicaAlterLogDirsManager(
+                self._services,
+                self._assign,
+                failed=self._hosted.storage_failed,
+                moved=self._hosted.log_replaced,
+            )
         self._moves.begin(core)
 
 
@@ -277,17 +280,19 @@ class DamagedReplicas:
     well again. So each of them is looked at now and then. Bounded by the replicas of this node.
     """
 
-    def __init__(self, timers: Timers, workers: Workers, repaired: Callable[[Partition], None]) -> None:
-        self._timers = timers
-        self._workers = workers
+    def __init__(self, services: PartitionServices, repaired: Callable[[Partition], None]) -> None:
+        self._tasks = services.tasks
+        self._workers = services.workers.reads
         self._repaired = repaired
         self._damaged: dict[TopicPartition, tuple[Partition, Log, int]] = {}
         """With an offset at which the log cannot be read."""
-        self._looks = False
+        self._is_watching = False
 
     def add(self, core: Partition, offset: int) -> None:
         self._damaged[core.topic_partition] = core, core.log, offset
-        self._look_later()
+        if not self._is_watching:
+            self._is_watching = True
+            self._tasks.start("watching damaged replicas", self._watch())
 
     def discard(self, name: TopicPartition) -> None:
         self._damaged.pop(name, None)
@@ -303,27 +308,21 @@ class DamagedReplicas:
             del self._damaged[core.topic_partition]
         return core.topic_partition in self._damaged
 
-    def _look_later(self) -> None:
-        if not self._looks and self._damaged:
-            self._looks = True
-            self._timers.call_after(LOOK_MS, self._look)
+    async def _watch(self) -> None:
+        while self._damaged:
+            await self._tasks.sleep(LOOK_MS)
+            for core, log, offset in list(self._damaged.values()):
+                # Side by side: a disk that does not answer holds up no look at another.
+                self._tasks.start(f"looking at {core.topic_partition}", self._look(core, log, offset))
+        self._is_watching = False
 
-    def _look(self) -> None:
-        self._looks = False
-        self._look_later()  # whatever becomes of this one
-        for core, log, offset in list(self._damaged.values()):
-            if not self.has(core):
-                self._repaired(core)
-                continue
-            try:
-                records = log.read(offset, 1, log.log_end_offset, True).records
-            except (OSError, LogRefused, BatchCorrupt, MemoryError):
-                continue
-            self._workers.submit(partial(_is_whole, records)).on_done(partial(self._seen, core, log))
-
-    def _seen(self, core: Partition, log: Log, done: Deferred[bool]) -> None:
+    async def _look(self, core: Partition, log: Log, offset: int) -> None:
+        if not self.has(core):
+            self._repaired(core)
+            return
         try:
-            is_whole = done.result()
+            records = log.read(offset, 1, log.log_end_offset, True).records
+            is_whole = await self._workers.submit(partial(_is_whole, records))
         except Exception as error:  # it stays damaged: another look follows
             logger.info("%s is still damaged: %s", core.topic_partition, error)
             return

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from kafkacompat.faults import report
 from kafkacompat.partition.following import (
     BATCHES_AT_ONCE,
     append_fetched,
@@ -27,19 +28,18 @@ from kafkacompat.partition.following import (
     truncate_to_divergence,
 )
 from kafkacompat.partition.replication_quota_manager import ByteRate
-from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.ports import FileSlice, LogRefused, WorkersBusy
 from kafkacompat.records.batch import BatchCorrupt, end_of_some
 from kafkacompat.wire.messages.fetch_response import EpochEndOffset
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
-    from kafkacompat.log.flush import LogFlush
-    from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.partition.following import Copy
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.ports import Buffer, Clock, Log, Plan, Timers, WorkerPools, Workers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.ports import Buffer, Log, Plan, Workers
+    from kafkacompat.tasks import Started
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +56,6 @@ Assign = Callable[["Uuid", int, "Uuid", "Callable[[], None] | None"], None]
 """(topic id, partition, directory, callback for when the controller has recorded it)."""
 
 
-class Settings(Protocol):
-    """The settings in force."""
-
-    def get_int(self, name: str) -> int: ...
-
-
 class MoveState(Enum):
     COPYING = "copying"
     ASSIGNING = "the controller is being told"
@@ -71,7 +65,7 @@ class MoveState(Enum):
 class Move:
     """One replica being moved. `log` is its future log."""
 
-    __slots__ = ("busy", "core", "is_synced", "log", "origin_id", "state", "target_id", "topic_partition")
+    __slots__ = ("core", "is_synced", "log", "origin_id", "state", "target_id", "task", "topic_partition")
 
     def __init__(self, core: Partition, log: UnifiedLog, origin_id: Uuid, target_id: Uuid) -> None:
         self.core = core
@@ -80,8 +74,8 @@ class Move:
         self.origin_id = origin_id
         self.target_id = target_id
         self.state = MoveState.COPYING
-        self.busy = False
-        """A worker reads or syncs for this move, or a timer will continue it."""
+        self.task: Started | None = None
+        """None while it waits for others to end."""
         self.is_synced = False
 
     @property
@@ -95,22 +89,18 @@ class ReplicaAlterLogDirsManager:
 
     def __init__(
         self,
-        logs: LogManager,
-        clock: Clock,
-        timers: Timers,
-        workers: WorkerPools,
-        settings: Settings,
+        services: PartitionServices,
         assign: Assign,
         *,
         failed: Callable[[Partition, OSError], None],
         moved: Callable[[Partition], None],
     ) -> None:
         """`failed` is called if the current log could not be read, `moved` if the core has its new log."""
-        self._logs = logs
-        self._clock = clock
-        self._timers = timers
-        self._workers = workers
-        self._settings = settings
+        self._logs = services.logs
+        self._clock = services.clock
+        self._tasks = services.tasks
+        self._workers = services.workers
+        self._settings = settings = services.settings
         self._assign = assign
         self._failed = failed
         self._moved = moved
@@ -145,7 +135,11 @@ class ReplicaAlterLogDirsManager:
         log = self._logs.futures.logs[name]
         self._moves[name] = Move(core, log, home.directory_id, target.directory_id)
         logger.info(
-            "moving %s from %s to %s, from offset %d on", name, home.path, target.path, log.log_end_offset
+            "Moving partition %s from log directory %s to %s, initial offset %d",
+            name,
+            home.path,
+            target.path,
+            log.log_end_offset,
         )
         self._start_some()
 
@@ -154,24 +148,48 @@ class ReplicaAlterLogDirsManager:
         move = self._moves.pop(name, None)
         if move is None:
             return
+        if move.task is not None:
+            move.task.cancel()
         if move.state is not MoveState.COPYING:
+            logger.info("Reverting reassignment for canceled future replica %s", name)
             self._assign(move.core.topic_id, name.partition, move.origin_id, None)
         self._start_some()
 
     def close(self) -> None:
         self._closed = True
+        for move in self._moves.values():
+            if move.task is not None:
+                move.task.cancel()
         self._moves.clear()
 
     def _start_some(self) -> None:
         for move in list(
             islice(self._moves.values(), self._settings.get_int("num.replica.alter.log.dirs.threads"))
         ):
-            if not move.busy:
-                self._later(move, 0)
+            if move.task is None or move.task.done:
+                move.task = self._tasks.start(f"moving {move.topic_partition}", self._run(move))
 
-    def _later(self, move: Move, delay_ms: int) -> None:
-        move.busy = True
-        self._timers.call_after(delay_ms, partial(self._go_on, move))
+    async def _run(self, move: Move) -> None:
+        delay_ms = 0
+        while True:
+            await self._tasks.sleep(delay_ms)
+            if self._is_over(move):
+                return
+            try:
+                delay_ms = await self._step(move)
+            except Exception as problem:
+                # Only what ends the replica ends its move. Indexes are rebuilt meanwhile, and damage may be cleaned away
+                # or be repaired.
+                logger.warning(
+                    "Error while copying %s at offset %d, retrying: %s: %s",
+                    move.topic_partition,
+                    move.log.log_end_offset,
+                    type(problem).__name__,
+                    problem,
+                )
+                if not isinstance(problem, (LogRefused, BatchCorrupt, MemoryError, WorkersBusy)):
+                    report(f"moving {move.topic_partition}", problem)
+                delay_ms = self._backoff_ms()
 
     def _is_over(self, move: Move) -> bool:
         """Whether the move has ended, or its future log is gone with its directory."""
@@ -183,166 +201,106 @@ class ReplicaAlterLogDirsManager:
         self.end(name)
         return True
 
-    def _back_off(self, move: Move) -> None:
-        """Continue later after a failure."""
-        if not self._is_over(move):
-            self._later(move, self._settings.get_int("replica.fetch.backoff.ms"))
+    def _backoff_ms(self) -> int:
+        return self._settings.get_int("replica.fetch.backoff.ms")
 
-    def _go_on(self, move: Move) -> None:
-        move.busy = False
-        if not self._is_over(move):
-            self._attempt(move, partial(self._step, move))
-
-    def _attempt(self, move: Move, act: Callable[[], None]) -> None:
-        """Do what is next. A refusal by either log, damaged data and a lack of memory delay the move: indexes are rebuilt
-        meanwhile, and damage may be cleaned away or be repaired."""
-        try:
-            act()
-        except (LogRefused, BatchCorrupt, MemoryError) as problem:
-            logger.warning(
-                "the copy of %s stops at %d for now: %s",
-                move.topic_partition,
-                move.log.log_end_offset,
-                problem or "no memory",
-            )
-            self._back_off(move)
-
-    def _step(self, move: Move) -> None:
-        """Copy the next piece, or take the next step if everything is copied."""
+    async def _step(self, move: Move) -> int:
+        """Copy the next piece, or take the next step if everything is copied. Returns the delay before the next step, in
+        ms. Raises what only delays the move: a refusal by either log, damaged data, a lack of workers or of memory."""
         limit = self._settings.get_int("replica.alter.log.dirs.io.max.bytes.per.second")
         if self._rate.bytes_per_second(self._clock.monotonic_ms()) > limit:
-            self._later(move, THROTTLED_MS)
-            return
+            return THROTTLED_MS
         current, future = move.core.log, move.log
         try:
             note = settle(move, current)
         except OSError as error:
-            self._logs.future_failed(move.topic_partition, error)
-            self._back_off(move)
-            return
+            return self._future_failed(move, error)
         if note is not None:
-            logger.info("the copy of %s: %s", move.topic_partition, note)
+            logger.info("Future replica of %s: %s", move.topic_partition, note)
         # The future log may have been truncated, now or before the disk refused the rest. Later appends count only
         # when no checkpoint offset is too high for it.
         told = self._logs.when_true(future)
         if not told.done:
-            move.busy = True
-            told.on_done(lambda _: self._later(move, 0))
-            return
+            await told
+            return 0
         if not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
-            # A very long log is truncated in several steps.
-            self._later(move, 0)
-            return
+            return 0  # a very long log is truncated in several steps
         if future.log_end_offset == current.log_end_offset:
-            self._caught_up(move)
-            return
+            return await self._caught_up(move)
+        return await self._copy(move)
+
+    async def _copy(self, move: Move) -> int:
+        current, future = move.core.log, move.log
+        offset = future.log_end_offset
         try:
-            records = current.read(future.log_end_offset, COPY_BYTES, current.log_end_offset, True).records
+            records = current.read(offset, COPY_BYTES, current.log_end_offset, True).records
             if not isinstance(records, FileSlice):
-                self._back_off(move)
-                return
+                return self._backoff_ms()
             at_once = records.length <= AT_ONCE_BYTES
             data = records.file.try_read(records.position, records.length) if at_once else None
+            if data is None:
+                data = await self._workers.reads.submit(records.read)
         except OSError as error:
             self._failed(move.core, error)
-            self._back_off(move)
-            return
-        if data is None:
-            move.busy = True
-            self._workers.reads.submit(records.read).on_done(
-                partial(self._has_read, move, future.log_end_offset)
-            )
-        else:
-            self._append(move, data)
-
-    def _has_read(self, move: Move, offset: int, done: Deferred[bytes]) -> None:
-        move.busy = False
-        if self._is_over(move):
-            return
-        try:
-            data = done.result()
-        except OSError as error:
-            self._failed(move.core, error)
-            self._back_off(move)
-            return
-        except Exception as error:  # too many jobs, or a bug in kafkacompat
-            logger.error("no worker read for the copy of %s: %s", move.topic_partition, error)
-            self._back_off(move)
-            return
-        if move.log.log_end_offset == offset:
-            self._attempt(move, partial(self._append, move, data))
-        else:
-            self._later(move, 0)
-
-    def _append(self, move: Move, data: bytes) -> None:
-        before = move.log.log_end_offset
-        # The bytes beyond one step are read again.
+            return self._backoff_ms()
+        if self._is_over(move) or future.log_end_offset != offset:
+            return 0
+        # The bytes beyond one piece are read again.
         data = data[: end_of_some(data, 0, BATCHES_AT_ONCE)[0]]
         try:
-            copy_records(move, move.core.log, data)
+            copy_records(move, current, data)
         except OSError as error:
-            self._logs.future_failed(move.topic_partition, error)
-            self._back_off(move)
-            return
+            return self._future_failed(move, error)
         self._rate.record(len(data), self._clock.monotonic_ms())
-        if move.log.log_end_offset == before:
-            self._back_off(move)
-        elif move.log.log_end_offset == move.core.log.log_end_offset:
-            # Now, before more is appended.
-            self._caught_up(move)
-        else:
-            self._later(move, 0)
+        if future.log_end_offset == offset:
+            return self._backoff_ms()
+        if future.log_end_offset == move.core.log.log_end_offset:
+            return await self._caught_up(move)  # now, before more is appended
+        return 0
 
-    def _caught_up(self, move: Move) -> None:
+    async def _caught_up(self, move: Move) -> int:
         take_over_watermarks(move, move.core.log)
         if not move.is_synced:
-            # The current log may be synced long ago, and will be deleted.
-            try:
-                flush = move.log.begin_flush()
-            except OSError as error:
-                self._logs.future_failed(move.topic_partition, error)
-                self._back_off(move)
-                return
-            move.busy = True
-            self._syncs_of(move.log).submit(flush.run).on_done(partial(self._has_synced, move, flush))
-        elif move.state is MoveState.COPYING:
-            move.state = MoveState.ASSIGNING
-            move.busy = True
-            self._timers.call_after(ASSIGNED_POLL_MS, partial(self._go_on, move))
+            return await self._sync(move)
+        if move.state is MoveState.ASSIGNED:
+            self._change_places(move)
+            return 0
+        if move.state is MoveState.COPYING:
+            self._set_state(move, MoveState.ASSIGNING)
             core = move.core
             self._assign(
                 core.topic_id, core.topic_partition.partition, move.target_id, partial(self._assigned, move)
             )
-        elif move.state is MoveState.ASSIGNING:
-            self._later(move, ASSIGNED_POLL_MS)
-        else:
-            self._change_places(move)
+        return ASSIGNED_POLL_MS
 
-    def _has_synced(self, move: Move, flush: LogFlush, done: Deferred[None]) -> None:
-        move.busy = False
-        if self._is_over(move):
-            return
+    async def _sync(self, move: Move) -> int:
+        """The current log may be synced long ago, and will be deleted."""
         try:
-            done.result()
+            flush = move.log.begin_flush()
+            await self._syncs_of(move.log).submit(flush.run)
         except OSError as error:
-            self._logs.future_failed(move.topic_partition, error)
-            self._back_off(move)
-            return
-        except Exception as error:  # too many jobs, or a bug in kafkacompat
-            logger.error("no worker synced the copy of %s: %s", move.topic_partition, error)
-            self._back_off(move)
-            return
+            return self._future_failed(move, error)
+        if self._is_over(move):
+            return 0
         move.log.finish_flush(flush)
         move.is_synced = True
-        self._attempt(move, partial(self._step, move))
+        return await self._step(move)
+
+    def _future_failed(self, move: Move, error: OSError) -> int:
+        self._logs.future_failed(move.topic_partition, error)
+        return self._backoff_ms()
 
     def _syncs_of(self, log: UnifiedLog) -> Workers:
         return self._workers.log_sync.at(posixpath.dirname(log.directory))
 
     def _assigned(self, move: Move) -> None:
-        """The controller has recorded the directory. The waiting timer continues the move."""
+        """The controller has recorded the directory. The next step swaps the logs."""
         if not self._is_over(move):
-            move.state = MoveState.ASSIGNED
+            self._set_state(move, MoveState.ASSIGNED)
+
+    def _set_state(self, move: Move, state: MoveState) -> None:
+        move.state = state
+        logger.info("Updating future replica %s reassignment state to %s", move.topic_partition, state.name)
 
     def _change_places(self, move: Move) -> None:
         """Swap the logs in one step of the loop. So the partition is never without a log, and its log end does not
@@ -356,53 +314,37 @@ class ReplicaAlterLogDirsManager:
             # The log has no record of this epoch yet.
             log.assign_epoch_start(core.leader_epoch, log.log_end_offset)
         del self._moves[name]
-        logger.info("%s lies in %s now", name, log.directory)
+        logger.info("Future replica promotion: %s is in %s now", name, log.directory)
         self._moved(core)
-        self._make_durable(log)
+        self._tasks.start(f"retiring the old log of {name}", self._retire_when_durable(log))
         self._start_some()
 
-    # The old log keeps its place until the new one would survive a power loss.
-
-    def _make_durable(self, log: UnifiedLog) -> None:
-        if self._closed or not self._logs.predecessors.is_before(log):
-            return
-        try:
-            flush = log.begin_flush()
-        except OSError as error:
-            self._logs.log_failed(log, error)
-            self._make_durable_later(log)
-            return
-        self._syncs_of(log).submit(flush.run).on_done(partial(self._is_durable, log, flush))
-
-    def _make_durable_later(self, log: UnifiedLog) -> None:
-        delay_ms = self._settings.get_int("replica.fetch.backoff.ms")
-        self._timers.call_after(delay_ms, partial(self._make_durable, log))
-
-    def _is_durable(self, log: UnifiedLog, flush: LogFlush, done: Deferred[None]) -> None:
-        try:
-            done.result()
-        except Exception as error:
-            if isinstance(error, OSError):
+    async def _retire_when_durable(self, log: UnifiedLog) -> None:
+        """The old log keeps its place until the new one would survive a power loss."""
+        while not self._closed and self._logs.predecessors.is_before(log):
+            try:
+                flush = log.begin_flush()
+                await self._syncs_of(log).submit(flush.run)
+            except OSError as error:
                 self._logs.log_failed(log, error)
-            else:  # too many jobs, or a bug in kafkacompat
-                logger.error("no worker synced %s in its new directory: %s", log.topic_partition, error)
-            self._make_durable_later(log)
-            return
-        log.finish_flush(flush)
-        if self._closed:
-            return
-        origin = self._logs.predecessors.home(log.topic_partition)
-        plan = self._logs.retire_predecessor(log)
-        if plan is not None and origin is not None:
-            syncs = self._workers.log_sync.at(origin.path)
-            syncs.submit(plan.run).on_done(partial(self._is_retired, plan))
-        elif self._logs.predecessors.is_before(log):
-            # The directory takes no writes at the moment.
-            self._make_durable_later(log)
+            except WorkersBusy as busy:
+                logger.warning("no worker synced %s in its new directory: %s", log.topic_partition, busy)
+            else:
+                log.finish_flush(flush)
+                if self._closed:
+                    return
+                origin = self._logs.predecessors.home(log.topic_partition)
+                plan = self._logs.retire_predecessor(log)
+                if plan is not None and origin is not None:
+                    await self._remove(plan, origin.path)
+                    return
+                # Otherwise the directory takes no writes at the moment.
+            if self._logs.predecessors.is_before(log):
+                await self._tasks.sleep(self._backoff_ms())
 
-    def _is_retired(self, plan: Plan, done: Deferred[None]) -> None:
+    async def _remove(self, plan: Plan, place: str) -> None:
         try:
-            done.result()
+            await self._workers.log_sync.at(place).submit(plan.run)
         except Exception as error:  # too many jobs, or a bug in kafkacompat
             logger.error("what a moved log has left is not removed before the next start: %s", error)
         else:

@@ -1,8 +1,8 @@
-"""Fetchers: each fetches from one leader, over one channel, its share of the partitions that this node follows.
+"""Fetchers (ReplicaFetcherThread): each fetches from one leader, over one channel, its share of the followed partitions.
 
 The shell around following.py: it sends and waits, and asks for the leader's offsets when a fetch was out of range. One
 request is in flight at a time. Imported only by a node that follows something. Settings: num.replica.fetchers,
-replica.socket.timeout.ms.
+replica.socket.timeout.ms, replica.fetch.backoff.ms.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kafkacompat.partition.following import (
 )
 from kafkacompat.partition.list_offsets import EARLIEST_LOCAL, LATEST
 from kafkacompat.ports import LogRefused
+from kafkacompat.tasks import WakeUp, in_turns
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkacompat.deferred import Deferred
+    from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.ports import Clock, TimerHandle, Timers
-    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.wire.messages.fetch_request import FetchRequest
+    from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
 
 logger = logging.getLogger(__name__)
 
@@ -48,66 +51,47 @@ class Channel(Protocol):
     def close(self) -> None: ...
 
 
-class FetcherHost(Protocol):
-    """The owner of a fetcher, which it calls."""
-
-    def fetched(self, outcome: Fetched) -> None: ...
-
-    def storage_failed(self, core: Partition, error: OSError) -> None: ...
-
-    def when_true(self, core: Partition) -> Deferred[None]:
-        """Resolve when no checkpoint has an offset that is too high for the log."""
-        ...
-
-    def idle(self, fetcher: ReplicaFetcher) -> None:
-        """The fetcher follows nothing any more and may be closed."""
-        ...
-
-
 class ReplicaFetcher:
     def __init__(
         self,
-        node_id: int,
+        services: PartitionServices,
+        hosted: HostedPartitions,
         leader_id: int,
         address: tuple[str, int],
         channel: Channel,
         fetches: FollowerFetches,
-        host: FetcherHost,
-        clock: Clock,
-        timers: Timers,
-        *,
-        timeout_ms: int,
-        backoff_ms: int,
+        idle: Callable[[ReplicaFetcher], None],
     ) -> None:
+        """`idle` is called when it follows nothing any more and may be closed."""
         self.leader_id = leader_id
         self.address = address
         self.fetches = fetches
-        self._node_id = node_id
+        self._ident = f"[ReplicaFetcher replicaId={services.node_id}, leaderId={leader_id}]"
+        self._node_id = services.node_id
+        self._clock = services.clock
+        self._tasks = services.tasks
+        self._hosted = hosted
         self._channel = channel
-        self._host = host
-        self._clock = clock
-        self._timers = timers
-        self._timeout_ms = timeout_ms
-        self._backoff_ms = backoff_ms
+        self._idle = idle
+        self._timeout_ms = services.settings.get_int("replica.socket.timeout.ms")
+        self._backoff_ms = services.settings.get_int("replica.fetch.backoff.ms")
         self._requests = 0
         """Fetches that were sent."""
-        self._rate = RateOfTotal(clock.monotonic_ms())
-        self._busy = False
-        """A request is in flight."""
-        self._closed = False
-        self._unreachable = False
-        self._timer: TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._rate = RateOfTotal(self._clock.monotonic_ms())
+        self._is_unreachable = False
+        self._is_closed = False
+        self._wake_up = WakeUp(services.tasks)
+        self._task = services.tasks.start(f"fetching from node {leader_id}", self._run())
 
     def add(self, core: Partition) -> None:
         """Fetch the partition with the next request, after all partitions of the same image were added."""
         self.fetches.add(core)
-        self._wake_at(self._clock.monotonic_ms())
+        self._wake_up.call()
 
     def remove(self, core: Partition) -> None:
         self.fetches.remove(core)
         if not self.fetches.partitions:
-            self._wake_at(self._clock.monotonic_ms())
+            self._tasks.start("closing an idle fetcher", self._close_if_idle())
 
     def cores(self) -> list[Partition]:
         return [followed.core for followed in self.fetches.partitions.values()]
@@ -117,148 +101,112 @@ class ReplicaFetcher:
         return self._rate.read(self._clock.monotonic_ms(), self._requests)
 
     def close(self) -> None:
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._is_closed = True
+        self._task.cancel()
         self._channel.close()
 
-    def _wake_at(self, at_ms: int) -> None:
-        if self._timer is not None:
-            if self._timer_at_ms <= at_ms:
-                return
-            self._timer.cancel()
-        self._timer_at_ms = at_ms
-        self._timer = self._timers.call_at(at_ms, self._wake)
+    async def _close_if_idle(self) -> None:
+        await self._tasks.sleep(0)  # the same image may add another partition
+        if not self.fetches.partitions and not self._is_closed:
+            self._idle(self)
 
-    def _wake(self) -> None:
-        self._timer = None
-        self._guarded(self._next)
+    async def _run(self) -> None:
+        while not self._is_closed:
+            try:
+                await self._do_work()
+            except Exception as error:
+                # Whatever the error is: a fetcher that ends would never follow the leader again.
+                report(f"fetching from node {self.leader_id}", error)
+                self.fetches.lost(self._clock.monotonic_ms())
+                await self._wake_up.wait(self._backoff_ms)
 
-    def _guarded(self, call: Callable[[], None]) -> None:
-        """Call it, and fetch again after any error. A fetcher that stayed busy would never follow the leader again."""
-        try:
-            call()
-        except Exception as error:
-            report(f"fetching from node {self.leader_id}", error)
-            now_ms = self._clock.monotonic_ms()
-            self.fetches.lost(now_ms)
-            self._busy = False
-            if not self._closed:
-                self._wake_at(now_ms + self._backoff_ms)
-
-    def _next(self) -> None:
-        if self._closed:
-            return
-        if not self.fetches.partitions:
-            self._host.idle(self)
-            return
-        if self._busy:
-            return
+    async def _do_work(self) -> None:
+        """Fetch once and apply the response, or wait until there is something to fetch."""
         request = self.fetches.build(self._clock.monotonic_ms())
-        if request is not None:
-            self._busy = True
-            self._requests += 1
-            self._channel.request(request, self._timeout_ms).on_done(
-                lambda done: self._guarded(lambda: self._answered(done))
-            )
-            return
-        due_ms = self.fetches.next_due_ms()
-        if due_ms is not None:
-            self._wake_at(due_ms)
-
-    def _answered(self, done: Deferred[Any]) -> None:
-        if self._closed:
+        if request is None:
+            due_ms = self.fetches.next_due_ms()
+            await self._wake_up.wait(None if due_ms is None else due_ms - self._clock.monotonic_ms())
+            await self._tasks.sleep(0)  # the same image may add more partitions
             return
         try:
-            response = done.result()
+            response = await self._send(request)
         except Exception as error:
-            if not self._unreachable:
-                self._unreachable = True
-                logger.warning("node %d is not to be had to fetch from: %s", self.leader_id, error)
+            if not self._is_unreachable:
+                self._is_unreachable = True
+                logger.warning(
+                    "%s Error in response for fetch request to %s:%d: %s", self._ident, *self.address, error
+                )
             self.fetches.lost(self._clock.monotonic_ms())
-            self._done()
             return
-        if self._unreachable:
-            self._unreachable = False
-            logger.info("node %d is to be had again", self.leader_id)
+        if self._is_unreachable:
+            self._is_unreachable = False
+            logger.info("%s %s:%d answers again", self._ident, *self.address)
         outcome = Fetched.nothing()
-        self._take(self.fetches.take_in_steps(response, self._clock.monotonic_ms(), outcome), outcome)
+        await in_turns(self.fetches.take_in_turns(response, self._clock.monotonic_ms(), outcome))
+        self._act_on(outcome)
+        if outcome.out_of_range:
+            unsettled = await self._fetch_offsets(outcome.out_of_range, LATEST)
+            if unsettled:
+                await self._fetch_offsets(unsettled, EARLIEST_LOCAL)
 
-    def _take(self, steps: Steps[None], outcome: Fetched) -> None:
-        """Run the next step of applying a response."""
-        if not self._closed and next(steps, steps) is None:
-            self._timers.call_after(0, lambda: self._guarded(lambda: self._take(steps, outcome)))
-            return
+    def _send(self, request: FetchRequest) -> Deferred[Any]:
+        self._requests += 1
+        return self._channel.request(request, self._timeout_ms)
+
+    def _act_on(self, outcome: Fetched) -> None:
         for note in outcome.notes:
-            logger.info("fetching from node %d: %s", self.leader_id, note)
-        self._host.fetched(outcome)
+            logger.info("%s %s", self._ident, note)
+        for core in outcome.advanced:
+            self._hosted.advanced(core)
         for core, failure in outcome.broken:
-            self._host.storage_failed(core, failure)
-        if self._closed:
-            return
+            self._hosted.storage_failed(core, failure)
         for followed, problem in outcome.failed:
-            self._tell_failed(followed, problem)
+            self._mark_failed(followed, problem)
         for followed in outcome.truncated:
             self._resume_when_true(followed)
-        if outcome.out_of_range:
-            self._ask_offsets(outcome.out_of_range, LATEST)
-        else:
-            self._done()
 
-    def _tell_failed(self, followed: PartitionFetchState, problem: Exception) -> None:
-        logger.error("%s is not followed until its leader changes", followed.name, exc_info=problem)
+    def _mark_failed(self, followed: PartitionFetchState, problem: Exception) -> None:
+        logger.error(
+            "%s Unexpected error occurred while processing data for partition %s at offset %d. "
+            "Partition %s marked as failed until its leader changes",
+            self._ident,
+            followed.name,
+            followed.core.log.log_end_offset,
+            followed.name,
+            exc_info=problem,
+        )
 
     def _resume_when_true(self, followed: PartitionFetchState) -> None:
+        self._tasks.start(f"truncating {followed.name}", self._resume(followed))
+
+    async def _resume(self, followed: PartitionFetchState) -> None:
         """Continue with a truncated log when its checkpoints are correct. From then on its fetches count as
         replicated, so a start must not use the old checkpoint offset."""
-
-        def resume(_: Deferred[None]) -> None:
-            self.fetches.resolved(followed)
-            if not self._closed:
-                self._wake_at(self._clock.monotonic_ms())
-
-        self._host.when_true(followed.core).on_done(resume)
-
-    def _done(self) -> None:
-        self._busy = False
-        self._next()
+        await self._hosted.when_true(followed.core)
+        self.fetches.resolved(followed)
+        self._wake_up.call()
 
     # Offsets out of the leader's range.
 
-    def _ask_offsets(self, asked: list[PartitionFetchState], timestamp: int) -> None:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for followed in asked:
-            name = followed.name
-            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=name.partition,
-                    current_leader_epoch=followed.current_leader_epoch,
-                    timestamp=timestamp,
-                )
-            )
-        request = ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
-        self._channel.request(request, self._timeout_ms).on_done(
-            lambda done: self._guarded(lambda: self._offsets_answered(asked, timestamp, done))
-        )
-
-    def _offsets_answered(
-        self, asked: list[PartitionFetchState], timestamp: int, done: Deferred[Any]
-    ) -> None:
-        if self._closed:
-            return
-        later_ms = self._clock.monotonic_ms() + self._backoff_ms
+    async def _fetch_offsets(
+        self, asked: list[PartitionFetchState], timestamp: int
+    ) -> list[PartitionFetchState]:
+        """Apply the leader's offsets of this timestamp. Returns the partitions for which its log start is needed too."""
         waiting: dict[tuple[str, int], PartitionFetchState] = {followed.name: followed for followed in asked}
         unsettled: list[PartitionFetchState] = []
         try:
+            response: ListOffsetsResponse = await self._channel.request(
+                self._offsets_request(asked, timestamp), self._timeout_ms
+            )
             answers = [
                 ((topic.name, answer.partition_index), answer)
-                for topic in done.result().topics
+                for topic in response.topics
                 for answer in topic.partitions
             ]
         except Exception as error:
-            logger.warning("node %d does not tell its offsets: %s", self.leader_id, error)
+            logger.warning("%s Error getting offsets: %s", self._ident, error)
             answers = []
+        later_ms = self._clock.monotonic_ms() + self._backoff_ms
         for name, answer in answers:
             followed = waiting.pop(name, None)
             if followed is None or self.fetches.current(followed) is not followed:
@@ -271,13 +219,26 @@ class ReplicaFetcher:
                 unsettled.append(followed)
         for followed in waiting.values():
             self.fetches.resolved(followed, later_ms)
-        if unsettled:
-            self._ask_offsets(unsettled, EARLIEST_LOCAL)
-        else:
-            self._done()
+        return unsettled
+
+    def _offsets_request(self, asked: list[PartitionFetchState], timestamp: int) -> ListOffsetsRequest:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for followed in asked:
+            name = followed.name
+            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=name.partition,
+                    current_leader_epoch=followed.current_leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
 
     def _refused(self, followed: PartitionFetchState, error_code: int, later_ms: int) -> None:
-        logger.info("node %d tells no offsets of %s: error %d", self.leader_id, followed.name, error_code)
+        logger.info(
+            "%s Could not fetch offset for %s due to error: %d", self._ident, followed.name, error_code
+        )
         if error_code == ErrorCode.FENCED_LEADER_EPOCH:
             followed.failed = True
         self.fetches.resolved(followed, later_ms)
@@ -295,25 +256,27 @@ class ReplicaFetcher:
                 begins_anew, followed.begins_anew = followed.begins_anew, False
                 take_earliest(core, offset, anew=begins_anew)
         except OSError as failure:
-            self._host.storage_failed(core, failure)
+            self._hosted.storage_failed(core, failure)
             if core.log.log_end_offset != end:
                 return True  # truncated before the disk refused the rest
             self.fetches.resolved(followed, later_ms)
             return False
         except LogRefused as refused:
-            logger.warning("%s: %s", followed.name, refused)
+            logger.warning("%s %s: %s", self._ident, followed.name, refused)
             self.fetches.resolved(followed, later_ms)
             return False
         except Exception as problem:
             followed.failed = True
             self.fetches.resolved(followed, later_ms)
-            self._tell_failed(followed, problem)
+            self._mark_failed(followed, problem)
             return False
         if core.log.log_end_offset != end:
             logger.warning(
-                "%s: the log ended at %d, out of the leader's range, and ends at %d now",
-                followed.name,
+                "%s Current offset %d for partition %s is out of range, which typically implies a leader change. "
+                "Reset fetch offset to %d",
+                self._ident,
                 end,
+                followed.name,
                 core.log.log_end_offset,
             )
         return True

@@ -12,29 +12,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.ids import NO_LEADER, java_string_hash
-from kafkacompat.partition.hosted_partitions import PartitionWalk
+from kafkacompat.partition.hosted_partitions import visits
 from kafkacompat.partition.partition import Altered
 from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
 from kafkacompat.partition.traffic import IsrChanges
+from kafkacompat.tasks import in_turns, pause
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
-    from kafkacompat.partition.following import Fetched, PartitionFetchState
+    from kafkacompat.partition.following import PartitionFetchState
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition, PendingPartitionChange
     from kafkacompat.partition.replica_fetcher import Channel, ReplicaFetcher
-    from kafkacompat.ports import Clock, Timers
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.tasks import Started
 
 logger = logging.getLogger(__name__)
 
-REHOMED_A_STEP = 500
-"""Partitions handled in one step when their leader's address has changed, at up to 10 us each."""
+REHOMED_US = 10
+"""Of a partition whose leader's address has changed."""
 
 Key = tuple[bytes, int]
 
@@ -45,35 +46,27 @@ class Channels(Protocol):
     def get(self, host: str, port: int, purpose: str) -> Channel: ...
 
 
-class Settings(Protocol):
-    """The settings in force. num.replica.fetchers and the throttles may change while the node runs."""
-
-    def get_int(self, name: str) -> int: ...
-
-
 class ReplicaFetcherManager:
     """Created before the ReplicaManager, which attaches itself. `close` ends all fetching."""
 
     def __init__(
         self,
-        node_id: int,
+        services: PartitionServices,
         listener_name: str,
         channels: Channels,
-        clock: Clock,
-        timers: Timers,
-        settings: Settings,
         *,
         broker_epoch: Callable[[], int],
         alter: Callable[[Any], Deferred[Any]],
     ) -> None:
         """`listener_name` is the listener of the leaders (inter.broker.listener.name). `alter` sends an
         AlterPartitionRequest to the active controller, however long that takes, and gives the response or fails."""
-        self._node_id = node_id
+        clock, settings, node_id = services.clock, services.settings, services.node_id
+        self._services = services
+        self._tasks = services.tasks
+        self._clock = clock
+        self._settings = settings
         self._listener_name = listener_name
         self._channels = channels
-        self._clock = clock
-        self._timers = timers
-        self._settings = settings
         self._broker_epoch = broker_epoch
         self._alter = alter
         self._lag_time_max_ms = settings.get_int("replica.lag.time.max.ms")
@@ -109,8 +102,7 @@ class ReplicaFetcherManager:
         self._is_rehoming = False
         self._alters: AlterPartitionManager | None = None
         self.isr_changes = IsrChanges()
-        self._isr_walk: PartitionWalk | None = None
-        self._is_check_planned = False
+        self._isr_check: Started | None = None
         self._leads = False
         """Since the last check began, a partition with other replicas was seen to be led here."""
         self._closed = False
@@ -129,14 +121,13 @@ class ReplicaFetcherManager:
 
     def attach(self, hosted: HostedPartitions) -> None:
         self._hosted = hosted
-        self._isr_walk = PartitionWalk(hosted.by_id, self._timers, lambda problem: hosted.fail(problem))
         hosted.standing.lag_time_max_ms = self._lag_time_max_ms
 
     def close(self) -> None:
         """Stop all fetching and proposing."""
         self._closed = True
-        if self._isr_walk is not None:
-            self._isr_walk.cancel()
+        if self._isr_check is not None:
+            self._isr_check.cancel()
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
@@ -160,27 +151,19 @@ class ReplicaFetcherManager:
             self._to_rehome.update(dict.fromkeys(fetcher.cores()))
         self._to_rehome.update(dict.fromkeys(self._without_address.values()))
         if self._to_rehome and not self._is_rehoming:
-            self._rehome()
-
-    def _rehome(self) -> None:
-        """Handle some of the partitions now and the others in later steps. Partitions that were removed meanwhile are
-        skipped."""
-        assert self._hosted is not None
-        self._is_rehoming = False
-        if self._closed:
-            return
-        by_id = self._hosted.by_id
-        try:
-            for core in list(islice(self._to_rehome, REHOMED_A_STEP)):
-                del self._to_rehome[core]
-                if by_id.get((core.topic_id, core.topic_partition.partition)) is core:
-                    self._hosted.follow_anew(core)
-        except Exception as problem:
-            self._hosted.fail(problem)
-            return
-        if self._to_rehome:
             self._is_rehoming = True
-            self._timers.call_after(0, self._rehome)
+            self._services.start_or_halt("following leaders at new addresses", self._rehome())
+
+    async def _rehome(self) -> None:
+        """Partitions that were removed meanwhile are skipped."""
+        assert self._hosted is not None
+        while self._to_rehome and not self._closed:
+            core = next(iter(self._to_rehome))
+            del self._to_rehome[core]
+            if self._hosted.by_id.get((core.topic_id, core.topic_partition.partition)) is core:
+                self._hosted.follow_anew(core)
+            await pause(REHOMED_US)
+        self._is_rehoming = False
 
     def role_taken(self, core: Partition) -> None:
         key = core.topic_id, core.topic_partition.partition
@@ -235,49 +218,30 @@ class ReplicaFetcherManager:
         from kafkacompat.partition.replica_fetcher import ReplicaFetcher
 
         number = self._settings.get_int
-        backoff_ms = number("replica.fetch.backoff.ms")
         settings = FetchSettings(
             max_wait_ms=number("replica.fetch.wait.max.ms"),
             min_bytes=number("replica.fetch.min.bytes"),
             partition_max_bytes=number("replica.fetch.max.bytes"),
             response_max_bytes=number("replica.fetch.response.max.bytes"),
-            backoff_ms=backoff_ms,
+            backoff_ms=number("replica.fetch.backoff.ms"),
         )
         return ReplicaFetcher(
-            self._node_id,
+            self._services,
+            self._hosted,
             leader_id,
             address,
             self._channels.get(*address, f"replica-fetcher-{index}"),
             FollowerFetches(
-                self._node_id,
+                self._services.node_id,
                 self._broker_epoch,
                 settings,
                 self.follower_throttle,
                 self._hosted.is_being_added,
             ),
-            self,
-            self._clock,
-            self._timers,
-            timeout_ms=number("replica.socket.timeout.ms"),
-            backoff_ms=backoff_ms,
+            self._close_idle,
         )
 
-    # Calls from fetchers.
-
-    def fetched(self, outcome: Fetched) -> None:
-        assert self._hosted is not None
-        for core in outcome.advanced:
-            self._hosted.advanced(core)
-
-    def storage_failed(self, core: Partition, error: OSError) -> None:
-        assert self._hosted is not None
-        self._hosted.storage_failed(core, error)
-
-    def when_true(self, core: Partition) -> Deferred[None]:
-        assert self._hosted is not None
-        return self._hosted.when_true(core)
-
-    def idle(self, fetcher: ReplicaFetcher) -> None:
+    def _close_idle(self, fetcher: ReplicaFetcher) -> None:
         for key, each in list(self._fetchers.items()):
             if each is fetcher:
                 del self._fetchers[key]
@@ -292,9 +256,17 @@ class ReplicaFetcherManager:
             from kafkacompat.partition.alter_partition_manager import AlterPartitionManager
 
             self._alters = AlterPartitionManager(
-                self._node_id, self._broker_epoch, self._alter, self._timers, self._altered, self.isr_changes
+                self._services, self._broker_epoch, self._alter, self._altered, self.isr_changes
             )
-        logger.info("%s: asking for ISR %s instead of %s", core.topic_partition, proposal.isr, core.isr)
+        shrinks = len(proposal.isr) < len(proposal.maximal)
+        logger.info(
+            "[Partition %s broker=%d] %s ISR from %s to %s",
+            core.topic_partition,
+            self._services.node_id,
+            "Shrinking" if shrinks else "Expanding",
+            core.isr,
+            proposal.isr,
+        )
         self._alters.submit(core, proposal)
 
     def _altered(self, core: Partition, outcome: Altered) -> None:
@@ -308,18 +280,17 @@ class ReplicaFetcherManager:
 
     def _check_later(self) -> None:
         self._leads = True
-        if not self._is_check_planned and not self._closed:
-            assert self._isr_walk is not None
-            if not self._isr_walk.is_under_way:
-                self._is_check_planned = True
-                self._timers.call_after(self._lag_time_max_ms // 2, self._check_isr)
+        if not self._closed and (self._isr_check is None or self._isr_check.done):
+            self._isr_check = self._services.start_or_halt("isr-expiration", self._check_isr())
 
-    def _check_isr(self) -> None:
-        """Look for lagging ISR members. Runs every half of the allowed lag, so that a lag is noticed soon."""
-        assert self._isr_walk is not None
-        self._is_check_planned = self._leads = False
-        if not self._closed:
-            self._isr_walk.begin(self._check, self._checked)
+    async def _check_isr(self) -> None:
+        """Look for lagging ISR members, every half of the allowed lag, so that a lag is noticed soon. Ends when nothing is
+        led that has other replicas."""
+        assert self._hosted is not None
+        while self._leads:
+            await self._tasks.sleep(self._lag_time_max_ms // 2)
+            self._leads = False
+            await in_turns(visits(self._hosted.by_id, self._check))
 
     def _check(self, core: Partition) -> bool:
         """Returns whether something had to be done."""
@@ -331,7 +302,3 @@ class ReplicaFetcherManager:
         if proposal is not None:
             self.propose(core, proposal)
         return self._hosted.advance_if_waiting(core) or proposal is not None
-
-    def _checked(self) -> None:
-        if self._leads:
-            self._check_later()

@@ -7,7 +7,7 @@ fetches, which learn of every advance through `Wakeups.watch`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
@@ -32,16 +32,8 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.partition.hosted_partitions import Replicating
-    from kafkacompat.ports import (
-        AppendInfo,
-        Buffer,
-        Clock,
-        Log,
-        LogManager,
-        Timers,
-        TransactionTerms,
-        WorkerPools,
-    )
+    from kafkacompat.partition.services import PartitionServices
+    from kafkacompat.ports import AppendInfo, Buffer, Log, TransactionTerms
 
 logger = logging.getLogger(__name__)
 
@@ -95,19 +87,12 @@ class ReplicaManager:
 
     def __init__(
         self,
-        node_id: int,
-        log_manager: LogManager,
-        clock: Clock,
-        timers: Timers,
-        workers: WorkerPools,
-        log_config: Callable[[str], LogConfig],
+        services: PartitionServices,
         replication: Replicating | None = None,
         limits: BatchLimits | None = None,
     ) -> None:
         """Without `replication` nothing is followed and the ISR stays as in the metadata."""
-        self.hosted = hosted = HostedPartitions(
-            node_id, log_manager, clock, timers, workers, log_config, replication
-        )
+        self.hosted = hosted = HostedPartitions(services, replication)
         self.by_name = hosted.by_name
         self.by_id = hosted.by_id
         self.core = hosted.core
@@ -120,14 +105,14 @@ class ReplicaManager:
         self.release_wakeups = self.wakeups.release
         self.advanced = self.wakeups.advanced
         self.when_replicated = self.wakeups.produces.when_replicated
-        self._flushes = Flushes(workers.log_sync, log_manager.log_failed, hosted.anchoring.answers)
+        self._flushes = Flushes(services, hosted.anchoring.answers)
         self.when_flushed = self._flushes.when_flushed
         self._searches = Searches(
-            workers.reads, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
+            services, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
         )
-        self._clock = clock
+        self._clock = services.clock
         self.limits = limits or BatchLimits()
-        self._large_batches = LargeBatches(clock, timers, workers.batches, self.limits)
+        self._large_batches = LargeBatches(services, self.limits)
         self.pause = self._large_batches.pause
         self._replication = replication
 

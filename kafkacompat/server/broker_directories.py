@@ -20,14 +20,14 @@ from kafkacompat.node.assignments import DirectoryAssignments
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.placement import Placement
-from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
     from kafkacompat.log.directory import LogDirectory
-    from kafkacompat.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
+    from kafkacompat.partition.hosted_partitions import HostedPartitions
+    from kafkacompat.partition.services import PartitionServices
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,9 @@ class BrokerDirectories:
         self._assignments: DirectoryAssignments | None = None
         self._placement: Placement | None = None
 
-    def place(self, partitions: ReplicaManager, broker_epoch: Callable[[], int]) -> Placement:
+    def place(
+        self, services: PartitionServices, hosted: HostedPartitions, broker_epoch: Callable[[], int]
+    ) -> Placement:
         """Return the placement of replicas, which follows the partitions' roles from now on."""
         doors, machine = self._doors, self._shared.machine
         self._assignments = DirectoryAssignments(
@@ -84,25 +86,7 @@ class BrokerDirectories:
             lambda: machine.image,
             broker_epoch,
         )
-        assign = self._assignments.assign
-
-        def make_moves() -> ReplicaAlterLogDirsManager:
-            from kafkacompat.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
-
-            return ReplicaAlterLogDirsManager(
-                self.logs,
-                doors.clock,
-                doors.timers,
-                doors.workers,
-                self._settings,
-                assign,
-                failed=partitions.hosted.storage_failed,
-                moved=partitions.hosted.log_replaced,
-            )
-
-        self._placement = Placement(
-            partitions.hosted, self.logs, assign, make_moves, doors.timers, doors.workers
-        )
+        self._placement = Placement(services, hosted, self._assignments.assign)
         return self._placement
 
     @property

@@ -35,6 +35,7 @@ from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.replica_selector import selects_by_rack
+from kafkacompat.partition.services import PartitionServices
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.admission import admitting
 from kafkacompat.server.advertised import broker_addresses
@@ -95,29 +96,21 @@ class BrokerServer:
         clock, timers, random = doors.clock, doors.timers, doors.random
         self._alters = self._shared.controller_channel("alter-partition")
         self._requests = self._shared.controller_channel("forwarding")
+        services = PartitionServices(
+            config.node_id, clock, timers, doors.tasks, doors.workers, self.logs, settings, doors.halt
+        )
         self._replication = ReplicaFetcherManager(
-            config.node_id,
+            services,
             config.inter_broker_listener_name,
             doors.network.channels,
-            clock,
-            timers,
-            settings,
             broker_epoch=self._broker_epoch,
             alter=lambda request: self._alters.request(request, NO_TIMEOUT_MS),
         )
         self.partitions = partitions = ReplicaManager(
-            config.node_id,
-            self.logs,
-            clock,
-            timers,
-            doors.workers,
-            settings.log_config,
-            self._replication,
-            BatchLimits.from_config(config),
+            services, self._replication, BatchLimits.from_config(config)
         )
         self._replication.attach(partitions.hosted)
-        partitions.hosted.fail = doors.halt
-        placement = self.disks.place(partitions, self._broker_epoch)
+        placement = self.disks.place(services, partitions.hosted, self._broker_epoch)
         self.fetches = FetchEngine(
             partitions,
             clock,

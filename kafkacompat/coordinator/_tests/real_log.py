@@ -17,8 +17,9 @@ from kafkacompat.ids import DIRECTORY_LOST, OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import broker_image, partition_image
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import FileSlice, Log, WorkerPools
+from kafkacompat.ports import FileSlice, Log
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.wire.errors import ErrorCode
 
@@ -59,12 +60,13 @@ class RealWorld(World):
         logs = LogManager(self.disk, [("/data", DIRECTORY_ID)], LogConfig(), self.time)
         logs.load_all()
         self.manager = ReplicaManager(
-            NODE_ID,
-            logs,
-            self.time,
-            self.time,
-            WorkerPools.of_one(SimpleNamespace(submit=at_once)),
-            lambda topic: LogConfig(min_insync_replicas=self.min_isr),
+            partition_services(
+                NODE_ID,
+                logs,
+                self.time,
+                SimpleNamespace(submit=at_once),
+                lambda topic: LogConfig(min_insync_replicas=self.min_isr),
+            )
         )
         self.partitions = self.manager  # type: ignore[assignment]
         return super()._make()

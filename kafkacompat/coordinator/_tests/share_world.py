@@ -20,8 +20,9 @@ from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import partition_image
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import FileSlice, WorkerPools
+from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.scan import walk_records
 from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings
@@ -69,12 +70,9 @@ class ShareWorld:
         logs = LogManager(self.disk, [("/data", bytes(15) + b"\1")], self.config, self.time)
         logs.load_all()
         self.manager = ReplicaManager(
-            NODE_ID,
-            logs,
-            self.time,
-            self.time,
-            WorkerPools.of_one(SimpleNamespace(submit=at_once)),
-            lambda topic: self.config,
+            partition_services(
+                NODE_ID, logs, self.time, SimpleNamespace(submit=at_once), lambda topic: self.config
+            )
         )
         self.coordinator = ShareCoordinator(
             CoordinatorServices(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.api.offset_fetch import HANDLER as FETCH
 from kafkacompat.coordinator._tests.clients import GROUP, commit
 from kafkacompat.coordinator._tests.harness import NODE_ID
-from kafkacompat.coordinator._tests.real_log import DIRECTORY_ID, FOLLOWER, NAME, RealWorld, at_once, broker
+from kafkacompat.coordinator._tests.real_log import DIRECTORY_ID, FOLLOWER, NAME, RealWorld, broker
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS, READ_TRIES, RETRY_MAX_MS
 from kafkacompat.coordinator.shard import DAMAGED_RETRY_MS, Shard, ShardState
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
@@ -23,7 +22,7 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition.placement import LOOK_MS, Placement
-from kafkacompat.ports import WorkerPools, WorkersBusy
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -56,12 +55,9 @@ class KeptWorld(RealWorld):
     def _make(self) -> Any:
         made = super()._make()
         self.placement = Placement(
+            self.manager.hosted._services,
             self.manager.hosted,
-            self.logs,
             lambda topic, index, where, _: self._tell(topic, where),
-            _no_moves,
-            self.time,
-            WorkerPools.of_one(SimpleNamespace(submit=at_once)),
         )
         return made
 

@@ -25,11 +25,12 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.services import SETTINGS, partition_services
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import Log, WorkerPools
+from kafkacompat.ports import Log
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.wire.codec import decode, encoder
@@ -50,22 +51,6 @@ from kafkacompat.wire.messages.list_offsets_response import (
 )
 
 T0 = TopicPartition("t", 0)
-SETTINGS = {
-    "num.replica.fetchers": 1,
-    "replica.fetch.wait.max.ms": 500,
-    "replica.fetch.min.bytes": 1,
-    "replica.fetch.max.bytes": 1 << 20,
-    "replica.fetch.response.max.bytes": 10 << 20,
-    "replica.fetch.backoff.ms": 1000,
-    "replica.lag.time.max.ms": 30_000,
-    "replica.socket.timeout.ms": 30_000,
-    "leader.replication.throttled.rate": 2**63 - 1,
-    "follower.replication.throttled.rate": 2**63 - 1,
-    "replication.quota.window.num": 11,
-    "replication.quota.window.size.seconds": 1,
-}
-
-
 SETTING_NAMES = {name.replace(".", "_"): name for name in SETTINGS}
 
 
@@ -140,34 +125,33 @@ class ClusterNode:
         self.disk = disk
         self.alive = True
         self.unanswered: list[Callable[[], None]] = []
-        clock, timers = cluster.time, cluster.time
-        self.logs = LogManager(disk, [("/data", bytes(15) + bytes([node_id]))], LogConfig(), clock)
+        self.logs = LogManager(disk, [("/data", bytes(15) + bytes([node_id]))], LogConfig(), cluster.time)
         self.logs.load_all()
         self.image = MetadataImage()
-        self.replication = ReplicaFetcherManager(
+        self.halted: list[BaseException] = []
+        services = partition_services(
             node_id,
+            self.logs,
+            cluster.time,
+            SimpleNamespace(submit=self._work),
+            lambda topic: replace(cluster.log_config, min_insync_replicas=cluster.min_isr),
+            numbers=cluster.settings,
+            halt=lambda problem: self.halted.append(problem),
+        )
+        self.tasks = services.tasks
+        self.replication = ReplicaFetcherManager(
+            services,
             LISTENER,
             SimpleNamespace(get=self._channel),
-            clock,
-            timers,
-            SimpleNamespace(get_int=lambda name: cluster.settings[name]),
             broker_epoch=lambda: self.epoch,
             alter=lambda request: cluster.alter(self, request),
         )
-        self.manager = ReplicaManager(
-            node_id,
-            self.logs,
-            clock,
-            timers,
-            WorkerPools.of_one(SimpleNamespace(submit=self._work)),
-            lambda topic: replace(cluster.log_config, min_insync_replicas=cluster.min_isr),
-            self.replication,
-        )
+        self.manager = ReplicaManager(services, self.replication)
         self.replication.attach(self.manager.hosted)
         self.fetches = FetchEngine(
             self.manager,
-            clock,
-            timers,
+            cluster.time,
+            cluster.time,
             FetchSessionCache(1000, cluster.next_session_id),
             lambda: 1 << 26,
             selects_by_rack=True,

@@ -23,10 +23,11 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.preparation import Preparation
 from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.partition._tests.services import partition_services, raise_it
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import FileSlice, WorkerPools
+from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.record import Record
 
@@ -177,13 +178,16 @@ class World:
         self.disk = MemoryDisk()
         self.log_manager = WatchedLogs(self.disk, self.time, directories)
         self.log_configs: dict[str, LogConfig] = {}
+        self.halt: Callable[[BaseException], None] = raise_it
         self.manager = ReplicaManager(
-            NODE_ID,
-            self.log_manager,
-            self.time,
-            self.time,
-            WorkerPools.of_one(self.workers),
-            lambda topic: self.log_configs.get(topic, LogConfig()),
+            partition_services(
+                NODE_ID,
+                self.log_manager,
+                self.time,
+                self.workers,
+                lambda topic: self.log_configs.get(topic, LogConfig()),
+                halt=lambda problem: self.halt(problem),
+            )
         )
         self.session_ids = iter(range(1, 10**6))
         self.sessions = FetchSessionCache(slots, lambda: next(self.session_ids))

@@ -14,6 +14,7 @@ from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition import alter_partition_manager
 from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.alter_partition_manager import RETRY_MS, AlterPartitionManager
 from kafkacompat.partition.partition import Altered, Partition, Standing
 from kafkacompat.wire.errors import ErrorCode
@@ -34,7 +35,9 @@ class Desk:
         self.time = HandTime()
         self.sent: list[tuple[Any, Deferred[Any]]] = []
         self.outcomes: list[tuple[int, Altered]] = []
-        self.alters = AlterPartitionManager(1, lambda: 50, self._send, self.time, self._altered)
+        self.alters = AlterPartitionManager(
+            partition_services(1, None, self.time, None), lambda: 50, self._send, self._altered
+        )
 
     def _send(self, request: Any) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()

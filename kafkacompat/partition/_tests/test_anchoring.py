@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.hosted_partitions import OPENED_AT_ONCE_MAX
@@ -25,7 +27,6 @@ from kafkacompat.partition.list_offsets import LATEST
 from kafkacompat.partition.log_syncs import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import PartitionData
 
@@ -59,12 +60,7 @@ class Node:
         self.followers = Followers()
         self.logs = LogManager(self.disk, DIRECTORIES, LogConfig(), self.time)
         self.manager = ReplicaManager(
-            NODE_ID,
-            self.logs,
-            self.time,
-            self.time,
-            WorkerPools.of_one(self.workers),
-            lambda topic: LogConfig(),
+            partition_services(NODE_ID, self.logs, self.time, self.workers),
             self.followers,  # type: ignore[arg-type]
         )
         self.image = MetadataImage()
@@ -373,7 +369,9 @@ def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
 def test_a_slow_directory_holds_up_the_new_logs_of_no_other() -> None:
     node = Node()
     places = {path: HandWorkers() for path, _ in DIRECTORIES}
-    node.manager.hosted.anchoring._workers = SimpleNamespace(at=places.__getitem__)
+    services = node.manager.hosted._services
+    pools = replace(services.workers, log_sync=SimpleNamespace(at=places.__getitem__))
+    node.manager.hosted.anchoring._services = replace(services, workers=pools)
     node.lead(OPENED_AT_ONCE_MAX)
     for number in range(OPENED_AT_ONCE_MAX):
         node.produce(TopicPartition("t", number))

@@ -10,10 +10,12 @@ import pytest
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
-from kafkacompat.partition.hosted_partitions import TAKEN_A_STEP, TAKEN_AT_ONCE_MAX
+from kafkacompat.partition.hosted_partitions import TAKEN_AT_ONCE_MAX, TAKEN_US
 from kafkacompat.partition.partition import Partition
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode
 
+TAKEN_A_STEP = TURN_COST // TAKEN_US
 COUNT = 3 * TAKEN_A_STEP + TAKEN_AT_ONCE_MAX
 
 
@@ -116,7 +118,7 @@ def test_what_coordinators_lean_on_is_taken_at_once() -> None:
 def test_a_role_that_cannot_be_taken_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     world = following()
     halted: list[BaseException] = []
-    world.manager.hosted.fail = halted.append
+    world.halt = halted.append
     world.manager.on_image(world.manager.image, led_here(world))
 
     def broken(core: Partition, *arguments: object) -> bool:
@@ -133,7 +135,7 @@ def test_a_role_that_cannot_be_taken_when_it_is_asked_for_halts_the_node(
     """The request is only one client's, but the role would be lost for all."""
     world = following()
     halted: list[BaseException] = []
-    world.manager.hosted.fail = halted.append
+    world.halt = halted.append
     world.manager.on_image(world.manager.image, led_here(world))
 
     def broken(core: Partition, *arguments: object) -> bool:

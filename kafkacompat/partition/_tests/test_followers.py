@@ -21,6 +21,7 @@ from kafkacompat.partition.following import (
 )
 from kafkacompat.partition.partition import Partition
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     EpochEndOffset,
@@ -330,23 +331,27 @@ def many(count: int, start: int = 0, epoch: int = 0) -> bytes:
     return b"".join(batch(start + at, epoch=epoch) for at in range(count))
 
 
-class Steps:
-    """Takes an answer step by step, and counts the batches of each step."""
+class Turns:
+    """Takes an answer turn by turn, and counts the batches of each turn."""
 
     def __init__(self, fetches: FollowerFetches, cores: list[Partition], response: FetchResponse) -> None:
         self.outcome = Fetched.nothing()
         self.appended: list[int] = []
         self._cores = cores
-        self._work = fetches.take_in_steps(response, 0, self.outcome)
+        self._work = fetches.take_in_turns(response, 0, self.outcome)
 
     def _end(self) -> int:
         return sum(core.log.log_end_offset for core in self._cores)
 
     def one(self) -> bool:
-        before = self._end()
-        more = next(self._work, self) is None
+        """What one turn of the loop does. Returns whether more is left."""
+        before, left = self._end(), TURN_COST
+        for cost in self._work:
+            left -= cost
+            if left <= 0:
+                break
         self.appended.append(self._end() - before)
-        return more
+        return left <= 0
 
     def all(self) -> list[int]:
         while self.one():
@@ -358,12 +363,12 @@ def test_very_many_small_batches_are_appended_with_the_loop_in_between() -> None
     (core,), fetches = followed()
     fetches.build(0)
     count = 2 * BATCHES_AT_ONCE + 10
-    steps = Steps(fetches, [core], answer(core, records=many(count), high_watermark=count))
-    assert steps.one()
+    turns = Turns(fetches, [core], answer(core, records=many(count), high_watermark=count))
+    assert turns.one()
     assert (core.log.log_end_offset, core.log.high_watermark) == (BATCHES_AT_ONCE, 0)
-    assert steps.all() == [BATCHES_AT_ONCE, BATCHES_AT_ONCE, 10]
+    assert turns.all() == [BATCHES_AT_ONCE, BATCHES_AT_ONCE, 10]
     assert core.log.high_watermark == count
-    assert steps.outcome.advanced == [core]
+    assert turns.outcome.advanced == [core]
     assert asked_for(fetches) == [(0, count)]
 
 
@@ -376,7 +381,7 @@ def test_so_are_those_of_many_partitions() -> None:
         for index in range(12)
     ]
     topics = [FetchableTopicResponse(topic_id=cores[0].topic_id, partitions=rows)]
-    appended = Steps(fetches, cores, FetchResponse(session_id=7, responses=topics)).all()
+    appended = Turns(fetches, cores, FetchResponse(session_id=7, responses=topics)).all()
     assert sum(appended) == 12 * each
     assert max(appended) <= BATCHES_AT_ONCE + each
 
@@ -399,7 +404,7 @@ def test_truncations_of_many_partitions_take_many_steps() -> None:
         for index in range(12)
     ]
     topics = [FetchableTopicResponse(topic_id=cores[0].topic_id, partitions=rows)]
-    changed = Steps(fetches, cores, FetchResponse(session_id=7, responses=topics)).all()
+    changed = Turns(fetches, cores, FetchResponse(session_id=7, responses=topics)).all()
     assert sum(changed) == 12 * -3
     assert min(changed) >= 2 * -3
 
@@ -409,14 +414,14 @@ def test_nothing_more_is_appended_to_a_partition_that_is_taken_out_meanwhile(aga
     (core,), fetches = followed()
     fetches.build(0)
     count = 2 * BATCHES_AT_ONCE
-    steps = Steps(fetches, [core], answer(core, records=many(count), high_watermark=count))
-    steps.one()
+    turns = Turns(fetches, [core], answer(core, records=many(count), high_watermark=count))
+    turns.one()
     fetches.remove(core)
     if again:
         fetches.add(core)
-    steps.all()
+    turns.all()
     assert core.log.log_end_offset == BATCHES_AT_ONCE
-    assert steps.outcome.advanced == []
+    assert turns.outcome.advanced == []
     if again:
         assert asked_for(fetches) == [(0, BATCHES_AT_ONCE)]
 
@@ -428,15 +433,15 @@ def test_what_was_begun_with_a_partition_does_not_bring_it_back() -> None:
     fetches.build(0)
     count = 2 * BATCHES_AT_ONCE
     for core in cores[:2]:
-        steps = Steps(
+        turns = Turns(
             fetches, [core], answer(core, records=many(count), index=core.topic_partition.partition)
         )
-        steps.one()
+        turns.one()
         fetches.remove(core)
         if core is cores[1]:
             core.leader_epoch += 1
             fetches.add(core)
-        steps.all()
+        turns.all()
     request = fetches.build(0)
     assert request is not None
     named = [(one.partition, one.current_leader_epoch) for one in request.topics[0].partitions]
@@ -448,10 +453,10 @@ def test_nothing_more_is_appended_to_a_log_that_was_cut_meanwhile() -> None:
     (core,), fetches = followed()
     fetches.build(0)
     count = 2 * BATCHES_AT_ONCE
-    steps = Steps(fetches, [core], answer(core, records=many(count), high_watermark=count))
-    steps.one()
+    turns = Turns(fetches, [core], answer(core, records=many(count), high_watermark=count))
+    turns.one()
     core.log.truncate_to(5)
-    steps.all()
+    turns.all()
     assert core.log.log_end_offset == 5
     assert asked_for(fetches) == [(0, 5)]
 
@@ -461,5 +466,5 @@ def test_what_follows_a_batch_of_a_later_epoch_is_left_out_step_or_not() -> None
     fetches.build(0)
     end = BATCHES_AT_ONCE - 1
     records = many(end) + batch(end, epoch=9) + many(20, end + 1)
-    Steps(fetches, [core], answer(core, records=records, high_watermark=end)).all()
+    Turns(fetches, [core], answer(core, records=records, high_watermark=end)).all()
     assert core.log.log_end_offset == end

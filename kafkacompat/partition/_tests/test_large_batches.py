@@ -11,6 +11,7 @@ import pytest
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.partition import large_batches
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.ports import LogRefused
 from kafkacompat.records import compression
@@ -31,7 +32,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def validated(records: bytearray, config: LogConfig = CONFIG) -> object:
     time, workers = HandTime(), HandWorkers()
-    batches = LargeBatches(time, time, workers, BatchLimits(unpacked_bytes=1 << 20))
+    batches = LargeBatches(partition_services(1, None, time, workers), BatchLimits(unpacked_bytes=1 << 20))
     verdict = batches.validate(records, config, True)
     while not verdict.done:
         while time.step():

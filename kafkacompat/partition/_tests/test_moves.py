@@ -24,7 +24,9 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.partition import replica_alter_log_dirs_manager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.placement import Placement
@@ -32,10 +34,9 @@ from kafkacompat.partition.replica_alter_log_dirs_manager import (
     ASSIGNED_POLL_MS,
     AT_ONCE_BYTES,
     COPY_BYTES,
-    ReplicaAlterLogDirsManager,
 )
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import LogRefused, SyncFailed, WorkerPools
+from kafkacompat.ports import LogRefused, SyncFailed
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
@@ -76,35 +77,17 @@ class Disks:
             self.time,
         )
         self.logs.load_all()
-        self.manager = ReplicaManager(
+        self.services = partition_services(
             NODE_ID,
             self.logs,
             self.time,
-            self.time,
-            WorkerPools.of_one(self.workers),
+            self.workers,
             lambda topic: self.config,
+            numbers=self.settings.values,
         )
-        self.placement = Placement(
-            self.manager.hosted,
-            self.logs,
-            lambda *told: self.told.append(told),
-            self._make_moves,
-            self.time,
-            WorkerPools.of_one(self.workers),
-        )
+        self.manager = ReplicaManager(self.services)
+        self.placement = Placement(self.services, self.manager.hosted, lambda *told: self.told.append(told))
         self.image = MetadataImage()
-
-    def _make_moves(self) -> ReplicaAlterLogDirsManager:
-        return ReplicaAlterLogDirsManager(
-            self.logs,
-            self.time,
-            self.time,
-            WorkerPools.of_one(self.workers),
-            self.settings,
-            lambda *told: self.told.append(told),
-            failed=self.manager.hosted.storage_failed,
-            moved=self.manager.hosted.log_replaced,
-        )
 
     def publish(self, *directories: Uuid, **changes: object) -> None:
         """Publish one partition for each directory, which the metadata names for it. Without directories the topic
@@ -774,13 +757,13 @@ def test_very_many_small_batches_are_copied_with_the_loop_in_between(
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
     future = disks.logs.futures.logs[NAME]
     appended: list[int] = []
-    append = ReplicaAlterLogDirsManager._append
+    copy = replica_alter_log_dirs_manager.copy_records
 
-    def counted(self: Any, move: Any, data: bytes) -> None:
+    def counted(*arguments: Any) -> None:
         before = future.log_end_offset
-        append(self, move, data)
+        copy(*arguments)
         appended.append(future.log_end_offset - before)
 
-    monkeypatch.setattr(ReplicaAlterLogDirsManager, "_append", counted)
+    monkeypatch.setattr(replica_alter_log_dirs_manager, "copy_records", counted)
     disks.run()
     assert appended == [BATCHES_AT_ONCE, BATCHES_AT_ONCE, 10]

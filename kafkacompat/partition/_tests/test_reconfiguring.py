@@ -129,13 +129,13 @@ def test_partitions_that_go_meanwhile_get_nothing() -> None:
 def test_a_failure_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     world = opened()
     failures: list[BaseException] = []
-    world.manager.hosted.fail = failures.append
+    world.halt = failures.append
     restate(world, CHANGED)
 
     def fail(topic: str) -> LogConfig:
         raise KeyError(topic)
 
-    monkeypatch.setattr(world.manager.hosted.reconfiguring, "_log_config", fail)
+    monkeypatch.setattr(world.manager.hosted._services.settings, "log_config", fail)
     turn(world)
     assert [type(each) for each in failures] == [KeyError]
 

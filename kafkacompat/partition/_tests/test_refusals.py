@@ -16,10 +16,10 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_refusals import OPERATIONS, Refusing
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.hosted_partitions import SHORTAGE_INTERVAL_MS
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
 
 A, B = b"\xa0" * 16, b"\xb0" * 16
@@ -36,22 +36,11 @@ class Node:
             disk.make_directory(path)
         self.logs = LogManager(disk, [("/a", A), ("/b", B)], LogConfig(segment_bytes=2000), self.time)
         self.logs.load_all()
-        self.manager = ReplicaManager(
-            NODE_ID,
-            self.logs,
-            self.time,
-            self.time,
-            WorkerPools.of_one(self.workers),
-            lambda topic: LogConfig(segment_bytes=2000),
+        services = partition_services(
+            NODE_ID, self.logs, self.time, self.workers, lambda topic: LogConfig(segment_bytes=2000)
         )
-        Placement(
-            self.manager.hosted,
-            self.logs,
-            lambda *told: None,
-            lambda: pytest.fail("nothing moves"),
-            self.time,
-            WorkerPools.of_one(self.workers),
-        )
+        self.manager = ReplicaManager(services)
+        Placement(services, self.manager.hosted, lambda *told: None)
         self.image = MetadataImage()
 
     def publish(self, **topics: int) -> None:

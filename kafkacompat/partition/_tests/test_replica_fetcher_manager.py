@@ -18,9 +18,9 @@ from kafkacompat.partition import replica_fetcher_manager as replication
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition.following import BATCHES_AT_ONCE, FollowerFetches
 from kafkacompat.partition.partition import Partition
-from kafkacompat.partition.replica_fetcher import ReplicaFetcher
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.tasks import TURN_COST, Task
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -341,7 +341,7 @@ def test_a_follower_that_met_a_bug_asks_its_leader_again(
     cluster = Cluster()
     cluster.settle()
     left = [4]
-    original = FollowerFetches.take_in_steps
+    original = FollowerFetches.take_in_turns
 
     def take(self: FollowerFetches, *arguments: Any) -> Any:
         if left[0]:
@@ -349,7 +349,7 @@ def test_a_follower_that_met_a_bug_asks_its_leader_again(
             raise KeyError("a bug")
         return original(self, *arguments)
 
-    monkeypatch.setattr(FollowerFetches, "take_in_steps", take)
+    monkeypatch.setattr(FollowerFetches, "take_in_turns", take)
     cluster.leader().append(b"a")
     cluster.settle(10_000)
     assert values_of(cluster.nodes[2].log(T0), 9) == values_of(cluster.nodes[3].log(T0), 9) == {0: b"a"}
@@ -468,7 +468,7 @@ def test_several_partitions_of_one_leader_share_a_session() -> None:
 def test_partitions_whose_leader_has_another_address_are_followed_there_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replication, "REHOMED_A_STEP", 10)
+    monkeypatch.setattr(replication, "REHOMED_US", TURN_COST // 10)
     cluster = Cluster((1, 2), partitions=45)
     cluster.settle()
     follower = cluster.nodes[2]
@@ -663,14 +663,15 @@ def test_a_follower_that_catches_up_on_very_many_small_batches_gives_way_between
         cluster.nodes[1].append(b"v")
     cluster.restart(2)
     appended: list[int] = []
-    take = ReplicaFetcher._take
+    go_on = Task.go_on
 
-    def counted(self: Any, steps: Any, outcome: Any) -> None:
-        before = cluster.nodes[2].log().log_end_offset
-        take(self, steps, outcome)
-        appended.append(cluster.nodes[2].log().log_end_offset - before)
+    def counted(self: Any) -> None:
+        before = cluster.nodes[2].log().log_end_offset if T0 in cluster.nodes[2].manager.by_name else 0
+        go_on(self)
+        if self.what == "fetching from node 1":
+            appended.append(cluster.nodes[2].log().log_end_offset - before)
 
-    monkeypatch.setattr(ReplicaFetcher, "_take", counted)
+    monkeypatch.setattr(Task, "go_on", counted)
     cluster.settle()
     assert cluster.nodes[2].log().log_end_offset == sum(appended) == count
     assert max(appended) == BATCHES_AT_ONCE
@@ -698,8 +699,8 @@ def test_a_leader_that_was_alone_watches_the_replicas_that_it_gets() -> None:
 def leading_many(monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, list[list[int]]]:
     """Node 1 leads 45 partitions that node 2 follows no longer, and looks at 10 of them in a step. Its check of lagging
     replicas is due. The list gets the partitions that are looked at, by step."""
-    monkeypatch.setattr(hosted_partitions, "VISITED_A_STEP", 10)
-    monkeypatch.setattr(hosted_partitions, "ACTED_ON", 1)
+    monkeypatch.setattr(hosted_partitions, "VISITED_US", TURN_COST // 10)
+    monkeypatch.setattr(hosted_partitions, "ACTED_US", TURN_COST // 10)
     cluster = Cluster((1, 2), partitions=45)
     cluster.settle()
     cluster.cut = {frozenset((1, 2))}
@@ -714,22 +715,27 @@ def leading_many(monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, list[list[in
         return shrink(core, now_ms)
 
     monkeypatch.setattr(Partition, "maybe_shrink_isr", counted)
-    leader = cluster.nodes[1].replication
     cluster.time.ms += 60_000
     looked.append([])
-    leader._check_isr()
+    begin_look(cluster)
     return cluster, looked
 
 
+def begin_look(cluster: Cluster) -> None:
+    """The time until the next look at lagging replicas of node 1 is over."""
+    look: Any = cluster.nodes[1].replication._isr_check
+    sleep = look.waits_for
+    sleep.abandon()
+    sleep.resolve(None)
+
+
 def walk_on(cluster: Cluster, looked: list[list[int]]) -> None:
-    """The next steps of the walk that is under way."""
-    under_way = cluster.nodes[1].replication._isr_walk
-    assert under_way is not None
-    while under_way.is_under_way:
-        timer = under_way._stepper._timer
-        assert timer is not None
+    """The next turns of the look that is under way."""
+    look: Any = cluster.nodes[1].replication._isr_check
+    tasks = cluster.nodes[1].tasks
+    while look in tasks._paused and not look.done:
         looked.append([])
-        timer.fire()  # type: ignore[attr-defined]  # a timer of HandTime
+        next(timer for timer in cluster.time.pending() if timer._callback == tasks._turn).fire()
 
 
 def test_lagging_replicas_are_looked_for_a_few_partitions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -760,20 +766,19 @@ def test_a_look_at_lagging_replicas_lets_roles_change_between_its_steps(
 
 def test_a_leader_that_begins_during_a_look_is_looked_at_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is its only partition with other replicas, and so the only reason for another look."""
-    monkeypatch.setattr(hosted_partitions, "VISITED_A_STEP", 10)
+    monkeypatch.setattr(hosted_partitions, "VISITED_US", TURN_COST // 10)
     cluster = Cluster((1, 2), partitions=45)
     for index in range(45):
         cluster.change(index, leader=2)
     cluster.publish()
-    cluster.settle(120_000)
-    replication = cluster.nodes[1].replication
-    replication._check_isr()
-    assert replication._isr_walk is not None
-    assert replication._isr_walk.is_under_way
+    cluster.settle(10_000)
+    look: Any = cluster.nodes[1].replication._isr_check
+    begin_look(cluster)
+    assert look in cluster.nodes[1].tasks._paused
     cluster.change(3, leader=1)
     cluster.publish()
     cluster.settle(1000)
-    assert not replication._isr_walk.is_under_way
+    assert look not in cluster.nodes[1].tasks._paused
     cluster.cut = {frozenset((1, 2))}
     cluster.nodes[1].append(b"a", TopicPartition("t", 3))
     cluster.settle(60_000)
@@ -791,11 +796,9 @@ def test_a_closed_node_looks_no_further(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_look_that_fails_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """The partitions behind the failure would never be looked at."""
     cluster, looked = leading_many(monkeypatch)
-    problems: list[BaseException] = []
-    cluster.nodes[1].manager.hosted.fail = problems.append
     monkeypatch.setattr(Partition, "maybe_shrink_isr", lambda core, now_ms: 1 // 0)
     walk_on(cluster, looked)
-    assert [type(each) for each in problems] == [ZeroDivisionError]
+    assert [type(each) for each in cluster.nodes[1].halted] == [ZeroDivisionError]
 
 
 def test_records_do_not_wait_for_a_replica_whose_joining_is_refused() -> None:

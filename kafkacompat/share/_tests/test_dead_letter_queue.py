@@ -19,8 +19,9 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.fakes import failing, partition_image
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.ports import FileSlice, IndexesRebuilt, WorkerPools
+from kafkacompat.ports import FileSlice, IndexesRebuilt
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
@@ -68,9 +69,7 @@ class World:
         self.policy = policy or DeadLetterPolicy(QUEUE)
         logs = LogManager(self.disk, [("/data", bytes(15) + b"\1")], LogConfig(), self.time)
         logs.load_all()
-        self.manager = ReplicaManager(
-            NODE_ID, logs, self.time, self.time, WorkerPools.of_one(self.workers), lambda topic: LogConfig()
-        )
+        self.manager = ReplicaManager(partition_services(NODE_ID, logs, self.time, self.workers))
         self.peer = Peer()
         self.created: list[Any] = []
         self.image = MetadataImage()

@@ -29,11 +29,11 @@ def a_copy_takes_its_place_at_any_moment(patch: pytest.MonkeyPatch) -> None:
     """As soon as the controller knows the new directory, whatever was appended in the meantime."""
     original = ReplicaAlterLogDirsManager._step
 
-    def step(self: ReplicaAlterLogDirsManager, move: Move) -> None:
+    async def step(self: ReplicaAlterLogDirsManager, move: Move) -> int:
         if move.state is MoveState.ASSIGNED and not self._is_over(move):
             self._change_places(move)
-        else:
-            original(self, move)
+            return 0
+        return await original(self, move)
 
     patch.setattr(ReplicaAlterLogDirsManager, "_step", step)
 
