@@ -24,7 +24,7 @@ def dropped_late(progress: dict[str, Any]) -> int:
 
 
 def duplicates(progress: dict[str, Any]) -> int:
-    """Return the events of this batch that were copies of earlier ones."""
+    """Return the events of this batch that were duplicates of earlier ones."""
     return sum(
         operator.get("customMetrics", {}).get("numDroppedDuplicateRows", 0)
         for operator in progress.get("stateOperators", ())
@@ -37,7 +37,7 @@ def state_rows(progress: dict[str, Any]) -> int:
 
 
 def kept(progress: dict[str, Any]) -> int:
-    """Return the events of this batch that were neither late nor copies. Without such a check, all records are kept."""
+    """Return the events of this batch that were neither late nor duplicates. Without such a check, all records are kept."""
     for operator in progress.get("stateOperators", ()):
         if operator.get("operatorName", "").startswith("dedupe"):
             return int(operator.get("numRowsUpdated", 0))
