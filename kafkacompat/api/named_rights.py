@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from operator import attrgetter
-from types import GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, access_of
@@ -205,7 +205,7 @@ class NamedRights:
 async def _given(answer: Any) -> Any:
     if isinstance(answer, GeneratorType):
         answer = await in_turns(answer)
-    return (await answer) if isinstance(answer, Deferred) else answer
+    return (await answer) if isinstance(answer, Deferred | CoroutineType) else answer
 
 
 # The functions that return the question for an element.

@@ -22,6 +22,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
 from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType, ResourceType
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.apis import APIS, ApiKey, request_class, response_class
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_request import (
@@ -122,12 +123,30 @@ def id_of(name: str) -> bytes:
     return name.encode().ljust(16, b"-")
 
 
+async def awaited(response: Any) -> Any:
+    return response
+
+
+def worked(response: Any) -> Work[Any]:
+    yield TURN_COST
+    return response
+
+
+MESSAGE = "message"
+ANSWERS_LATER: dict[str, Callable[[Any], Any]] = {
+    "deferred": Deferred.of,
+    "coroutine": awaited,
+    "work": worked,
+}
+"""What a handler may return that does not answer at once."""
+
+
 def asked(
     table: ApiTable,
     key: ApiKey,
     request: Any,
     *acls: Acl,
-    later: bool = False,
+    kind_of_answer: str = MESSAGE,
     topics: tuple[str, ...] = (),
     is_active: bool = True,
 ) -> tuple[Any, list[Any]]:
@@ -143,11 +162,7 @@ def asked(
     def handler(node: Any, context: Any, request: Any) -> Any:
         reached.append(list(getattr(request, field)))
         response = response_class(int(key))(**{answers: ["done"] * len(reached[-1])})
-        if not later:
-            return response
-        answer: Deferred[Any] = Deferred()
-        answer.resolve(response)
-        return answer
+        return response if kind_of_answer == MESSAGE else ANSWERS_LATER[kind_of_answer](response)
 
     route = Route(int(key), version, table)
     rights = table.by_key[int(key)].named
@@ -167,13 +182,13 @@ def asked(
     return value_of(serve(route, node, context(int(key), version), request)), reached
 
 
-@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("kind_of_answer", [MESSAGE, *ANSWERS_LATER])
 @pytest.mark.parametrize(("table", "key", "field", "kind", "operation", "make"), CASES)
 def test_what_is_allowed_reaches_the_handler_and_the_rest_is_refused_beside_it(
-    table: ApiTable, key: ApiKey, field: str, kind: Any, operation: Any, make: Any, later: bool
+    table: ApiTable, key: ApiKey, field: str, kind: Any, operation: Any, make: Any, kind_of_answer: str
 ) -> None:
     request = request_class(int(key))(**{field: elements_of(key, field, make, "b", "a")})
-    answer, reached = asked(table, key, request, allow(kind, operation, "a"), later=later)
+    answer, reached = asked(table, key, request, allow(kind, operation, "a"), kind_of_answer=kind_of_answer)
     (only,) = reached
     assert only == elements_of(key, field, make, "a")
     done, refused = getattr(answer, table.by_key[int(key)].named[0].response_field)
