@@ -6,7 +6,7 @@ What else a test stands on is real, over the memory disk (`log/_tests/memory_dis
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from kafkacompat.deferred import Deferred
@@ -108,6 +108,11 @@ class PauselessTasks(Tasks):
 
     def go_on_later(self, task: Task[Any]) -> None:
         task.go_on()
+
+
+def value_of(coroutine: Coroutine[Any, None, T]) -> T:
+    """The value of a coroutine. Everything that it waits for is available."""
+    return PauselessTasks(HandTime()).run("a test", coroutine).result()
 
 
 class PromptWorkers:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.telemetry import attributes_of, manager_of
-from kafkacompat.stepping.jobs import carried_out
 from kafkacompat.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 if TYPE_CHECKING:
@@ -16,17 +15,15 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    error = await carried_out(
-        manager_of(node).push(
-            bytes(request.client_instance_id),
-            attributes_of(context),
-            context.connection_id,
-            node.clock.monotonic_ms(),
-            subscription_id=request.subscription_id,
-            is_terminating=request.terminating,
-            codec=request.compression_type,
-            metrics=bytes(request.metrics),
-        )
+    error = await manager_of(node).push(
+        bytes(request.client_instance_id),
+        attributes_of(context),
+        context.connection_id,
+        node.clock.monotonic_ms(),
+        subscription_id=request.subscription_id,
+        is_terminating=request.terminating,
+        codec=request.compression_type,
+        metrics=bytes(request.metrics),
     )
     return PushTelemetryResponse(error_code=error)
 

@@ -21,7 +21,7 @@ from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import passes
 from kafkacompat.server.doors import NodeDoors
-from kafkacompat.stepping.jobs import Stepping, Steps
+from kafkacompat.tasks import pause
 
 if TYPE_CHECKING:
     from kafkacompat.log.loading import LoadTask
@@ -70,9 +70,7 @@ class BrokerLogs:
         workers = self._doors.workers
         tasks = await self._begin_load()
         if all(task.clean for task in tasks):
-            stepping = Stepping(self._doors.timers, workers.files, 1, 0)
-            opened = stepping.submit(_loaded_in_steps(tasks)).and_then(self._open_lacking)
-            self._loading = opened.then(self._loaded)
+            self._loading = self._doors.tasks.run("opening the logs", self._open(tasks))
             await self._loading
         else:
             self.leaves_threads = True
@@ -87,30 +85,30 @@ class BrokerLogs:
                 return self._logs.begin_load(waits=tries > 1)
             except OSError as error:
                 logger.warning("the log directories are looked at again: %s", error)
-            await self._later()
+            await self._doors.tasks.sleep(LACK_AGAIN_MS)
         raise AssertionError("the last try waits for nothing")
 
-    def _later(self) -> Deferred[None]:
-        later: Deferred[None] = Deferred()
-        self._doors.timers.call_after(LACK_AGAIN_MS, lambda: later.resolve(None))
-        return later
+    async def _open(self, tasks: Sequence[LoadTask]) -> None:
+        """After a clean shutdown."""
+        for number, task in enumerate(tasks):
+            if number % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
+                await pause()
+            task.run()
+        await self._open_lacking(tasks)
+        self._loaded(tasks)
 
-    def _open_lacking(
-        self, tasks: Sequence[LoadTask], tries: int = LACK_TRIES
-    ) -> Deferred[Sequence[LoadTask]]:
+    async def _open_lacking(self, tasks: Sequence[LoadTask]) -> None:
         """Open the logs for which something was lacking."""
-        lacking = [task for task in tasks if isinstance(task.result, Exception) and passes(task.result)]
-        if not lacking or not tries:
-            return Deferred.of(tasks)
-        logger.warning(
-            "%s, and %d logs more: opened later: %s", lacking[0].path, len(lacking) - 1, lacking[0].result
-        )
         recovery = self._doors.workers.recovery
-        return (
-            self._later()
-            .and_then(lambda _: gather([recovery.submit(task.run) for task in lacking]))
-            .and_then(lambda _: self._open_lacking(tasks, tries - 1))
-        )
+        for _ in range(LACK_TRIES):
+            lacking = [task for task in tasks if isinstance(task.result, Exception) and passes(task.result)]
+            if not lacking:
+                return
+            logger.warning(
+                "%s, and %d logs more: opened later: %s", lacking[0].path, len(lacking) - 1, lacking[0].result
+            )
+            await self._doors.tasks.sleep(LACK_AGAIN_MS)
+            await gather([recovery.submit(task.run) for task in lacking])
 
     async def load_is_over(self) -> None:
         """Wait for the load of a start that was cancelled."""
@@ -182,11 +180,3 @@ class BrokerLogs:
         if self._is_loaded and not self.leaves_threads:
             # A broker that never registered has changed nothing since the last clean shutdown, so it keeps that epoch.
             self._logs.shut_down(max(broker_epoch, self._logs.previous_broker_epoch))
-
-
-def _loaded_in_steps(tasks: Sequence[LoadTask]) -> Steps[Sequence[LoadTask]]:
-    for number, task in enumerate(tasks):
-        if number % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
-            yield None
-        task.run()
-    return tasks

@@ -23,7 +23,6 @@ from kafkacompat.config.client_metrics import (
 from kafkacompat.ids import Uuid
 from kafkacompat.quota.counted import Counted
 from kafkacompat.records.crc import crc32c
-from kafkacompat.stepping.jobs import Steps
 from kafkacompat.telemetry.hash_order import in_hash_order
 from kafkacompat.wire.errors import ErrorCode
 
@@ -58,7 +57,7 @@ class PointsTooLarge(PointsRefused):
 class Receiver(Protocol):
     """Takes the metrics of clients."""
 
-    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Steps[None]:
+    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
         """Raises PointsRefused, PointsTooLarge."""
         ...
 
@@ -171,7 +170,7 @@ class ClientMetricsManager:
         instance.error = ErrorCode.NONE
         return ErrorCode.NONE, instance
 
-    def push(
+    async def push(
         self,
         client: bytes,
         attributes: Attributes,
@@ -182,8 +181,8 @@ class ClientMetricsManager:
         is_terminating: bool,
         codec: int,
         metrics: bytes,
-    ) -> Steps[ErrorCode]:
-        """The first step decides whether the metrics are taken."""
+    ) -> ErrorCode:
+        """The first piece decides whether the metrics are taken."""
         if client in RESERVED_IDS:
             return ErrorCode.INVALID_REQUEST
         instance = self._instance(client, attributes, connection_id, now_ms)
@@ -191,12 +190,12 @@ class ClientMetricsManager:
         instance.is_terminating = is_terminating
         if error is ErrorCode.NONE and metrics:
             try:
-                yield from self.receiver.take(client, instance.attributes, codec, metrics)
+                await self.receiver.take(client, instance.attributes, codec, metrics)
             except PointsTooLarge:
                 error = ErrorCode.TELEMETRY_TOO_LARGE
             except PointsRefused:
                 error = ErrorCode.INVALID_RECORD
-            if client not in self.instances:  # forgotten between two steps
+            if client not in self.instances:  # forgotten in a pause
                 self.receiver.forget(client)
         instance.error = error
         return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-from kafkacompat.deferred import Deferred
 from kafkacompat.records.compression import UNPACKING_COST, DecompressedTooLarge, decompress
-from kafkacompat.stepping.jobs import Steps
+from kafkacompat.tasks import Limit, in_turns, pause
 from kafkacompat.telemetry.client_metrics_manager import (
     NO_CODEC,
     Attributes,
@@ -43,30 +41,18 @@ class OtlpReceiver:
 
     def __init__(self, series: ClientSeries) -> None:
         self.series = series
-        self._is_busy = False
-        self._waiting: deque[Deferred[None]] = deque()
-        """Pushes that wait for their turn, in the order of their arrival. A connection has one at most, because it is not
-        read meanwhile."""
+        self._one_at_a_time = Limit(1)
+        """What half a megabyte means may take tens of megabytes, which stay in memory until its last piece is read. A connection
+        has one push at most, because it is not read meanwhile."""
 
-    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Steps[None]:
-        """Usually one step. One push is read at a time: what half a megabyte means may take tens of megabytes, which stay
-        in memory until its last step."""
-        if self._is_busy:
-            turn: Deferred[None] = Deferred()
-            self._waiting.append(turn)
-            yield turn
-        self._is_busy = True
-        try:
+    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
+        """Usually without a pause."""
+        async with self._one_at_a_time:
             points = Points(codec, metrics)
             if points.size > PARSED_WITH_ELEMENTS_BYTES_MAX:
-                yield None
-            yield from self.series.add(client, attributes, iter(points))
+                await pause()
+            await in_turns(self.series.add(client, attributes, iter(points)))
             self.series.refused += points.unread
-        finally:
-            if self._waiting:
-                self._waiting.popleft().resolve(None)
-            else:
-                self._is_busy = False
 
     def forget(self, client: bytes) -> None:
         self.series.forget(client)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from kafkacompat.stepping.jobs import Steps
+from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.telemetry.client_metrics_manager import Attributes, PointsRefused
 
 SERIES_A_CLIENT_MAX = 1_000
@@ -65,7 +65,7 @@ class ClientSeries:
     refused: int = 0
     """Points that did not fit into the bounds, or that cannot be added."""
 
-    def add(self, client: bytes, attributes: Attributes, points: Iterator[Point | None]) -> Steps[None]:
+    def add(self, client: bytes, attributes: Attributes, points: Iterator[Point | None]) -> Work[None]:
         """Take points. A None among them is the end of a step."""
         own = self.by_client.pop(client, None) or OfClient()
         self.by_client[client] = own
@@ -74,7 +74,7 @@ class ClientSeries:
             is_over = self._add_until_none(own, points)
             if is_over:
                 return
-            yield None
+            yield TURN_COST
             if self.by_client.get(client) is not own:
                 return  # forgotten meanwhile
 

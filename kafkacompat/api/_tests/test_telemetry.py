@@ -13,7 +13,6 @@ from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo
-from kafkacompat.tasks import Work
 from kafkacompat.telemetry.client_metrics_manager import Attributes, ClientMetricsManager
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
@@ -27,9 +26,8 @@ class Taken:
     def __init__(self) -> None:
         self.attributes: list[Attributes] = []
 
-    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Work[None]:
+    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
         self.attributes.append(attributes)
-        yield from ()
 
     def forget(self, client: bytes) -> None:
         raise AssertionError("nobody is silent for so long")

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from kafkacompat._tests.doubles import value_of
 from kafkacompat.config.client_metrics import IllegalPattern, Subscription, parse_subscription
-from kafkacompat.stepping.jobs import Steps, all_steps
+from kafkacompat.tasks import pause
 from kafkacompat.telemetry import client_metrics_manager
 from kafkacompat.telemetry.client_metrics_manager import (
     EXPIRY_MS,
@@ -33,14 +34,14 @@ class Taken:
         self.bodies: list[tuple[bytes, int, bytes]] = []
         self.forgotten: list[bytes] = []
 
-    def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> Steps[None]:
+    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
         if metrics == b"bad":
             raise PointsRefused("bad")
         if metrics == b"large":
             raise PointsTooLarge("large")
         self.bodies.append((client, codec, metrics))
         if metrics == b"long":
-            yield None
+            await pause()
 
     def forget(self, client: bytes) -> None:
         self.forgotten.append(client)
@@ -72,7 +73,7 @@ def push(manager: ClientMetricsManager) -> Push:
             "codec": NO_CODEC,
             "metrics": metrics,
         }
-        return all_steps(manager.push(A, JAVA, CONNECTION, now_ms, **(words | changed)))  # type: ignore[arg-type]
+        return value_of(manager.push(A, JAVA, CONNECTION, now_ms, **(words | changed)))  # type: ignore[arg-type]
 
     return push
 
@@ -158,7 +159,7 @@ def test_the_last_push_may_come_early_and_nothing_comes_after_it(
 
 @pytest.mark.parametrize("reserved", [bytes(16), bytes(15) + b"\1"])
 def test_a_push_without_an_id_is_invalid(reserved: bytes, manager: ClientMetricsManager) -> None:
-    error = all_steps(
+    error = value_of(
         manager.push(
             reserved,
             JAVA,
@@ -189,9 +190,9 @@ def test_a_client_that_is_forgotten_while_its_push_is_taken_leaves_no_series(
         codec=NO_CODEC,
         metrics=b"long",
     )
-    next(steps)
+    steps.send(None)
     manager.get(bytes([9]) * 16, JAVA, CONNECTION, 2)
-    assert all_steps(steps) is ErrorCode.NONE
+    assert value_of(steps) is ErrorCode.NONE
     assert taken.forgotten == [A, A]
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-from kafkacompat.deferred import Deferred
+from kafkacompat._tests.doubles import HandTime, value_of
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.rendering import rendered
 from kafkacompat.records._tests.bombs import tables
 from kafkacompat.records.compression import compress
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.telemetry import otlp, series
 from kafkacompat.telemetry.client_metrics_manager import (
     ACCEPTED_CODECS,
@@ -64,8 +64,8 @@ def receiver() -> OtlpReceiver:
 
 
 def test_a_gauge_is_the_last_value_with_the_clients_labels(receiver: OtlpReceiver) -> None:
-    all_steps(receiver.take(A, WHO, NO_CODEC, message(topic="t")))
-    all_steps(receiver.take(A, WHO, GZIP, gzip.compress(message(value=2.5, topic="t"))))
+    value_of(receiver.take(A, WHO, NO_CODEC, message(topic="t")))
+    value_of(receiver.take(A, WHO, GZIP, gzip.compress(message(value=2.5, topic="t"))))
     assert shown(receiver) == [
         "kafka_client_org_apache_kafka_producer_connection_creation_rate"
         '{client_id="billing",client_instance_id="AAA",client_software_name="java",client_software_version="",topic="t"} 2.5'
@@ -74,9 +74,9 @@ def test_a_gauge_is_the_last_value_with_the_clients_labels(receiver: OtlpReceive
 
 def test_deltas_add_up_and_totals_do_not(receiver: OtlpReceiver) -> None:
     for value in (2.0, 3.0):
-        all_steps(receiver.take(A, {}, NO_CODEC, message("sent", value, kind="sum")))
-        all_steps(receiver.take(A, {}, NO_CODEC, message("all", value, kind="sum", temporality=0)))
-        all_steps(receiver.take(A, {}, NO_CODEC, message("level", value, kind="sum", is_monotonic=False)))
+        value_of(receiver.take(A, {}, NO_CODEC, message("sent", value, kind="sum")))
+        value_of(receiver.take(A, {}, NO_CODEC, message("all", value, kind="sum", temporality=0)))
+        value_of(receiver.take(A, {}, NO_CODEC, message("level", value, kind="sum", is_monotonic=False)))
     found = {line.partition("{")[0]: line.split()[-1] for line in shown(receiver)}
     assert found == {
         "kafka_client_sent_total": "5.0",
@@ -88,10 +88,10 @@ def test_deltas_add_up_and_totals_do_not(receiver: OtlpReceiver) -> None:
 def test_a_delta_that_cannot_be_added_changes_nothing(receiver: OtlpReceiver) -> None:
     """What is no number would stay so whatever is added, and a counter does not go down."""
     for value in (2.0, math.nan, math.inf, -math.inf, -1.0, 3.0):
-        all_steps(receiver.take(A, {}, NO_CODEC, message("sent", value, kind="sum")))
-    all_steps(receiver.take(A, {}, NO_CODEC, message("level", 1.0, kind="sum", is_monotonic=False)))
-    all_steps(receiver.take(A, {}, NO_CODEC, message("level", -4.0, kind="sum", is_monotonic=False)))
-    all_steps(receiver.take(A, {}, NO_CODEC, message("now", math.nan)))
+        value_of(receiver.take(A, {}, NO_CODEC, message("sent", value, kind="sum")))
+    value_of(receiver.take(A, {}, NO_CODEC, message("level", 1.0, kind="sum", is_monotonic=False)))
+    value_of(receiver.take(A, {}, NO_CODEC, message("level", -4.0, kind="sum", is_monotonic=False)))
+    value_of(receiver.take(A, {}, NO_CODEC, message("now", math.nan)))
     found = {line.partition("{")[0]: line.split()[-1] for line in shown(receiver)}
     assert found == {
         "kafka_client_sent_total": "5.0",
@@ -105,7 +105,7 @@ def test_the_last_client_has_no_series_when_it_was_silent_for_long(receiver: Otl
     """Nobody comes after it who would let it be forgotten, except for the scrape."""
     manager = ClientMetricsManager(1000, receiver, lambda: bytes(16))
     _, client = manager.get(A, WHO, 1, 0)
-    error = all_steps(
+    error = value_of(
         manager.push(
             A,
             WHO,
@@ -125,8 +125,8 @@ def test_the_last_client_has_no_series_when_it_was_silent_for_long(receiver: Otl
 
 
 def test_a_client_that_is_forgotten_has_no_series(receiver: OtlpReceiver) -> None:
-    all_steps(receiver.take(A, {}, NO_CODEC, message()))
-    all_steps(receiver.take(B, {}, NO_CODEC, message()))
+    value_of(receiver.take(A, {}, NO_CODEC, message()))
+    value_of(receiver.take(B, {}, NO_CODEC, message()))
     receiver.forget(A)
     receiver.forget(A)
     assert (len(shown(receiver)), receiver.series.count) == (1, 1)
@@ -137,7 +137,7 @@ def test_a_client_that_is_forgotten_has_no_series(receiver: OtlpReceiver) -> Non
 )
 def test_metrics_that_cannot_be_read_are_refused(body: bytes, receiver: OtlpReceiver) -> None:
     with pytest.raises(PointsRefused):
-        all_steps(receiver.take(A, {}, GZIP if body.startswith(b"\x1f") else NO_CODEC, body))
+        value_of(receiver.take(A, {}, GZIP if body.startswith(b"\x1f") else NO_CODEC, body))
     assert shown(receiver) == []
 
 
@@ -147,13 +147,13 @@ def test_a_body_that_unpacks_to_too_much_is_refused(
     monkeypatch.setattr(otlp, "UNPACKED_BYTES_MAX", 10)
     for codec in (NO_CODEC, *ACCEPTED_CODECS):
         with pytest.raises(PointsTooLarge):
-            all_steps(receiver.take(A, {}, codec, compress(codec, message())))
+            value_of(receiver.take(A, {}, codec, compress(codec, message())))
 
 
 def test_a_body_that_takes_long_to_unpack_is_refused_unread(receiver: OtlpReceiver) -> None:
     with pytest.raises(PointsTooLarge, match="too long"):
-        all_steps(receiver.take(A, {}, GZIP, tables(message(), 150_000)))
-    all_steps(receiver.take(A, {}, GZIP, tables(message(), 100_000)))
+        value_of(receiver.take(A, {}, GZIP, tables(message(), 150_000)))
+    value_of(receiver.take(A, {}, GZIP, tables(message(), 100_000)))
     assert shown(receiver)
 
 
@@ -165,11 +165,11 @@ def test_series_are_bounded_for_each_client_and_in_all(monkeypatch: pytest.Monke
     monkeypatch.setattr(series, "SERIES_A_CLIENT_MAX", 3)
     monkeypatch.setattr(series, "SERIES_MAX", 5)
     found = ClientSeries()
-    all_steps(found.add(A, {}, iter(points(8))))
+    at_once(found.add(A, {}, iter(points(8))))
     assert (found.count, found.refused) == (3, 5)
-    all_steps(found.add(A, {}, iter(points(3))))
+    at_once(found.add(A, {}, iter(points(3))))
     assert (found.count, found.refused) == (3, 5)
-    all_steps(found.add(B, {}, iter(points(3))))
+    at_once(found.add(B, {}, iter(points(3))))
     assert (list(found.by_client), found.count) == ([B], 3)
 
 
@@ -180,9 +180,9 @@ def test_the_size_of_series_is_bounded_for_each_client_and_in_all(monkeypatch: p
     monkeypatch.setattr(series, "CHARACTERS_MAX", 5 * size + 1)
     found = ClientSeries()
     for _ in range(2):
-        all_steps(found.add(A, {}, iter(points(8))))
+        at_once(found.add(A, {}, iter(points(8))))
     assert (found.count, found.characters, found.refused) == (3, 3 * size, 10)
-    all_steps(found.add(B, {}, iter(points(3))))
+    at_once(found.add(B, {}, iter(points(3))))
     assert (list(found.by_client), found.count, found.characters) == ([B], 3, 3 * size)
     found.forget(B)
     assert (found.count, found.characters) == (0, 0)
@@ -192,7 +192,7 @@ def test_the_longest_name_of_a_topic_is_a_whole_label(receiver: OtlpReceiver) ->
     """Otherwise two topics could share a series."""
     topics = ["t" * 248 + end for end in "ab"]
     for topic in topics:
-        all_steps(receiver.take(A, {}, NO_CODEC, message(topic=topic)))
+        value_of(receiver.take(A, {}, NO_CODEC, message(topic=topic)))
     assert [
         topic for topic in topics if any(f'topic="{topic}"' in line for line in shown(receiver))
     ] == topics
@@ -250,7 +250,7 @@ def test_a_push_is_read_within_a_bound(
 
     data = metrics_pb2.MetricsData.FromString(EMPTY[kind])
     monkeypatch.setattr(metrics_pb2.MetricsData, "FromString", lambda body: Counted(data, counted))
-    all_steps(receiver.take(A, {}, NO_CODEC, b""))
+    value_of(receiver.take(A, {}, NO_CODEC, b""))
     assert 100 < read <= otlp.ELEMENTS_MAX + 10
     assert receiver.series.refused == {"points": 9_000 - otlp.ELEMENTS_MAX, "attributes": 1}.get(kind, 0)
 
@@ -287,7 +287,7 @@ def test_only_plain_attributes_become_labels(receiver: OtlpReceiver) -> None:
     point = data.resource_metrics.add().scope_metrics.add().metrics.add(name="n").gauge.data_points.add()
     point.attributes.add(key="number").value.int_value = 7
     point.attributes.add(key="nested").value.array_value.values.add().string_value = "x"
-    all_steps(receiver.take(A, {}, NO_CODEC, data.SerializeToString()))
+    value_of(receiver.take(A, {}, NO_CODEC, data.SerializeToString()))
     ((key, _),) = receiver.series.by_client[A].values.items()
     assert key[2] == (("nested", ""), ("number", "7"))
 
@@ -297,7 +297,7 @@ def test_a_total_is_a_counter_whether_or_not_its_client_says_that_it_only_grows(
 ) -> None:
     total = "org.apache.kafka.producer.connection.creation.total"
     for is_monotonic in (True, False):
-        all_steps(receiver.take(A, {}, NO_CODEC, message(total, 1.0, kind="sum", is_monotonic=is_monotonic)))
+        value_of(receiver.take(A, {}, NO_CODEC, message(total, 1.0, kind="sum", is_monotonic=is_monotonic)))
     (line,) = shown(receiver)
     assert line.startswith("kafka_client_org_apache_kafka_producer_connection_creation_total{")
     assert line.endswith(" 2.0")
@@ -306,7 +306,7 @@ def test_a_total_is_a_counter_whether_or_not_its_client_says_that_it_only_grows(
 def test_no_client_can_send_two_metrics_of_one_name(receiver: OtlpReceiver) -> None:
     """Some scrapers refuse a whole scrape for that."""
     for kind, name in (("gauge", "sent_total"), ("gauge", "sent.total"), ("sum", "sent"), ("gauge", "sent")):
-        all_steps(receiver.take(A, {}, NO_CODEC, message(name, kind=kind)))
+        value_of(receiver.take(A, {}, NO_CODEC, message(name, kind=kind)))
     manager = ClientMetricsManager(100, receiver, lambda: bytes(16))
     text = b"".join(rendered(client_families(manager, receiver.series, 0))).decode()
     types = [line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE kafka_client_")]
@@ -343,7 +343,7 @@ class Elements:
         monkeypatch.setattr(otlp.Points, "_is_over", counted)
 
     def read(self, steps: Any) -> list[int]:
-        for _ in steps:
+        for _ in steps.__await__():
             self.of_steps.append(0)
         return self.of_steps
 
@@ -361,7 +361,8 @@ def test_a_push_of_many_elements_is_read_in_bounded_steps(
 
 
 def test_a_usual_push_is_read_at_once(receiver: OtlpReceiver) -> None:
-    assert list(receiver.take(A, WHO, NO_CODEC, many(300, 2))) == []
+    with pytest.raises(StopIteration):
+        receiver.take(A, WHO, NO_CODEC, many(300, 2)).send(None)
     assert receiver.series.count == 300
 
 
@@ -369,15 +370,15 @@ def test_a_push_in_steps_is_counted_whole_and_nothing_of_a_client_that_is_forgot
     receiver: OtlpReceiver,
 ) -> None:
     steps = receiver.take(A, WHO, NO_CODEC, many(1_000, 3))
-    next(steps)
+    steps.send(None)
     first = receiver.series.count
     assert 0 < first < 1_000
-    all_steps(steps)
+    value_of(steps)
     assert receiver.series.count == 1_000
     steps = receiver.take(B, WHO, NO_CODEC, many(1_000, 3))
-    next(steps)
+    steps.send(None)
     receiver.forget(B)
-    all_steps(steps)
+    value_of(steps)
     assert (receiver.series.count, list(receiver.series.by_client)) == (1_000, [A])
     receiver.forget(A)
     assert (receiver.series.count, receiver.series.characters) == (0, 0)
@@ -385,16 +386,15 @@ def test_a_push_in_steps_is_counted_whole_and_nothing_of_a_client_that_is_forgot
 
 def test_one_push_is_read_at_a_time_and_the_next_ones_in_their_order(receiver: OtlpReceiver) -> None:
     """Parsed, half a megabyte may take tens of megabytes."""
-    first = receiver.take(A, WHO, NO_CODEC, many(1_000, 3))
-    next(first)
-    later = [receiver.take(client, WHO, NO_CODEC, many(1)) for client in (B, b"c" * 16)]
-    turns = [next(each) for each in later]
-    assert list(receiver.series.by_client) == [A]
-    all_steps(first)
-    assert [turn.done for turn in turns if isinstance(turn, Deferred)] == [True, False]
-    for each in later:
-        all_steps(each)
+    time = HandTime()
+    tasks = Tasks(time)
+    tasks.start("first", receiver.take(A, WHO, NO_CODEC, many(1_000, 3)))
+    later = [tasks.run("later", receiver.take(client, WHO, NO_CODEC, many(1))) for client in (B, b"c" * 16)]
+    while time.step():
+        if len(receiver.series.by_client) == 1:
+            assert not any(each.done for each in later)
+    assert all(each.done for each in later)
     assert list(receiver.series.by_client) == [A, B, b"c" * 16]
     with pytest.raises(PointsRefused):
-        all_steps(receiver.take(A, {}, NO_CODEC, b"\xff"))
-    all_steps(receiver.take(A, WHO, NO_CODEC, many(1)))
+        value_of(receiver.take(A, {}, NO_CODEC, b"\xff"))
+    value_of(receiver.take(A, WHO, NO_CODEC, many(1)))

@@ -7,11 +7,11 @@ import random
 import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
+from kafkacompat._tests.doubles import value_of
 from kafkacompat.metrics._tests.exposition import parsed
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.rendering import rendered
 from kafkacompat.records.compression import compress
-from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.telemetry.client_metrics_manager import (
     ACCEPTED_CODECS,
     NO_CODEC,
@@ -81,7 +81,7 @@ def changed(body: bytes, chance: random.Random) -> bytes:
 def test_changed_bytes_are_read_or_refused(codec: int) -> None:
     receiver = OtlpReceiver(ClientSeries())
     body = push()
-    all_steps(receiver.take(bytes([CLIENTS]) * 16, who(CLIENTS), codec, compress(codec, body)))
+    value_of(receiver.take(bytes([CLIENTS]) * 16, who(CLIENTS), codec, compress(codec, body)))
     assert receiver.series.count == 4
     chance = random.Random(codec)
     packed = compress(codec, body)
@@ -90,7 +90,7 @@ def test_changed_bytes_are_read_or_refused(codec: int) -> None:
         # Of what is compressed most changes are found by its checksum or format.
         sent = changed(packed, chance) if number % 2 else compress(codec, changed(body, chance))
         try:
-            all_steps(receiver.take(bytes([number % CLIENTS]) * 16, who(number % CLIENTS), codec, sent))
+            value_of(receiver.take(bytes([number % CLIENTS]) * 16, who(number % CLIENTS), codec, sent))
             outcomes["read"] += 1
         except PointsRefused:
             outcomes["refused"] += 1
