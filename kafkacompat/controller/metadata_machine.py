@@ -27,12 +27,11 @@ from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.packing import PackedValues
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepper, pieces
-from kafkacompat.tasks import TURN_COST, Work, at_once
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, pieces
+from kafkacompat.tasks import TURN_COST, Tasks, Work, at_once, in_turns
 
 if TYPE_CHECKING:
     from kafkacompat.controller.replayer import Replayer
-    from kafkacompat.ports import Timers
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.raft.snapshot_work import SnapshotWriter
 
@@ -75,14 +74,14 @@ class MetadataMachine:
     def __init__(
         self,
         core: ControllerCore,
+        tasks: Tasks,
         *,
         max_bytes_between_snapshots: int,
         max_ms_between_snapshots: int,
-        timers: Timers | None = None,
         monotonic_s: Callable[[], float] = monotonic,
     ) -> None:
         """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots. `max_ms_between_snapshots`:
-        metadata.log.max.snapshot.interval.ms, 0 for no limit. Without `timers` nothing runs in steps."""
+        metadata.log.max.snapshot.interval.ms, 0 for no limit."""
         self.core = core
         """Includes uncommitted proposals while this node is active."""
         self.image = MetadataImage()
@@ -111,7 +110,8 @@ class MetadataMachine:
         self._kraft_version = 0
         self._waiting: list[tuple[int, Deferred[None]]] = []
         self._last = (NO_OFFSET, NO_EPOCH)
-        self._snapshot = Stepper(timers)
+        self._tasks = tasks
+        self._is_making_snapshot = False
 
     def attach(self, quorum: ProposalQuorum) -> None:
         self._quorum = quorum
@@ -321,17 +321,16 @@ class MetadataMachine:
         """Write a snapshot of the newest committed image, unless a metadata transaction is open or a snapshot is in
         progress."""
         image = self.image
-        if image.offset < 0 or self._committed.in_transaction or self._snapshot.is_busy:
+        if image.offset < 0 or self._committed.in_transaction or self._is_making_snapshot:
             return
         writer = self.quorum.begin_snapshot(image.offset + 1, image.epoch)
         if writer is not None:
-            self._snapshot.run(
-                _snapshot_values(image, writer), lambda outcome: self._written(writer, outcome)
-            )
+            self._tasks.start("making a snapshot of the metadata", self._make_snapshot(image, writer))
 
-    def _written(self, writer: SnapshotWriter, outcome: Callable[[], None]) -> None:
+    async def _make_snapshot(self, image: MetadataImage, writer: SnapshotWriter) -> None:
+        self._is_making_snapshot = True
         try:
-            outcome()
+            await in_turns(_snapshot_values(image, writer))
         except Exception as error:
             self.faults += 1
             self.snapshot_faults += 1
@@ -339,6 +338,8 @@ class MetadataMachine:
             report("making a snapshot of the metadata", error)
         else:
             writer.finish()
+        finally:
+            self._is_making_snapshot = False
 
 
 def _snapshot_values(image: MetadataImage, writer: SnapshotWriter) -> Work[None]:

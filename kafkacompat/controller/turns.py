@@ -10,16 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.deferred import Deferred
 from kafkacompat.meters import Histogram
-from kafkacompat.stepping.stepped import Stepper
-from kafkacompat.tasks import Work
-
-if TYPE_CHECKING:
-    from kafkacompat.ports import Timers
+from kafkacompat.tasks import Tasks, Work, in_turns
 
 T = TypeVar("T")
 
@@ -30,7 +26,7 @@ MAX_WAITING = 10_000
 class Turns:
     """Everything that reads the image to decide on records must use `take` or `take_steps`."""
 
-    def __init__(self, timers: Timers, monotonic_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, tasks: Tasks, monotonic_s: Callable[[], float] = monotonic) -> None:
         """`monotonic_s` is for the times only."""
         self._monotonic_s = monotonic_s
         self.queue_times_ms = Histogram()
@@ -39,13 +35,15 @@ class Turns:
         """From a command's first step to its last one, with the turns of others between its steps."""
         self.timed_out = 0
         """Commands that were refused, because too many others waited."""
-        self._stepper = Stepper(timers)
+        self._tasks = tasks
+        self._is_running = False
+        """A command in steps is in progress."""
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_serving = False
 
     @property
     def is_busy(self) -> bool:
-        return self._stepper.is_busy or bool(self._waiting)
+        return self._is_running or bool(self._waiting)
 
     def take(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Run a command: at once if no other is in progress, so that it may raise; otherwise in its turn."""
@@ -90,9 +88,10 @@ class Turns:
     def _begin(self, command: Callable[[], Work[Deferred[T]]], answer: Deferred[T]) -> None:
         started_s = self._monotonic_s()
 
-        def ended(outcome: Callable[[], Deferred[T]]) -> None:
+        def ended(done: Deferred[Deferred[T]]) -> None:
+            self._is_running = False
             self._processed(started_s)
-            _pass_on(outcome, answer)
+            _pass_on(done.result, answer)
             self._serve()
 
         try:
@@ -100,7 +99,8 @@ class Turns:
         except Exception as error:
             answer.fail(error)
             return
-        self._stepper.run(steps, ended)
+        self._is_running = True
+        self._tasks.run("a command of the controller", _carried_out(steps)).on_done(ended)
 
     def _serve(self) -> None:
         """Run the waiting commands until one takes several steps."""
@@ -108,10 +108,14 @@ class Turns:
             return
         self._is_serving = True
         try:
-            while self._waiting and not self._stepper.is_busy:
+            while self._waiting and not self._is_running:
                 self._waiting.popleft()()
         finally:
             self._is_serving = False
+
+
+async def _carried_out(steps: Work[Deferred[T]]) -> Deferred[T]:
+    return await in_turns(steps)
 
 
 def _pass_on(command: Callable[[], Deferred[T]], answer: Deferred[T]) -> None:

@@ -45,6 +45,7 @@ from kafkacompat.raft.room import RoomWatch
 from kafkacompat.raft.snapshot_work import LACK_AGAIN_MS, SnapshotWork, SnapshotWriter
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints, VoterSet
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -84,7 +85,7 @@ class QuorumDriver:
         self._note = note
         self._pump = EventPump(clock, timers, self._carry_out, fail)
         self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter, note)
-        work = SnapshotWork(self._files.snapshots, snapshot_workers or workers, clock, timers, note)
+        work = SnapshotWork(self._files.snapshots, snapshot_workers or workers, clock, Tasks(timers), note)
         self._snapshots = QuorumSnapshots(self._files, work, self._pump, note)
         self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(events.RoomFound()))
         self._led_epoch = -1

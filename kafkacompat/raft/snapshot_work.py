@@ -1,7 +1,7 @@
 """The long parts of writing a snapshot and of installing the leader's: in steps or in a worker.
 
 It builds the file's bytes one part per step, and writes and syncs them in a worker. It reads a fetched file in a
-worker and parses it in steps. It decides nothing and changes no log. At most one write and one installation are in
+worker and parses it with pauses. It decides nothing and changes no log. At most one write and one installation are in
 progress. What is lacking for a moment (descriptors, memory, threads) is waited for.
 """
 
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import SyncFailed, passes
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, SnapshotFormat, parse_in_steps
-from kafkacompat.stepping.stepped import Stepper
+from kafkacompat.tasks import Cancelled, in_turns
 
 if TYPE_CHECKING:
     from kafkacompat.ids import OffsetAndEpoch
-    from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.ports import Clock, Workers
     from kafkacompat.raft.snapshot_store import SnapshotStore
     from kafkacompat.raft.voter_set import VoterSet
+    from kafkacompat.tasks import Task, Tasks
 
 T = TypeVar("T")
 
@@ -51,17 +52,16 @@ class SnapshotWork:
         store: SnapshotStore,
         workers: Workers,
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         note: Callable[[str], None],
     ) -> None:
         """`workers` run what blocks."""
         self._store = store
         self._workers = workers
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._note = note
-        self._is_closed = False
-        self._parsing = Stepper(timers)
+        self._installing: Task[SnapshotContent | BrokenSnapshot] | None = None
         self._is_writing = False
         self._not_before_ms = 0
 
@@ -116,47 +116,57 @@ class SnapshotWork:
     ) -> None:
         """Parse the complete part file, make it durable under the snapshot's name, and call `parsed`. A broken one is
         deleted."""
-        store = self._store
-        store.close_part()
+        self._store.close_part()
 
-        def again(error: Exception, act: Callable[[], None]) -> None:
-            if not passes(error):
+        def installed(done: Deferred[SnapshotContent | BrokenSnapshot]) -> None:
+            try:
+                result = done.result()
+            except Cancelled:
+                return
+            except Exception as error:
                 failed(error)
                 return
-            self._note(f"the snapshot {snapshot_id} is installed later: {error!r}")
-            self._timers.call_after(LACK_AGAIN_MS, lambda: None if self._is_closed else act())
+            parsed(result)
 
-        def work(job: Callable[[], T], then: Callable[[T], None]) -> None:
-            def ended(done: Deferred[T]) -> None:
-                try:
-                    value = done.result()
-                except Exception as error:
-                    again(error, lambda: work(job, then))
-                else:
-                    then(value)
+        self._installing = self._tasks.run("installing a snapshot", self._install(snapshot_id))
+        self._installing.on_done(installed)
 
-            self._workers.submit(job).on_done(ended)
+    async def _install(self, snapshot_id: OffsetAndEpoch) -> SnapshotContent | BrokenSnapshot:
+        store = self._store
 
-        def parse(data: bytes) -> None:
-            self._parsing.run(parse_in_steps(data), lambda outcome: judged(data, outcome))
-
-        def judged(data: bytes, outcome: Callable[[], SnapshotContent]) -> None:
-            try:
-                content = outcome()
-            except BrokenSnapshot as broken:
-                result = broken
-                work(lambda: store.drop_part(snapshot_id), lambda _: parsed(result))
-            except Exception as error:
-                again(error, lambda: parse(data))
-            else:
-                work(lambda: freeze(data), lambda _: parsed(content))
-
-        def freeze(data: bytes) -> None:
+        def freeze() -> None:
             store.freeze(snapshot_id, [data])
             store.drop_part(snapshot_id)
 
-        work(lambda: store.read_part(snapshot_id), parse)
+        data = await self._worked(snapshot_id, lambda: store.read_part(snapshot_id))
+        while True:
+            try:
+                content = await in_turns(parse_in_steps(data))
+                break
+            except BrokenSnapshot as broken:
+                result = broken
+            except Exception as error:
+                await self._wait_after(snapshot_id, error)
+                continue
+            await self._worked(snapshot_id, lambda: store.drop_part(snapshot_id))
+            return result
+        await self._worked(snapshot_id, freeze)
+        return content
+
+    async def _worked(self, snapshot_id: OffsetAndEpoch, job: Callable[[], T]) -> T:
+        """The result of a worker's job, which is repeated while something is lacking."""
+        while True:
+            try:
+                return await self._workers.submit(job)
+            except Exception as error:
+                await self._wait_after(snapshot_id, error)
+
+    async def _wait_after(self, snapshot_id: OffsetAndEpoch, error: Exception) -> None:
+        if not passes(error):
+            raise error
+        self._note(f"the snapshot {snapshot_id} is installed later: {error!r}")
+        await self._tasks.sleep(LACK_AGAIN_MS)
 
     def close(self) -> None:
-        self._is_closed = True
-        self._parsing.cancel()
+        if self._installing is not None:
+            self._installing.cancel()

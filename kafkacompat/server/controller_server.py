@@ -76,7 +76,7 @@ class ControllerServer:
         self._server = server
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
-        self.turns = turns = Turns(doors.timers, doors.monotonic_s)
+        self.turns = turns = Turns(doors.tasks, doors.monotonic_s)
         own_decisions = OwnDecisions(machine, doors.timers, turns)
         sessions = BrokerHeartbeatManager(config.get_int("broker.session.timeout.ms"))
         self.liveness = liveness = Liveness(

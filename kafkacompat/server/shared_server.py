@@ -66,9 +66,9 @@ class SharedServer:
         self.controller_settings = ControllerSettings(config, config.node_id, self.cluster_id)
         self.machine = MetadataMachine(
             ControllerCore(self.controller_settings),
+            doors.tasks,
             max_bytes_between_snapshots=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
             max_ms_between_snapshots=config.get_int("metadata.log.max.snapshot.interval.ms"),
-            timers=doors.timers,
         )
         self.machine.subscribe(settings.on_image)
         self.authorizer = authorizer_of(config)

@@ -34,6 +34,7 @@ from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 
@@ -96,11 +97,12 @@ class Harness:
             {**defaults_without_file(), NO_OP_INTERVAL: "0", **(properties or {})}
         )
         controller_settings = ControllerSettings(settings, node_id, CLUSTER_ID)
+        self.tasks = Tasks(self.world)
         self.machine = MetadataMachine(
             ControllerCore(controller_settings),
+            self.tasks,
             max_bytes_between_snapshots=max_bytes_between_snapshots,
             max_ms_between_snapshots=settings.get_int("metadata.log.max.snapshot.interval.ms"),
-            timers=self.world,
         )
         self.driver = QuorumDriver(
             member=Member(node_id, directory_id, listeners, True, CLUSTER_ID),
@@ -120,7 +122,7 @@ class Harness:
         self.machine.attach(self.driver)
         self.reach = Reach(node_id, settings.inter_broker_listener_name, self._probe, self.world)
         self.machine.subscribe(self.reach.on_image)
-        turns = Turns(self.world)
+        turns = Turns(self.tasks)
         own_decisions = OwnDecisions(self.machine, self.world, turns)
         sessions = BrokerHeartbeatManager(settings.get_int("broker.session.timeout.ms"))
         self.liveness = Liveness(

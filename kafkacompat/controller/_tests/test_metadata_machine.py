@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from conftest import Faults
+from kafkacompat._tests.doubles import HandTime, PauselessTasks
 from kafkacompat.api.request_context import NotController
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller._tests.harness import CLUSTER_ID
@@ -81,7 +82,9 @@ def topic(name: str) -> MetadataRecord:
 def machine() -> MetadataMachine:
     settings = ServerConfig.from_properties(defaults_without_file())
     core = ControllerCore(ControllerSettings(settings, 1, CLUSTER_ID))
-    machine = MetadataMachine(core, max_bytes_between_snapshots=1000, max_ms_between_snapshots=60_000)
+    machine = MetadataMachine(
+        core, PauselessTasks(HandTime()), max_bytes_between_snapshots=1000, max_ms_between_snapshots=60_000
+    )
     machine.attach(FakeQuorum())
     return machine
 
@@ -182,7 +185,9 @@ def test_a_snapshot_is_also_due_after_a_time_with_few_records(machine: MetadataM
 def test_without_a_limit_no_time_makes_a_snapshot_due() -> None:
     settings = ServerConfig.from_properties(defaults_without_file())
     core = ControllerCore(ControllerSettings(settings, 1, CLUSTER_ID))
-    machine = MetadataMachine(core, max_bytes_between_snapshots=1000, max_ms_between_snapshots=0)
+    machine = MetadataMachine(
+        core, PauselessTasks(HandTime()), max_bytes_between_snapshots=1000, max_ms_between_snapshots=0
+    )
     quorum = FakeQuorum()
     machine.attach(quorum)
     quorum.ms_since_snapshot = 1 << 40

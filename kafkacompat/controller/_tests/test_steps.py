@@ -25,7 +25,7 @@ from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft._tests.driver_support import QuorumTime
 from kafkacompat.stepping.stepped import RECORDS_A_STEP
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.tasks import TURN_COST, Tasks, Work
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import (
@@ -317,7 +317,7 @@ def test_a_full_disk_puts_a_snapshot_off(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_turns_keep_the_order_and_pass_failures_on() -> None:
     world = QuorumTime()
-    turns = Turns(world)
+    turns = Turns(Tasks(world))
     seen: list[str] = []
 
     def long(name: str) -> Work[Deferred[str]]:
@@ -382,7 +382,7 @@ def test_settings_without_values_are_named_as_far_as_an_answer_has_room() -> Non
 def test_turns_measure_how_long_commands_wait_and_take() -> None:
     world = QuorumTime()
     now_s = 100.0
-    turns = Turns(world, lambda: now_s)
+    turns = Turns(Tasks(world), lambda: now_s)
 
     def long() -> Work[Deferred[None]]:
         nonlocal now_s

@@ -10,7 +10,7 @@ from kafkacompat.controller import turns as module
 from kafkacompat.controller._tests.harness import Harness
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.tasks import TURN_COST, Tasks, Work
 
 
 def long() -> Work[Deferred[str]]:
@@ -21,7 +21,7 @@ def long() -> Work[Deferred[str]]:
 def test_commands_beyond_the_bound_are_refused_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     time = HandTime()
-    turns = Turns(time)
+    turns = Turns(Tasks(time))
     answers = [turns.take_steps(long) for _ in range(3)]
     for _ in range(2):
         with pytest.raises(ControllerTimedOut):

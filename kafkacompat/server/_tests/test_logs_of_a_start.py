@@ -14,6 +14,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.server.broker_logs import LACK_AGAIN_MS, LACK_TRIES, BrokerLogs
 from kafkacompat.sim.errands import Errand
+from kafkacompat.tasks import Tasks
 
 
 class Start:
@@ -37,7 +38,8 @@ class Start:
             note=self.notes.append,
         )
         pools = SimpleNamespace(files=self.workers, recovery=self.workers)
-        doors: Any = SimpleNamespace(timers=self.time, workers=pools, monotonic_s=lambda: 0.0)
+        tasks = Tasks(self.time)
+        doors: Any = SimpleNamespace(timers=self.time, tasks=tasks, workers=pools, monotonic_s=lambda: 0.0)
         settings: Any = None  # only the cleaner uses them
         self.ended: list[None] = []
         Errand(BrokerLogs(doors, settings, self.logs).load(), self.ended.append)
