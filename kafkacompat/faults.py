@@ -31,7 +31,10 @@ def forget_locals(trace: TracebackType | None, until: TracebackType | None = Non
 
     An error that somebody waits for leads to its trace, its trace to the frames, and one of them mostly to the error
     again. So the garbage collector would have to find what the frames know, which may be a hundred megabytes. It counts
-    objects and comes seldom. Reports show the lines of a trace, and nothing of these values."""
+    objects and comes seldom. Reports show the lines of a trace, and nothing of these values.
+
+    To empty the frame of a coroutine or generator that waits ends it. So an error that one of them has caught is not raised
+    again elsewhere, for example by a worker's job, unless its earlier trace is given."""
     while trace is not None and trace is not until:
         with suppress(RuntimeError):  # a frame that still runs
             trace.tb_frame.clear()

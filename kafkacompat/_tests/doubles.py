@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import forget_locals
 from kafkacompat.tasks import Task, Tasks
 
 START_MS = 1_700_000_000_000
@@ -138,6 +139,7 @@ class HandWorkers:
         try:
             value = function()
         except Exception as error:
+            forget_locals(error.__traceback__)  # as the real workers do
             answer.fail(error)
         else:
             answer.resolve(value)

@@ -89,18 +89,16 @@ class Flushes:
             failure: Exception | None = None
             try:
                 flush = log.begin_flush()
-                job = flush.run
             except Exception as error:
-                job = partial(
-                    _raise, error
-                )  # not answered here: the produce request does not wait for it yet
-            try:
-                await workers.submit(job)
-            except Exception as error:  # a disk error, or too many jobs: the sync is a guarantee
                 failure = error
+            try:
+                # Also if it could not begin: the produce request does not wait for the answer yet.
+                await workers.submit(_nothing if flush is None else flush.run)
+            except Exception as error:  # a disk error, or too many jobs: the sync is a guarantee
+                failure = failure or error
             if core.log is not log:
                 continue  # moved to another directory, where its records must be durable
-            if failure is None:
+            if flush is not None and failure is None:
                 log.finish_flush(flush)
                 return ErrorCode.NONE
             if isinstance(failure, OSError):
@@ -128,8 +126,8 @@ class Flushes:
         return gather(list(pending.values())).then(lambda errors: dict(zip(pending, errors, strict=True)))
 
 
-def _raise(error: Exception) -> None:
-    raise error
+def _nothing() -> None:
+    pass
 
 
 class Anchoring:
