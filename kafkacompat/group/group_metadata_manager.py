@@ -23,6 +23,7 @@ from kafkacompat.group.consumer.records import ConsumerGroupRecord
 from kafkacompat.group.consumer.replay import replay_consumer_record
 from kafkacompat.group.consumer.sessions import take_up
 from kafkacompat.group.environment import Environment, GroupSettings, GroupTasks, GroupTimers
+from kafkacompat.group.modern_group import ModernGroup
 from kafkacompat.group.offsets import OffsetStore
 from kafkacompat.group.records import (
     MEMBER_TYPES,
@@ -118,7 +119,7 @@ class GroupMetadataManager:
 
     def _put(self, group: ClassicGroup) -> None:
         former = self.groups.get(group.group_id)
-        if isinstance(former, (ConsumerGroup, ShareGroup)):
+        if isinstance(former, ModernGroup):
             former.forget()
         self.groups[group.group_id] = group
 
@@ -176,7 +177,7 @@ class GroupMetadataManager:
         while self.groups:
             _, group = self.groups.popitem()
             yield 1
-            if isinstance(group, (ConsumerGroup, ShareGroup)):
+            if isinstance(group, ModernGroup):
                 while group.members:
                     group.members.popitem()
                     yield 1
@@ -217,7 +218,7 @@ class GroupMetadataManager:
         for name in changed & env.subscribers.keys():
             for group_id in env.subscribers[name]:
                 group = self.groups.get(group_id)
-                if isinstance(group, (ConsumerGroup, ShareGroup)):
+                if isinstance(group, ModernGroup):
                     group.request_metadata_refresh()
 
 

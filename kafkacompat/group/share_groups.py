@@ -16,8 +16,8 @@ from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
-from kafkacompat.group.consumer.target_assignment import hash_topics
 from kafkacompat.group.listing import describe_all
+from kafkacompat.group.metadata_hash import hash_topics
 from kafkacompat.group.share.describe import describe_share_group
 from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat
 from kafkacompat.group.share.initialization import Initialization, end_initialization

@@ -17,7 +17,7 @@ from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
-from kafkacompat.group import consumer_groups
+from kafkacompat.group import consumer_groups, metadata_hash
 from kafkacompat.group._tests.members import Member, described, heartbeat, member_of
 from kafkacompat.group.consumer import target_assignment
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
@@ -990,17 +990,17 @@ def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch
 def subscribing_to_many(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
     """Topics of which few are hashed at once, and the list that gets the name of each that is hashed."""
     monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 10)
-    monkeypatch.setattr(target_assignment, "HASH_COST", TURN_COST // 10)
+    monkeypatch.setattr(metadata_hash, "HASH_COST", TURN_COST // 10)
     names = [f"many-{number:02}" for number in range(45)]
     world.publish([*world.image.topics.values(), *(topic_image(name, 2) for name in names)])
     hashed: list[str] = []
-    original = target_assignment.topic_hash
+    original = metadata_hash.topic_hash
 
     def counted(topic_id: bytes, name: str, count: int, racks: Any = None) -> int:
         hashed.append(name)
         return original(topic_id, name, count, racks)
 
-    monkeypatch.setattr(target_assignment, "topic_hash", counted)
+    monkeypatch.setattr(metadata_hash, "topic_hash", counted)
     return names, hashed
 
 

@@ -35,7 +35,7 @@ from kafkacompat.group.consumer.sessions import (
     schedule_session_timeout,
     schedule_sync_timeout,
 )
-from kafkacompat.group.consumer.target_assignment import Change, Target, maybe_update_target
+from kafkacompat.group.consumer.target_assignment import Change, ConsumerTarget, maybe_update_target
 from kafkacompat.group.environment import Environment, GroupResult, replied
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -117,7 +117,9 @@ def join_consumer_group(
         assert replaced is not None
         rebalance = group.assignment_epoch < group_epoch
         if not rebalance:
-            target = Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
+            target = ConsumerTarget(
+                group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
+            )
             updated = reconcile(env, group, updated, target, has_changed, owned, records)
         result = downgraded(env, group, (), now_ms, updated, records, rebalance)
     else:

@@ -39,8 +39,8 @@ from kafkacompat.group.consumer.records import (
     target_record,
 )
 from kafkacompat.group.consumer.sessions import cancel_timers, schedule_session_timeout, take_up
-from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import Environment, GroupResult
+from kafkacompat.group.metadata_hash import metadata_hash
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode, WireError

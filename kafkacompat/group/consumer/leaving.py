@@ -16,8 +16,8 @@ from kafkacompat.group.consumer.records import (
 )
 from kafkacompat.group.consumer.sessions import cancel_timers, take_up
 from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
-from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import Environment, GroupResult
+from kafkacompat.group.metadata_hash import metadata_hash
 from kafkacompat.group.records import GroupRecord
 
 

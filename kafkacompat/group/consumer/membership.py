@@ -29,12 +29,12 @@ from kafkacompat.group.consumer.records import (
 from kafkacompat.group.consumer.sessions import cancel_rebalance_timeout, schedule_rebalance_timeout
 from kafkacompat.group.consumer.target_assignment import (
     Change,
-    Target,
+    ConsumerTarget,
     is_homogeneous,
-    metadata_hash,
     subscribed_counts,
 )
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment
+from kafkacompat.group.metadata_hash import metadata_hash
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.wire.errors import ErrorCode
 
@@ -165,7 +165,7 @@ def reconcile(
     env: Environment,
     group: ConsumerGroup,
     member: ConsumerGroupMember,
-    target: Target,
+    target: ConsumerTarget,
     has_subscription_changed: bool,
     owned: Sequence[Any] | None,
     records: list[GroupRecord],

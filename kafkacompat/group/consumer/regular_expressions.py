@@ -21,8 +21,8 @@ from kafkacompat.group.consumer.records import (
     regular_expression_tombstone,
 )
 from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
-from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
+from kafkacompat.group.metadata_hash import metadata_hash
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

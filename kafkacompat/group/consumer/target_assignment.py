@@ -1,7 +1,6 @@
 """The target assignment of a consumer group: which assignor, what it is asked, and the records of what has changed.
 
-A large group is assigned in steps beside the requests. Until then its members keep the previous target, as they do for
-group.consumer.assignment.interval.ms. Follows Kafka's TargetAssignmentBuilder.
+What is alike for all kinds is in group/target_assignment.
 """
 
 from __future__ import annotations
@@ -20,10 +19,18 @@ from kafkacompat.group.consumer.assignor import (
     assign_to_one,
 )
 from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
-from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
 from kafkacompat.group.consumer.records import target_epoch_record, target_record
 from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
 from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.target_assignment import (
+    ASSIGNING,
+    AT_ONCE_UNITS,
+    Target,
+    assignment_key,
+    changed_targets,
+    is_assignment_due,
+    is_still_wanted,
+)
 from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
@@ -31,29 +38,17 @@ if TYPE_CHECKING:
 
     from kafkacompat.group.consumer.member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
-    from kafkacompat.group.topics import Topic
     from kafkacompat.ids import Uuid
 
 ASSIGNORS: dict[str, Assign] = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
 """group.consumer.assignors by their names."""
-AT_ONCE_UNITS = 2_000
-"""Members, and partitions of their topics, up to which a group is assigned within the request. A member that is alone is
-always assigned so."""
 MEMBERS_AT_ONCE = 500
-"""The same, of the members alone. Also the most members whose targets are written at once: each has a record."""
+"""Members up to which a group is assigned within the request. Also the most members whose targets are written at once: each has
+a record. A member that is alone is always assigned so."""
 SPEC_NS = 1_500
 """To describe one member, or one topic to which members subscribe."""
-HASH_COST = 6
-"""To hash one topic."""
-HASHED_PARTITIONS_A_UNIT = 20
-"""Partitions of a topic that are hashed for a cost of 1."""
-ASSIGNING = "assigning partitions of a group"
 
-
-class Target(NamedTuple):
-    epoch: int
-    assignment: Assignment
-    """Of the member that is reconciled."""
+ConsumerTarget = Target[Assignment]
 
 
 class Change(NamedTuple):
@@ -72,29 +67,6 @@ def subscribed_counts(group: ConsumerGroup, change: Change | None) -> dict[str, 
         if old.regex is not None and old.regex != new.regex and group.regexes.get(old.regex) == 1:
             topics.match(old.regex)
     return topics.counts()
-
-
-def metadata_hash(env: Environment, names: Iterable[str]) -> int:
-    """Of the topics that exist. It changes when one of them does."""
-    found = {name: topic for name in names if (topic := env.topics.by_name.get(name)) is not None}
-    return group_hash({name: _hash_of(env, topic) for name, topic in found.items()})
-
-
-def hash_topics(env: Environment, names: Iterable[str]) -> Generator[int, None, None]:
-    """Hash these topics beside the requests, so that `metadata_hash` finds what is still true of it."""
-    for name in names:
-        topic = env.topics.by_name.get(name)
-        if topic is not None:
-            _hash_of(env, topic)
-            yield HASH_COST + len(topic.partitions) // HASHED_PARTITIONS_A_UNIT
-
-
-def _hash_of(env: Environment, topic: Topic) -> int:
-    cached = env.topic_hashes.get(topic.name)
-    if cached is None or cached[0] is not topic:
-        known = topic_hash(topic.id, topic.name, len(topic.partitions), env.topics.racks(topic))
-        cached = env.topic_hashes[topic.name] = (topic, known)
-    return cached[1]
 
 
 def is_homogeneous(group: ConsumerGroup, change: Change | None, counts: dict[str, list[int]]) -> bool:
@@ -117,13 +89,6 @@ def is_homogeneous(group: ConsumerGroup, change: Change | None, counts: dict[str
     return all(by_regex == 1 and not by_name for by_name, by_regex in counts.values())
 
 
-def may_assign(env: Environment, group: ConsumerGroup, now_ms: int) -> bool:
-    """Whether group.consumer.assignment.interval.ms has passed, or the clock was set back. The interval may be 0."""
-    interval_ms = env.consumer_setting(group.group_id, "assignment_interval_ms")
-    since_ms = group.assignment_timestamp_ms
-    return not since_ms or not interval_ms or not since_ms <= now_ms < since_ms + interval_ms
-
-
 def maybe_update_target(
     env: Environment,
     group: ConsumerGroup,
@@ -132,16 +97,11 @@ def maybe_update_target(
     homogeneous: bool,
     records: list[GroupRecord],
     now_ms: int,
-) -> Target:
+) -> ConsumerTarget:
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
     member = change.new
     last = Target(group.assignment_epoch, group.target_of(member.member_id, member.instance_id))
-    key = ("assignment", group.group_id)
-    if (
-        group.assignment_epoch >= group_epoch
-        or not may_assign(env, group, now_ms)
-        or env.tasks.is_scheduled(key)
-    ):
+    if not is_assignment_due(env, group, group_epoch, env.consumer_setting, now_ms):
         return last
     assign = ASSIGNORS[group.preferred_assignor(*change) or env.settings.consumer.assignors[0]]
     describing = _spec(env, group, change, homogeneous)
@@ -152,7 +112,7 @@ def maybe_update_target(
             instances[member.instance_id] = member.member_id
         env.tasks.schedule(
             ASSIGNING,
-            key,
+            assignment_key(group.group_id),
             _described_and_assigned(assign, describing) if spec is None else assign(spec),
             lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, instances, assigned, at_ms),
         )
@@ -187,8 +147,7 @@ def _assigned(
     assigned: dict[str, Assignment],
     now_ms: int,
 ) -> GroupResult:
-    """Write what was assigned in steps, unless the group has gone or a later assignment has overtaken it. Members that
-    left meanwhile are left out. Those that joined get their part from the next assignment.
+    """Write what was assigned beside the requests, unless the group has gone or it is no longer wanted.
 
     Many targets are written in several batches, the epoch with the last of them. Until then members that have what they
     should have do not move, and the others take only what nobody has.
@@ -197,22 +156,20 @@ def _assigned(
     on, because a replacement causes no other assignment.
     """
     group = env.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup) or not group.assignment_epoch < group_epoch <= group.group_epoch:
+    if not isinstance(group, ConsumerGroup):
         return nothing()
     for instance_id, former in instances.items():
         present = group.static_members.get(instance_id)
         if present is not None and present not in assigned and former in assigned:
             assigned[present] = assigned.pop(former)
             instances[instance_id] = present
-    if group_epoch == group.group_epoch and assigned.keys() != group.members.keys():
-        # The log refused the change for which this was computed, and the epoch is now that of another change. Nothing
-        # would cause another assignment, so the next heartbeat must.
+    if not is_still_wanted(group, group_epoch, assigned):
         return nothing()
     records = _changed(group, assigned, group.members)
     if len(records) > MEMBERS_AT_ONCE:
         env.tasks.schedule(
             ASSIGNING,
-            ("assignment", group_id),
+            assignment_key(group_id),
             _given(assigned),
             lambda again, at_ms: _assigned(env, group_id, group_epoch, instances, again, at_ms),
         )
@@ -222,12 +179,8 @@ def _assigned(
 
 def _changed(group: ConsumerGroup, assigned: dict[str, Assignment], of: Iterable[str]) -> list[GroupRecord]:
     """A record for each member without a target yet, or with another one, and one record more than is written at once."""
-    changed = (
-        target_record(group.group_id, member_id, assigned[member_id])
-        for member_id in of
-        if member_id in assigned and group.targets.get(member_id) != assigned[member_id]
-    )
-    return list(islice(changed, MEMBERS_AT_ONCE + 1))
+    changed = islice(changed_targets(group, assigned, of), MEMBERS_AT_ONCE + 1)
+    return [target_record(group.group_id, member_id, target) for member_id, target in changed]
 
 
 def _spec(

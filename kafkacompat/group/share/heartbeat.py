@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.consumer.member import MemberState
-from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment
+from kafkacompat.group.metadata_hash import metadata_hash
 from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.group.share.initialization import (
@@ -26,7 +26,7 @@ from kafkacompat.group.share.member import Partitions, ShareGroupMember
 from kafkacompat.group.share.records import current_assignment_record, epoch_record, member_record
 from kafkacompat.group.share.sessions import fence_member, schedule_session_timeout
 from kafkacompat.group.share.share_group import ShareGroup
-from kafkacompat.group.share.target_assignment import Target, maybe_update_target
+from kafkacompat.group.share.target_assignment import ShareTarget, maybe_update_target
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_heartbeat_response import (
     Assignment,
@@ -169,7 +169,7 @@ def _told_of(
 
 
 def _reconciled(
-    env: Environment, member: ShareGroupMember, target: Target, has_changed: bool
+    env: Environment, member: ShareGroupMember, target: ShareTarget, has_changed: bool
 ) -> ShareGroupMember:
     """The member with its target, of which it gets the topics that it subscribes to. `has_changed`: also if the target is
     not a new one."""

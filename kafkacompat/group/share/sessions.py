@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.consumer.target_assignment import metadata_hash
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.group.fencing import Fencing
+from kafkacompat.group.metadata_hash import metadata_hash
 from kafkacompat.group.share.records import epoch_record, member_tombstones
 from kafkacompat.group.share.share_group import ShareGroup
 

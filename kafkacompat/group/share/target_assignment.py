@@ -1,45 +1,43 @@
 """The target assignment of a share group: what the assignor is asked, and the records of what has changed.
 
-A large group is assigned in steps beside the requests. Until then its members keep the previous target, as they do for
-group.share.assignment.interval.ms. Follows Kafka's TargetAssignmentBuilder.
+What is alike for all kinds is in group/target_assignment.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.consumer.target_assignment import AT_ONCE_UNITS
 from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.share.member import Partitions
 from kafkacompat.group.share.records import target_epoch_record, target_record
 from kafkacompat.group.share.share_group import NO_PARTITIONS, ShareGroup
 from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec, assign
 from kafkacompat.group.share.state_partitions import NO_STATES
+from kafkacompat.group.target_assignment import (
+    ASSIGNING,
+    AT_ONCE_UNITS,
+    Target,
+    assignment_key,
+    changed_targets,
+    is_assignment_due,
+    is_still_wanted,
+)
 from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkacompat.group.records import GroupRecord
-    from kafkacompat.group.share.member import Partitions, ShareGroupMember
+    from kafkacompat.group.share.member import ShareGroupMember
     from kafkacompat.ids import Uuid
 
 
 FIRST_AT_ONCE_UNITS = 5_000
-"""The same for the first assignment, which a member then gets as the answer to its joining."""
+"""Like AT_ONCE_UNITS, for the first assignment, which a member then gets as the answer to its joining."""
 
 
-class Target(NamedTuple):
-    epoch: int
-    assignment: Partitions
-    """Of the member that is reconciled."""
-
-
-def may_assign(env: Environment, group: ShareGroup, now_ms: int) -> bool:
-    """Whether group.share.assignment.interval.ms has passed, or the clock was set back. The interval may be 0."""
-    interval_ms = env.share_setting(group.group_id, "assignment_interval_ms")
-    since_ms = group.assignment_timestamp_ms
-    return not since_ms or not interval_ms or not since_ms <= now_ms < since_ms + interval_ms
+ShareTarget = Target[Partitions]
 
 
 def maybe_update_target(
@@ -50,22 +48,17 @@ def maybe_update_target(
     homogeneous: bool,
     records: list[GroupRecord],
     now_ms: int,
-) -> Target:
+) -> ShareTarget:
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
     last = Target(group.assignment_epoch, group.targets.get(member.member_id, NO_PARTITIONS))
-    key = ("assignment", group.group_id)
-    if (
-        group.assignment_epoch >= group_epoch
-        or not may_assign(env, group, now_ms)
-        or env.tasks.is_scheduled(key)
-    ):
+    if not is_assignment_due(env, group, group_epoch, env.share_setting, now_ms):
         return last
     spec = _spec(env, group, member, homogeneous)
     shares = max(len(spec.members), sum(map(len, spec.assignable.values())))
     if len(spec.members) + shares > (AT_ONCE_UNITS if group.targets else FIRST_AT_ONCE_UNITS):
         env.tasks.schedule(
-            "assigning partitions of a group",
-            key,
+            ASSIGNING,
+            assignment_key(group.group_id),
             assign(spec),
             lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
         )
@@ -83,14 +76,9 @@ def _assigned(
     assigned: Mapping[str, Partitions],
     now_ms: int,
 ) -> GroupResult:
-    """Write what was assigned in steps, unless the group has gone or a later assignment has overtaken it. Members that
-    left meanwhile are left out. Those that joined get their part from the next assignment."""
+    """Write what was assigned beside the requests, unless the group has gone or it is no longer wanted."""
     group = env.groups.get(group_id)
-    if not isinstance(group, ShareGroup) or not group.assignment_epoch < group_epoch <= group.group_epoch:
-        return nothing()
-    if group_epoch == group.group_epoch and assigned.keys() != group.members.keys():
-        # The log refused the change for which this was computed, and the epoch is now that of another change. Nothing
-        # would cause another assignment, so the next heartbeat must.
+    if not isinstance(group, ShareGroup) or not is_still_wanted(group, group_epoch, assigned):
         return nothing()
     records = _changed(group, assigned, group.members)
     return CoordinatorResult((*records, target_epoch_record(group.group_id, group_epoch, now_ms)), None)
@@ -99,9 +87,8 @@ def _assigned(
 def _changed(group: ShareGroup, assigned: Mapping[str, Partitions], of: Iterable[str]) -> list[GroupRecord]:
     """A record for each member without a target yet, or with another one."""
     return [
-        target_record(group.group_id, member_id, assigned[member_id])
-        for member_id in of
-        if member_id in assigned and group.targets.get(member_id) != assigned[member_id]
+        target_record(group.group_id, member_id, target)
+        for member_id, target in changed_targets(group, assigned, of)
     ]
 
 

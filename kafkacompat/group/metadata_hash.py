@@ -1,4 +1,4 @@
-"""The metadata hash of a consumer group: whether the topics that its members subscribe to have changed.
+"""The metadata hash of a group of a newer kind: whether the topics that its members subscribe to have changed.
 
 Only equality matters. The hash is Kafka's own nevertheless, because it is in the group's records: a broker of another
 kind that takes over the group would otherwise compute another hash and start a needless epoch.
@@ -6,16 +6,49 @@ kind that takes over the group would otherwise compute another hash and start a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import pack
+from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest
 
 from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.ids import Uuid
 
+if TYPE_CHECKING:
+    from kafkacompat.group.environment import Environment
+    from kafkacompat.group.topics import Topic
+    from kafkacompat.tasks import Work
+
 MAGIC = 0
 """The version of the hash function."""
+HASH_COST = 6
+"""To hash one topic."""
+HASHED_PARTITIONS_A_UNIT = 20
+"""Partitions of a topic that are hashed for a cost of 1."""
+
+
+def metadata_hash(env: Environment, names: Iterable[str]) -> int:
+    """Of the topics that exist. It changes when one of them does."""
+    found = {name: topic for name in names if (topic := env.topics.by_name.get(name)) is not None}
+    return group_hash({name: _hash_of(env, topic) for name, topic in found.items()})
+
+
+def hash_topics(env: Environment, names: Iterable[str]) -> Work[None]:
+    """Hash these topics beside the requests, so that `metadata_hash` finds what is still true of it."""
+    for name in names:
+        topic = env.topics.by_name.get(name)
+        if topic is not None:
+            _hash_of(env, topic)
+            yield HASH_COST + len(topic.partitions) // HASHED_PARTITIONS_A_UNIT
+
+
+def _hash_of(env: Environment, topic: Topic) -> int:
+    cached = env.topic_hashes.get(topic.name)
+    if cached is None or cached[0] is not topic:
+        known = topic_hash(topic.id, topic.name, len(topic.partitions), env.topics.racks(topic))
+        cached = env.topic_hashes[topic.name] = (topic, known)
+    return cached[1]
 
 
 def topic_hash(
