@@ -3,8 +3,8 @@ real logs on a memory disk. No test of coordinators sleeps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Mapping
+from types import CoroutineType, GeneratorType, SimpleNamespace
 from typing import Any
 
 from kafkacompat._tests.doubles import START_MS, CountingRandom, HandTime
@@ -29,8 +29,7 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms, Workers
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.validate import Origin, validate_produce
-from kafkacompat.stepping.jobs import driven
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.wire.errors import ErrorCode
 
 NODE_ID = 1
@@ -194,6 +193,7 @@ class World:
         self, group: GroupSettings | None = None, partitions: Partitions | None = None, count: int = 1
     ) -> None:
         self.time = HandTime()
+        self.tasks = Tasks(self.time)
         self.partitions = partitions or Partitions()
         self.partitions.now_ms = self.time.now_ms
         self.random = CountingRandom()
@@ -218,7 +218,7 @@ class World:
                 self.partitions,  # type: ignore[arg-type]  # it has as much of the service as is used
                 self.time,
                 self.time,
-                Tasks(self.time),
+                self.tasks,
                 self.workers,
                 self._keep,
             ),
@@ -260,8 +260,10 @@ class World:
             return handler.error_response(request, ErrorCode.UNSUPPORTED_VERSION, version)
         sender = context(request.API_KEY, version, client_id, self.connection_id)
         answer = handler.function(self.node, sender, request)
-        if isinstance(answer, Generator):
-            answer = driven(answer)
+        if isinstance(answer, GeneratorType):
+            answer = at_once(answer)
+        elif isinstance(answer, CoroutineType):
+            answer = self.tasks.run("a request", answer)
         if isinstance(answer, Deferred) and answer.done:
             return answer.result()
         return answer
