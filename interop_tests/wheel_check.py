@@ -57,7 +57,7 @@ def copy_sources(target: Path) -> None:
 
 def data_files(source: Path) -> set[str]:
     """The data files beside the code: tables, definitions, the files of the web console."""
-    code = (".py", ".c")
+    code = (".py", ".c", ".h")
     files = (
         path for path in (source / "kafkacompat").rglob("*") if path.is_file() and path.suffix not in code
     )

@@ -354,8 +354,8 @@ def _count_of_produce(answer: Any, counts: list[int]) -> None:
             for one in topic.partition_responses:
                 counts[one.error_code] += 1
     else:
-        for code in answer.errors:
-            counts[code] += 1
+        for code, times in answer.errors.items():
+            counts[code] += times
 
 
 def _count_of_fetch(answer: Any, counts: list[int]) -> None:

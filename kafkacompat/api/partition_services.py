@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -33,6 +33,18 @@ class ProduceResult:
     record_errors: Sequence[tuple[int, str | None]] = ()
     leader_id: int = -1
     leader_epoch: int = -1
+
+
+class PlainAppends(NamedTuple):
+    """The result of a plain request."""
+
+    results: list[ProduceResult]
+    """In the request's order."""
+    ends: dict[TopicPartition, int]
+    """The end offsets of the partitions with an append or a duplicate."""
+    are_replicated: bool
+    """All these offsets are known to be below the high watermarks, of partitions without followers. False: ask
+    `when_replicated`."""
 
 
 @dataclass(slots=True)
@@ -111,12 +123,9 @@ class PartitionService(Protocol):
         """
         ...
 
-    def append_plain(
-        self, request: PlainProduce
-    ) -> tuple[list[ProduceResult], dict[TopicPartition, int]] | None:
-        """Append the batches of a plain request. Returns their results, in the request's order, and the end offsets of those
-        that were appended. None, before any effect, if the partitions and their settings do not take all of them as they are:
-        then `append` decides about each."""
+    def append_plain(self, request: PlainProduce) -> PlainAppends | None:
+        """Append the batches of a plain request. None, before any effect, if the partitions and their settings do not take
+        all of them as they are: then `append` decides about each."""
         ...
 
     def validate(
@@ -144,7 +153,7 @@ class PartitionService(Protocol):
         """Resolve when the syncs that flush.messages requires are done (NONE or KAFKA_STORAGE_ERROR). None if there are none."""
         ...
 
-    def hold_wakeups(self) -> None:
+    def hold_wakeups(self) -> object:
         """Delay wake-ups of waiting requests until release_wakeups, for several appends that belong together."""
         ...
 

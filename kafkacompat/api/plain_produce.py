@@ -56,12 +56,16 @@ def append_plain(node: Node, context: RequestContext, request: PlainProduce) -> 
     appended = node.partitions.append_plain(request)
     if appended is None:
         return None
-    results, ends = appended
+    results, ends, are_replicated = appended
     if request.acks == 0:
         return NoResponse.SILENT if len(ends) == len(results) else NoResponse.CLOSE
     # Not the request itself, because while the answer waits, the receive buffer is used again.
     topics, version = request.topics, request.version
-    waits = waits_for(node, request, ends) if ends else None
+    if are_replicated:
+        flushed = node.partitions.when_flushed(ends)
+        waits = [] if flushed is None else [flushed]
+    else:
+        waits = waits_for(node, request, ends)
     if not waits:
         return _answer(node, context, version, topics, results)
 
@@ -86,9 +90,6 @@ def _answer(
     """The response to a request for these topics, with a result for each of their partitions in turn."""
     if version < FIRST_PACKED_VERSION or context.throttling is not None:
         return _message(node, context, version, topics, results)
-    for result in results:
-        if result.error is not NONE:
-            return _message(node, context, version, topics, results)
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
     rest = NO_COMPACT_MESSAGES if is_flexible else NO_MESSAGES
     if version < FIRST_VERSION_WITH_MESSAGES:
@@ -111,6 +112,8 @@ def _answer(
         write_count(out, len(partitions))
         # zip asks the partitions first, so that it takes no result when they end.
         for facts, result in zip(partitions, left, strict=False):
+            if result.error is not NONE:
+                return _message(node, context, version, topics, results)
             out += pack(facts[0], 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)
             out += rest
         if is_flexible:
@@ -118,7 +121,7 @@ def _answer(
     out += THROTTLE_TIME
     if is_flexible:
         out += NO_TAGS
-    return EncodedAnswer([out], [NONE] * len(results))
+    return EncodedAnswer([out], {NONE: len(results)})
 
 
 def _write_count(out: bytearray, count: int) -> None:

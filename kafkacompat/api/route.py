@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
@@ -31,15 +31,18 @@ DECODED_AT_ONCE_MAX = 16 * 1024
 PRODUCE_DECODED_AT_ONCE_MAX = 64 * 1024
 
 
+NO_ERRORS: Mapping[int, int] = {}
+
+
 class EncodedAnswer:
     """A response that is already encoded: the bytes after the header, in the parts that `Route.reply` returns.
 
-    `errors` are the error codes in it that were not counted yet.
+    `errors` has how often each error code is in it that was not counted yet.
     """
 
     __slots__ = ("errors", "parts")
 
-    def __init__(self, parts: list[Any], errors: Sequence[int] = ()) -> None:
+    def __init__(self, parts: list[Any], errors: Mapping[int, int] = NO_ERRORS) -> None:
         self.parts = parts
         self.errors = errors
 

@@ -52,16 +52,21 @@ class Wakeups:
         """Add a callback for a moved end or log start of a partition with followers, and for a changed or ended role."""
         self._append_watchers.append(watcher)
 
-    def hold(self) -> None:
+    def hold(self) -> dict[Key, Partition]:
         """Collect changes until `release`. A fetch that waits for several partitions of one produce then gets them all
-        at once."""
-        self._held = {}
+        at once.
+
+        Returns the partitions whose change `advanced` would tell, to which the caller may add its own.
+        """
+        held: dict[Key, Partition] = {}
+        self._held = held
+        return held
 
     def release(self) -> None:
         held, self._held = self._held, None
         if held:
             for core in held.values():
-                self.advanced(core)
+                self._wake(core)
         if self._held_appends:
             appends, self._held_appends = self._held_appends, {}
             for core in appends.values():
@@ -72,7 +77,11 @@ class Wakeups:
         if self._held is not None:
             self._held[core.topic_partition] = core
             return
-        self.produces.advanced(core)
+        self._wake(core)
+
+    def _wake(self, core: Partition) -> None:
+        if self.produces.waiting:
+            self.produces.advanced(core)
         for watcher in self._watchers:
             try:
                 watcher(core)
@@ -153,6 +162,7 @@ class ProducePurgatory:
         self._parked: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
             clock, timers, budget
         )
+        self.waiting = self._parked.by_key
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -192,8 +202,8 @@ class ProducePurgatory:
         return waiter.answer
 
     def advanced(self, core: Partition) -> None:
-        """Called when a high watermark moved, or a role changed or ended."""
-        if self._parked.by_key:
+        """Called when a high watermark moved, or a role changed or ended. Without waiting requests it does nothing."""
+        if self.waiting:
             self._parked.for_each_on(core.topic_partition, self._look_again, core)
 
     def _look_again(self, waiter: DelayedProduce, moved: Partition) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
+from kafkacompat.api.partition_services import OffsetLookup, PlainAppends, ProduceResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
@@ -219,18 +219,15 @@ class ReplicaManager:
         if not core.alone and not info.duplicate:
             self.wakeups.appended(core)
 
-    def append_plain(
-        self, request: PlainProduce
-    ) -> tuple[list[ProduceResult], dict[TopicPartition, int]] | None:
+    def append_plain(self, request: PlainProduce) -> PlainAppends | None:
         now_ms = self._clock.now_ms()
         due = self._plain_batches(request, now_ms)
         if due is None:
             return None
         results = []
         ends = {}
-        is_only = len(due) == 1
-        if not is_only:
-            self.hold_wakeups()
+        are_replicated = True
+        held = self.hold_wakeups()
         try:
             for core, batch in due:
                 # A disk that fails ends the leadership of its other partitions too.
@@ -243,22 +240,27 @@ class ReplicaManager:
                     info = log.append_as_leader(batch, core.leader_epoch, now_ms)
                 except (LogRefused, OSError, BatchCorrupt) as failure:
                     results.append(self._not_appended(core, batch, failure))
+                    are_replicated = False  # the disk that failed may have the others too
                     continue
                 first_offset, end = info.first_offset, info.last_offset + 1
                 traffic.messages_in += end - first_offset
                 traffic.bytes_in += batch.size
+                name = core.topic_partition
                 if info.duplicate or not core.alone:
                     self._tell_of(core, info)
-                elif core.advance_alone():
-                    self.advanced(core)
-                ends[core.topic_partition] = end
+                    are_replicated = False
+                elif not core.is_held_back:
+                    log.set_high_watermark(end)
+                    held[name] = core
+                if log.high_watermark < end:
+                    are_replicated = False
+                ends[name] = end
                 results.append(
                     ProduceResult(NONE, first_offset, end - 1, info.log_append_time_ms, log.log_start_offset)
                 )
         finally:
-            if not is_only:
-                self.release_wakeups()
-        return results, ends
+            self.release_wakeups()
+        return PlainAppends(results, ends, are_replicated)
 
     def _plain_batches(
         self, request: PlainProduce, now_ms: int
