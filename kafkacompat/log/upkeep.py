@@ -20,7 +20,7 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.checkpointing import FILES
 from kafkacompat.log.retaining import RetentionPass
-from kafkacompat.stepping.jobs import Steps
+from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
@@ -36,8 +36,9 @@ NEVER = 2**63 - 1
 
 FLUSHED_AT_ONCE = 100
 """The most logs that one plan syncs. The next plan takes the others."""
-LOOKS_A_STEP = 5_000
-"""Producer ids or logs checked in one step of the expiry: about a millisecond."""
+LOOKS_AT_ONCE = 1_000
+LOOKS_US = 400
+"""Of a thousand producer ids or logs that the expiry checks."""
 
 
 class FlushPlan:
@@ -236,8 +237,8 @@ class LogUpkeep:
         """Runs every log.retention.check.interval.ms."""
         return RetentionPass(self._manager, now_ms)
 
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Steps[None]:
-        """Runs every producer.id.expiration.check.interval.ms, in steps. A log that fails is reported and skipped."""
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Work[None]:
+        """Runs every producer.id.expiration.check.interval.ms, in pieces. A log that fails is reported and skipped."""
         looks = 0
         for name in sorted(self._manager.logs):
             log = self._manager.logs.get(name)
@@ -247,14 +248,14 @@ class LogUpkeep:
             try:
                 for _ in log.expire_producers(now_ms, expiration_ms):
                     looks += 1
-                    if looks >= LOOKS_A_STEP:
+                    if looks >= LOOKS_AT_ONCE:
                         looks = 0
-                        yield None
+                        yield LOOKS_US
             except Exception as error:
                 report(f"the expiry of producer ids of {name}", error)
-            if looks >= LOOKS_A_STEP:
+            if looks >= LOOKS_AT_ONCE:
                 looks = 0
-                yield None
+                yield LOOKS_US
 
     def remove_expired_deletions(self, monotonic_ms: int) -> RemovalPlan | None:
         """Remove files and directories whose file.delete.delay.ms is over."""

@@ -19,7 +19,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import Timers
+    from kafkacompat.tasks import Started, Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -46,21 +46,19 @@ class DirectoryAssignments:
         self,
         node_id: int,
         channel: Sender,
-        timers: Timers,
+        tasks: Tasks,
         image: Callable[[], MetadataImage],
         broker_epoch: Callable[[], int],
     ) -> None:
         self._node_id = node_id
         self._channel = channel
-        self._timers = timers
+        self._tasks = tasks
         self._image = image
         self._broker_epoch = broker_epoch
         self._ready: OrderedDict[Key, tuple[Uuid, Accepted | None]] = OrderedDict()
         self._sent = 0
         """Assignments of the request in flight."""
-        self._failures = 0
-        self._busy = False
-        """A request is in flight, or a timer will send one."""
+        self._sending: Started | None = None
         self._closed = False
 
     @property
@@ -78,31 +76,50 @@ class DirectoryAssignments:
             return
         self._ready.pop((topic_id, partition), None)
         self._ready[topic_id, partition] = directory_id, accepted
-        self._send_after(LINGER_MS)
+        if not self._closed and (self._sending is None or self._sending.done):
+            self._sending = self._tasks.start("AssignReplicasToDirs", self._send())
 
     def close(self) -> None:
         self._closed = True
+        if self._sending is not None:
+            self._sending.cancel()
         self._ready.clear()
         self._sent = 0
 
-    def _send_after(self, delay_ms: int) -> None:
-        if not self._busy and not self._closed:
-            self._busy = True
-            self._timers.call_after(delay_ms, self._send)
+    async def _send(self) -> None:
+        """One request after another, until the controller has accepted everything."""
+        failures = 0
+        while self._ready:
+            await self._tasks.sleep(
+                min(RETRY_MS << min(failures - 1, 16), RETRY_MAX_MS) if failures else LINGER_MS
+            )
+            sent = self._take()
+            if not sent:
+                continue
+            self._sent = len(sent)
+            logger.info("Sending %d assignments of replicas to directories to the controller", len(sent))
+            try:
+                response = await self._channel.request(self._request(sent), NO_TIMEOUT_MS)
+            except Exception as error:  # whatever the error is: without a retry the metadata would stay wrong
+                left, reason = sent, str(error)
+            else:
+                left, reason = self._handle(sent, response)
+                if not response.error_code:
+                    failures = 0
+            self._sent = 0
+            if left:
+                failures += 1
+                logger.warning("%d assignments failed: %s. Retrying", len(left), reason)
+                for key, assignment in left.items():
+                    self._ready.setdefault(key, assignment)
 
-    def _send(self) -> None:
-        self._busy = False
+    def _take(self) -> dict[Key, tuple[Uuid, Accepted | None]]:
         sent: dict[Key, tuple[Uuid, Accepted | None]] = {}
         while self._ready and len(sent) < ASSIGNMENTS_PER_REQUEST_MAX:
             key, assignment = self._ready.popitem(last=False)
             if self._is_ours(key):
                 sent[key] = assignment
-        if sent and not self._closed:
-            self._busy = True
-            self._sent = len(sent)
-            logger.info("reporting the directories of %d replicas to the controller", len(sent))
-            request = self._request(sent)
-            self._channel.request(request, NO_TIMEOUT_MS).on_done(lambda done: self._answered(sent, done))
+        return sent
 
     def _is_ours(self, key: Key) -> bool:
         topic = self._image().topics_by_id.get(key[0])
@@ -135,20 +152,13 @@ class DirectoryAssignments:
             ],
         )
 
-    def _answered(self, sent: dict[Key, tuple[Uuid, Accepted | None]], done: Deferred[Any]) -> None:
-        self._busy = False
-        self._sent = 0
-        if self._closed:
-            return
-        try:
-            response = done.result()
-        except Exception as error:  # whatever the error is: without a retry the metadata would stay wrong
-            self._again(sent, str(error))
-            return
+    def _handle(
+        self, sent: dict[Key, tuple[Uuid, Accepted | None]], response: Any
+    ) -> tuple[dict[Key, tuple[Uuid, Accepted | None]], str]:
+        """Returns what the controller has not accepted, and why."""
         if response.error_code:
-            self._again(sent, ErrorCode(response.error_code).name)
-            return
-        self._failures = 0
+            return sent, ErrorCode(response.error_code).name
+        self._sent = 0
         left = dict(sent)
         for directory in response.directories:
             for topic in directory.topics:
@@ -158,15 +168,4 @@ class DirectoryAssignments:
                         _, accepted = left.pop(key)
                         if accepted is not None and key not in self._ready:
                             accepted()
-        if left:
-            self._again(left, "they were refused")
-        elif self._ready:
-            self._send_after(LINGER_MS)
-
-    def _again(self, sent: dict[Key, tuple[Uuid, Accepted | None]], reason: str) -> None:
-        logger.warning("the controller did not accept the directories of %d replicas: %s", len(sent), reason)
-        for key, assignment in sent.items():
-            self._ready.setdefault(key, assignment)
-        wait_ms = min(RETRY_MS << min(self._failures, 16), RETRY_MAX_MS)
-        self._failures += 1
-        self._send_after(wait_ms)
+        return left, "they were refused"

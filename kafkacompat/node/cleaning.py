@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.node.periodic import Lane, Numbers, Plan
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Clock, Timers, WorkerPools
+    from kafkacompat.ports import Clock, WorkerPools
+    from kafkacompat.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -63,22 +64,22 @@ class BackgroundCleaning:
         cleaner: Cleaner,
         throttle: Stoppable,
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         workers: WorkerPools,
     ) -> None:
         self._dynamic = dynamic
         self._cleaner = cleaner
         self._throttle = throttle
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._workers = workers.cleaning
-        self._checkpoints = Lane(workers.files)
+        self._checkpoints = Lane(tasks, workers.files)
         self._active = 0
         self._looks_on = False
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
-        self._look()
+        self._tasks.start("selecting logs to clean", self._look())
 
     def _checkpoint_soon(self) -> None:
         if self._stopped is None:
@@ -92,11 +93,11 @@ class BackgroundCleaning:
         self._maybe_stopped()
         return self._stopped
 
-    def _look(self) -> None:
-        if self._stopped is None:
-            self._timers.call_after(max(self._dynamic.get_int("log.cleaner.backoff.ms"), 1), self._look)
+    async def _look(self) -> None:
+        while self._stopped is None:
             self._fill()
             self._checkpoint_soon()
+            await self._tasks.sleep(max(self._dynamic.get_int("log.cleaner.backoff.ms"), 1))
 
     def _fill(self) -> None:
         """Start cleanings while threads are free and logs are dirty."""
@@ -109,31 +110,29 @@ class BackgroundCleaning:
             if step is None:
                 if self._cleaner.is_looking and not self._looks_on:
                     self._looks_on = True
-                    self._timers.call_after(LOOK_ON_MS, self._look_on)
+                    self._tasks.start("selecting logs to clean", self._look_on())
                 return
             self._active += 1
-            self._run(step, self._clock.monotonic_ms())
+            self._tasks.start("cleaning a log", self._clean(step))
 
-    def _look_on(self) -> None:
+    async def _look_on(self) -> None:
+        await self._tasks.sleep(LOOK_ON_MS)
         self._looks_on = False
         self._fill()
 
-    def _run(self, step: Step, began_ms: int) -> None:
-        self._workers.submit(step.run).on_done(lambda finished: self._ran(step, began_ms, finished))
-
-    def _ran(self, step: Step, began_ms: int, finished: Deferred[None]) -> None:
-        try:
-            finished.result()
-            step.finish(self._clock.now_ms())
-        except Exception:
-            logger.exception("cleaning a log failed")
-            step.done = True
-        if not step.done:
-            if self._stopped is not None:
+    async def _clean(self, step: Step) -> None:
+        began_ms = self._clock.monotonic_ms()
+        while not step.done:
+            try:
+                await self._workers.submit(step.run)
+                step.finish(self._clock.now_ms())
+            except Exception:
+                logger.exception("cleaning a log failed")
+                step.done = True
+            if self._stopped is not None and not step.done:
                 step.abandon()
-            self._run(step, began_ms)
-            return
-        self._ended()
+        self._active -= 1
+        self._maybe_stopped()
         if self._stopped is None and step.summary:
             # Only after a success: a retry does not empty a full disk, so after a failure the next search is soon
             # enough.
@@ -141,12 +140,9 @@ class BackgroundCleaning:
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
             self._fill()
 
-    def _ended(self) -> None:
-        self._active -= 1
-        self._maybe_stopped()
-
     def _maybe_stopped(self) -> None:
         stopped = self._stopped
         if stopped is not None and not self._active and not stopped.done:
-            closed = self._workers.submit(self._cleaner.close)
-            self._checkpoints.stop().on_done(lambda _: closed.on_done(lambda _: stopped.resolve(None)))
+            when_all_done([self._workers.submit(self._cleaner.close), self._checkpoints.stop()]).pass_to(
+                stopped
+            )

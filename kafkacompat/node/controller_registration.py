@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.features import (
@@ -18,11 +17,10 @@ from kafkacompat.controller.features import (
     metadata_version,
 )
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.node.broker_lifecycle import endpoint_records
 from kafkacompat.node.controller_channel import ControllerChannel
-from kafkacompat.ports import Timers
+from kafkacompat.tasks import Started, Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.controller_registration_request import (
     ControllerRegistrationRequest,
@@ -49,16 +47,14 @@ class ControllerIdentity:
 class ControllerRegistration:
     """Call `on_image` with every image, including the first."""
 
-    __slots__ = ("_channel", "_failures", "_identity", "_image", "_pending", "_timers")
+    __slots__ = ("_channel", "_identity", "_image", "_registering", "_tasks")
 
-    def __init__(self, identity: ControllerIdentity, channel: ControllerChannel, timers: Timers) -> None:
+    def __init__(self, identity: ControllerIdentity, channel: ControllerChannel, tasks: Tasks) -> None:
         self._identity = identity
         self._channel = channel
-        self._timers = timers
+        self._tasks = tasks
         self._image = MetadataImage()
-        self._failures = 0
-        self._pending = False
-        """A request is in flight, or a timer runs until the next one."""
+        self._registering: Started | None = None
 
     @property
     def is_registered(self) -> bool:
@@ -67,35 +63,29 @@ class ControllerRegistration:
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         self._image = new
-        if old.controllers is not new.controllers or old.features is not new.features:
-            self._register()
-
-    def _register(self) -> None:
-        level = metadata_version(self._image.features)
-        if self._pending or self.is_registered or not controller_registration_supported(level):
+        if old.controllers is new.controllers and old.features is new.features:
             return
-        self._pending = True
-        self._channel.request(self._request(), REQUEST_TIMEOUT_MS).on_done(self._answered)
+        if self._is_wanted() and (self._registering is None or self._registering.done):
+            self._registering = self._tasks.start("ControllerRegistration", self._register())
 
-    def _answered(self, done: Deferred[Any]) -> None:
-        try:
-            response = done.result()
-            problem = ErrorCode(response.error_code).name if response.error_code else None
-        except Exception as error:
-            problem = str(error)
-        if problem is None:
-            # The registration will appear in the metadata log. A request before that would write the record twice.
-            self._pending = False
-            self._failures = 0
-            return
-        logger.warning("this node's controller is not registered: %s", problem)
-        wait_ms = min(RETRY_MS << min(self._failures, 16), RETRY_MAX_MS)
-        self._failures += 1
-        self._timers.call_after(wait_ms, self._retry)
+    def _is_wanted(self) -> bool:
+        return not self.is_registered and controller_registration_supported(
+            metadata_version(self._image.features)
+        )
 
-    def _retry(self) -> None:
-        self._pending = False
-        self._register()
+    async def _register(self) -> None:
+        wait_ms = RETRY_MS
+        while self._is_wanted():
+            try:
+                response = await self._channel.request(self._request(), REQUEST_TIMEOUT_MS)
+                problem = ErrorCode(response.error_code).name if response.error_code else None
+            except Exception as error:
+                problem = str(error)
+            if problem is None:
+                return  # the registration will appear in the metadata log, and another request would write it twice
+            logger.warning("this node's controller is not registered: %s", problem)
+            await self._tasks.sleep(wait_ms)
+            wait_ms = min(2 * wait_ms, RETRY_MAX_MS)
 
     def _request(self) -> ControllerRegistrationRequest:
         identity = self._identity

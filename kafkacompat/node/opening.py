@@ -5,7 +5,7 @@ contain no unfenced broker, and a client that gets an empty broker list does not
 answer depends on the brokers in the cluster are therefore held. They are answered when the image shows this broker
 unfenced, when the time limit is over, or when the node stops. Apache Kafka opens its ports later instead.
 
-Pure except for timers. This module knows no APIs and no connections: api/serve decides which requests to hold.
+This module knows no APIs and no connections: api/serve decides which requests to hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkacompat.ids import NO_EPOCH
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.ports import Timers
+    from kafkacompat.tasks import Tasks
 
 REQUESTS_HELD_MAX = 10_000
 """One for each connection. Further requests are answered at once, from the current image."""
@@ -31,11 +31,11 @@ T = TypeVar("T")
 class Opening:
     """Call `begin` when the listeners open and the broker epoch is known, and `on_image` with every image from then on."""
 
-    __slots__ = ("_epoch", "_held", "_node_id", "_timers", "is_open")
+    __slots__ = ("_epoch", "_held", "_node_id", "_tasks", "is_open")
 
-    def __init__(self, node_id: int, timers: Timers) -> None:
+    def __init__(self, node_id: int, tasks: Tasks) -> None:
         self._node_id = node_id
-        self._timers = timers
+        self._tasks = tasks
         self._epoch = NO_EPOCH
         self._held: dict[Deferred[Any], Callable[[], Deferred[Any]]] = {}
         """The promised answers, with the functions that produce them, oldest first."""
@@ -45,13 +45,13 @@ class Opening:
     def begin(self, broker_epoch: int, bound_ms: int, overdue: Callable[[], None]) -> None:
         """Hold requests for at most `bound_ms`. `overdue` is called if this broker is still fenced then."""
         self._epoch = broker_epoch
+        self._tasks.start("requests held until the broker is unfenced", self._open_after(bound_ms, overdue))
 
-        def bound() -> None:
-            if not self.is_open:
-                overdue()
-                self.open()
-
-        self._timers.call_after(bound_ms, bound)
+    async def _open_after(self, bound_ms: int, overdue: Callable[[], None]) -> None:
+        await self._tasks.sleep(bound_ms)
+        if not self.is_open:
+            overdue()
+            self.open()
 
     def on_image(self, image: MetadataImage) -> None:
         own = image.brokers.get(self._node_id)
@@ -62,7 +62,7 @@ class Opening:
         """Answer all held requests and hold no more. Also called when the node stops."""
         if not self.is_open:
             self.is_open = True
-            self._answer_some()
+            self._tasks.start("requests that were held", self._answer_held())
 
     def hold(self, answer: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Return the result of `answer`, which is called when requests are no longer held."""
@@ -76,10 +76,10 @@ class Opening:
     def _let_go(self, owed: Deferred[Any]) -> None:
         self._held.pop(owed, None)
 
-    def _answer_some(self) -> None:
-        for owed in list(self._held)[:ANSWERED_AT_ONCE]:
-            answer = self._held.pop(owed, None)
-            if answer is not None:
-                answer().pass_to(owed)
-        if self._held:
-            self._timers.call_after(0, self._answer_some)
+    async def _answer_held(self) -> None:
+        while self._held:
+            for owed in list(self._held)[:ANSWERED_AT_ONCE]:
+                answer = self._held.pop(owed, None)
+                if answer is not None:
+                    answer().pass_to(owed)
+            await self._tasks.sleep(0)

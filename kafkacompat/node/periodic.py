@@ -14,17 +14,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kafkacompat.deferred import Deferred
-from kafkacompat.stepping.jobs import Stepping, Steps
+from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.faults import report
+from kafkacompat.tasks import in_turns, pause
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
-    from kafkacompat.ports import Clock, Timers, WorkerPools, Workers
+    from kafkacompat.ports import Clock, WorkerPools, Workers
+    from kafkacompat.tasks import Started, Tasks, Work
 
 logger = logging.getLogger(__name__)
 
 DELETION_SWEEP_MS = 5_000
-INITIAL_DELAY = "log.initial.task.delay.ms"
 
 
 class Plan(Protocol):
@@ -71,7 +72,7 @@ class Upkeep(Protocol):
 
     def mend_indexes(self) -> Plan | None: ...
 
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Steps[None]: ...
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Work[None]: ...
 
     def remove_expired_deletions(self, monotonic_ms: int) -> Plan | None: ...
 
@@ -86,56 +87,45 @@ Begin = Callable[[], Plan | None]
 class Lane:
     """Runs jobs in worker threads, one after another. At most one job of each kind waits."""
 
-    __slots__ = ("_idle", "_running", "_waiting", "_workers")
+    __slots__ = ("_idle", "_is_stopped", "_tasks", "_waiting", "_workers")
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, tasks: Tasks, workers: Workers) -> None:
+        self._tasks = tasks
         self._workers = workers
         self._waiting: dict[str, Begin] = {}
-        self._running = False
-        self._idle: Deferred[None] | None = None
+        self._idle: Deferred[None] = Deferred.of(None)
+        """Done while no job runs."""
+        self._is_stopped = False
 
     def ask(self, kind: str, begin: Begin) -> None:
         """Queue a job. `begin` is called when the job's turn comes, so that its plan is up to date."""
+        if self._is_stopped:
+            return
         self._waiting[kind] = begin
-        self._next()
+        if self._idle.done:
+            self._idle = Deferred()
+            self._tasks.start(kind, self._run())
 
     def stop(self) -> Deferred[None]:
         """Drop all waiting jobs. Resolves when no job runs any more."""
+        self._is_stopped = True
         self._waiting.clear()
-        self._idle = Deferred()
-        if not self._running:
-            self._idle.resolve(None)
         return self._idle
 
-    def _next(self) -> None:
-        while not self._running and self._idle is None and self._waiting:
+    async def _run(self) -> None:
+        while self._waiting and not self._is_stopped:
             kind = next(iter(self._waiting))
             begin = self._waiting.pop(kind)
             try:
                 plan = begin()
-            except Exception:
-                logger.exception("%s cannot start and is retried at its next interval", kind)
-                continue
-            if plan is not None:
-                self._start(kind, begin, plan)
-
-    def _start(self, kind: str, begin: Begin, plan: Plan) -> None:
-        self._running = True
-
-        def done(finished: Deferred[None]) -> None:
-            self._running = False
-            try:
-                finished.result()
-                if plan.finish():
-                    # The job goes behind the waiting ones, so that small jobs need not wait for a long one.
-                    self._waiting.setdefault(kind, begin)
+                if plan is not None:
+                    await self._workers.submit(plan.run)
+                    if plan.finish():
+                        # The job goes behind the waiting ones, so that small jobs need not wait for a long one.
+                        self._waiting.setdefault(kind, begin)
             except Exception:
                 logger.exception("%s failed and is retried at its next interval", kind)
-            if self._idle is not None:
-                self._idle.resolve(None)
-            self._next()
-
-        self._workers.submit(plan.run).on_done(done)
+        self._idle.resolve(None)
 
 
 class PeriodicWork:
@@ -147,68 +137,62 @@ class PeriodicWork:
         dynamic: Numbers,
         upkeep: Upkeep,
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         workers: WorkerPools,
     ) -> None:
         self._config = config
         self._dynamic = dynamic
         self._upkeep = upkeep
         self._clock = clock
-        self._timers = timers
-        self._syncs = {place: Lane(workers.log_sync.at(place)) for place in upkeep.places()}
-        self._files = Lane(workers.files)
-        self._removals = Lane(workers.files)
-        self._stepping = Stepping(timers, workers.files, 1, 1)
-        self._expiry: Deferred[None] = Deferred.of(None)
-        self._reads = Lane(workers.files)
+        self._tasks = tasks
+        self._syncs = {place: Lane(tasks, workers.log_sync.at(place)) for place in upkeep.places()}
+        self._files = Lane(tasks, workers.files)
+        self._removals = Lane(tasks, workers.files)
+        self._reads = Lane(tasks, workers.files)
+        self._expiry: Started | None = None
         self._retention: Retention | None = None
         """The running pass."""
         self._stopped = False
 
     def start(self) -> None:
-        """Start every timer. They repeat as long as the timers run. As in Kafka, an interval of 0 means once."""
+        """Begin all duties. As in Kafka, an interval of 0 means once."""
         upkeep = self._upkeep
         upkeep.watch_damage(lambda: self._reads.ask("rebuilding of indexes", upkeep.mend_indexes))
         upkeep.watch_rolls(self._flush_rolled_soon)
+        initial_ms = self._config.get_int("log.initial.task.delay.ms")
         self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
-        self._every("log.flush.offset.checkpoint.interval.ms", self._flush_closed_segments, INITIAL_DELAY)
-        self._every(
-            "log.flush.start.offset.checkpoint.interval.ms",
-            self._checkpoint_log_starts,
-            INITIAL_DELAY,
+        self._every("log.flush.offset.checkpoint.interval.ms", self._flush_closed_segments, initial_ms)
+        self._every("log.flush.start.offset.checkpoint.interval.ms", self._checkpoint_log_starts, initial_ms)
+        self._every("log.flush.scheduler.interval.ms", self._flush_overdue, initial_ms)
+        self._every("log.retention.check.interval.ms", self._retain, initial_ms)
+        self._every("producer.id.expiration.check.interval.ms", self._expire_soon)
+        self._tasks.start(
+            "removal of deleted files",
+            self._repeat(DELETION_SWEEP_MS, DELETION_SWEEP_MS, self._sweep_deletions),
         )
-        self._every("log.flush.scheduler.interval.ms", self._flush_overdue, INITIAL_DELAY)
-        self._every("log.retention.check.interval.ms", self._retain, INITIAL_DELAY)
-        self._every("producer.id.expiration.check.interval.ms", self._forget_producers)
-        self._timers.call_after(DELETION_SWEEP_MS, self._sweep_deletions)
 
     def stop(self) -> Deferred[None]:
         """Start no more work. Resolves when no worker uses the logs any more."""
         self._stopped = True
-        stopped: Deferred[None] = Deferred()
         lanes = [*self._syncs.values(), self._files, self._removals, self._reads]
-        running = set(lanes)
+        return when_all_done([lane.stop() for lane in lanes])
 
-        def ended(lane: Lane, _: Deferred[None]) -> None:
-            running.discard(lane)
-            if not running:
-                stopped.resolve(None)
-
-        for lane in lanes:
-            lane.stop().on_done(partial(ended, lane))
-        return stopped
-
-    def _every(self, name: str, action: Callable[[], None], first_name: str | None = None) -> None:
+    def _every(self, name: str, action: Callable[[], None], first_ms: int | None = None) -> None:
         interval_ms = self._config.get_int(name)
+        self._tasks.start(
+            name, self._repeat(interval_ms if first_ms is None else first_ms, interval_ms, action)
+        )
 
-        def run() -> None:
-            if self._stopped:
+    async def _repeat(self, first_ms: int, interval_ms: int, action: Callable[[], None]) -> None:
+        await self._tasks.sleep(first_ms)
+        while not self._stopped:
+            try:
+                action()
+            except Exception as error:  # the next interval comes all the same
+                report("upkeep of the logs", error)
+            if interval_ms <= 0:
                 return
-            if interval_ms > 0:
-                self._timers.call_after(interval_ms, run)
-            action()
-
-        self._timers.call_after(interval_ms if first_name is None else self._config.get_int(first_name), run)
+            await self._tasks.sleep(interval_ms)
 
     def checkpoint_soon(self) -> None:
         """Write the checkpoints soon, because logs were deleted or truncated. May be called before `start`.
@@ -239,9 +223,10 @@ class PeriodicWork:
 
     def _flush_rolled_soon(self, place: str) -> None:
         """Not directly: the caller is still inside the append that rolled the segment."""
-        self._timers.call_after(0, partial(self._flush_rolled, place))
+        self._tasks.start("flush of rolled segments", self._flush_rolled(place))
 
-    def _flush_rolled(self, place: str) -> None:
+    async def _flush_rolled(self, place: str) -> None:
+        await self._tasks.sleep(0)
         self._syncs[place].ask("flush of rolled segments", partial(self._upkeep.flush_rolled, place))
 
     def _flush_overdue(self) -> None:
@@ -266,17 +251,16 @@ class PeriodicWork:
                 logger.info("retention removed %d segments", retention.removed)
         return plan
 
-    def _forget_producers(self) -> None:
-        if self._expiry.done:
-            expiration_ms = self._dynamic.get_int("producer.id.expiration.ms")
-            self._expiry = self._stepping.submit(
-                self._upkeep.remove_expired_producers(self._clock.now_ms(), expiration_ms)
-            )
+    def _expire_soon(self) -> None:
+        if self._expiry is None or self._expiry.done:
+            self._expiry = self._tasks.start("expiry of producer ids", self._expire_producers())
+
+    async def _expire_producers(self) -> None:
+        await pause()
+        expiration_ms = self._dynamic.get_int("producer.id.expiration.ms")
+        await in_turns(self._upkeep.remove_expired_producers(self._clock.now_ms(), expiration_ms))
 
     def _sweep_deletions(self) -> None:
-        if self._stopped:
-            return
-        self._timers.call_after(DELETION_SWEEP_MS, self._sweep_deletions)
         self._removals.ask(
             "removal of deleted files",
             lambda: self._upkeep.remove_expired_deletions(self._clock.monotonic_ms()),

@@ -82,7 +82,7 @@ class BrokerDirectories:
         self._assignments = DirectoryAssignments(
             doors.config.node_id,
             self._shared.controller_channel("directory-assignments"),
-            doors.timers,
+            doors.tasks,
             lambda: machine.image,
             broker_epoch,
         )

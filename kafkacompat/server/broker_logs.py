@@ -123,7 +123,7 @@ class BrokerLogs:
         """Call it when the broker registers: from then on partitions may make checkpoints outdated."""
         doors = self._doors
         self._periodic = PeriodicWork(
-            doors.config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
+            doors.config, self._settings, LogUpkeep(self._logs), doors.clock, doors.tasks, doors.workers
         )
         self._logs.on_stale = self._periodic.checkpoint_soon
 
@@ -148,7 +148,7 @@ class BrokerLogs:
             own_process_bytes=OWN_PROCESS_BYTES if doors.disk.is_shared else None,
         )
         return cleaner, BackgroundCleaning(
-            settings, cleaner, throttle, doors.clock, doors.timers, doors.workers
+            settings, cleaner, throttle, doors.clock, doors.tasks, doors.workers
         )
 
     async def stop_upkeep(self) -> None:

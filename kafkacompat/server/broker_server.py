@@ -80,7 +80,7 @@ class BrokerServer:
             doors.descriptors.logs = lambda: len(self.logs.logs)
             self.logs.open_files.most = doors.descriptors.files_max
         self.broker_logs = BrokerLogs(doors, settings, self.logs)
-        self._opening = Opening(doors.config.node_id, doors.timers)
+        self._opening = Opening(doors.config.node_id, doors.tasks)
         self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")
         self.bound: tuple[EndPoint, ...] = ()
         """The client listeners, with the bound ports."""

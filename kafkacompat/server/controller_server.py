@@ -150,7 +150,7 @@ class ControllerServer:
         registration = ControllerRegistration(
             ControllerIdentity(config.node_id, shared.incarnation, shared.endpoints),
             shared.controller_channel("controller-registration"),
-            doors.timers,
+            doors.tasks,
         )
         machine.subscribe(registration.on_image)
 

@@ -9,7 +9,7 @@ from typing import Any
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.retaining import LOGS_AT_ONCE
-from kafkacompat.log.upkeep import LOOKS_A_STEP, LogUpkeep
+from kafkacompat.log.upkeep import LOOKS_AT_ONCE, LogUpkeep
 
 NOW_MS = 1_700_000_000_000
 
@@ -40,16 +40,16 @@ def broken(*_: Any) -> Iterator[None]:
 
 
 def test_producer_ids_expire_in_steps_and_past_a_log_that_fails(faults: Any) -> None:
-    first, last = log_with(LOOKS_A_STEP + 100), log_with(LOOKS_A_STEP)
+    first, last = log_with(LOOKS_AT_ONCE + 100), log_with(LOOKS_AT_ONCE)
     upkeep = upkeep_of(first, SimpleNamespace(expire_producers=broken), last)
     counts = []
     steps = upkeep.remove_expired_producers(NOW_MS + 10, 10)
-    before = 2 * LOOKS_A_STEP + 100
+    before = 2 * LOOKS_AT_ONCE + 100
     for _ in steps:
         left = len(first.state.producers) + len(last.state.producers)
         counts.append(before - left)
         before = left
-    assert max(counts) <= LOOKS_A_STEP
+    assert max(counts) <= LOOKS_AT_ONCE
     assert not first.state.producers
     assert not last.state.producers
     assert [type(error) for error in faults.take()] == [KeyError]

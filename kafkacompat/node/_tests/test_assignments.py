@@ -16,6 +16,7 @@ from kafkacompat.node.assignments import (
     RETRY_MS,
     DirectoryAssignments,
 )
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
@@ -54,7 +55,7 @@ class World:
         self.image = image()
         self.sent: list[tuple[AssignReplicasToDirsRequest, Deferred[Any]]] = []
         self.accepted: list[str] = []
-        self.assignments = DirectoryAssignments(NODE, self, self.time, lambda: self.image, lambda: 77)
+        self.assignments = DirectoryAssignments(NODE, self, Tasks(self.time), lambda: self.image, lambda: 77)
 
     def request(self, message: AssignReplicasToDirsRequest, timeout_ms: int) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()

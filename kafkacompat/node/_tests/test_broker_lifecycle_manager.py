@@ -251,7 +251,9 @@ def registered(incarnation: bytes, level: int = 30) -> MetadataImage:
 
 def test_a_controller_registers_until_the_log_shows_this_incarnation() -> None:
     w = World()
-    registration = ControllerRegistration(ControllerIdentity(1, INCARNATION, LISTENERS), w.channel, w.time)
+    registration = ControllerRegistration(
+        ControllerIdentity(1, INCARNATION, LISTENERS), w.channel, Tasks(w.time)
+    )
     empty = MetadataImage()
     early = MetadataImage(features={"metadata.version": 14})
     registration.on_image(empty, early)

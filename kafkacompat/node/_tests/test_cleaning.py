@@ -13,6 +13,7 @@ from kafkacompat.node._tests.test_periodic import Machinery, Plan
 from kafkacompat.node.cleaning import LOOK_ON_MS, BackgroundCleaning
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
+from kafkacompat.tasks import Tasks
 
 
 class Step:
@@ -82,7 +83,7 @@ def make(steps: list[Step], **settings: str) -> tuple[BackgroundCleaning, Machin
     cleaner, throttle = Cleaner(steps), Throttle()
     anything: Any = machinery
     work = BackgroundCleaning(
-        NodeSettings(config, 1), cleaner, throttle, anything, anything, WorkerPools.of_one(machinery)
+        NodeSettings(config, 1), cleaner, throttle, anything, Tasks(anything), WorkerPools.of_one(machinery)
     )
     return work, machinery, cleaner, throttle
 

@@ -17,6 +17,7 @@ from kafkacompat.node import opening as module
 from kafkacompat.node.opening import ANSWERED_AT_ONCE, Opening
 from kafkacompat.partition._tests.fakes import LISTENER, broker_image, topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -41,7 +42,7 @@ class Starting(Api):
         super().__init__(topic_image("t"), brokers=[fenced])
         self.time = HandTime()
         self.overdue = 0
-        self.opening = Opening(1, self.time)
+        self.opening = Opening(1, Tasks(self.time))
         self.opening.begin(EPOCH, BOUND_MS, self._is_overdue)
         self.opening.on_image(self.node.image)
         self.node.opening = self.opening
