@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterR
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
-from kafkacompat.wire.messages.metadata_response import MetadataResponse
+from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
 
 AUTHORITY = Authority()
 
@@ -202,6 +203,40 @@ def test_a_request_is_repeated_until_the_time_limit(monkeypatch: pytest.MonkeyPa
     with Cluster(ClusterAddress("a:1"), 2.0) as cluster, pytest.raises(BrokerAway, match="gone 7"):
         cluster.metadata([])
     assert clock.slept == [0.1, 0.2, 0.4, 0.8, 1.0]
+
+
+def test_a_broker_that_has_moved_is_found_at_its_new_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = [MetadataResponseBroker(node_id=1, host="old", port=1)]
+    dialled: list[str] = []
+
+    class Scripted:
+        is_lost = False
+
+        def __init__(self, host: str, *_: object) -> None:
+            dialled.append(host)
+            if host == "old":
+                moved[0].host = "new"
+                raise BrokerAway("gone")
+            self.host = host
+
+        def call(self, request: object, response_type: type, *_: object) -> object:
+            if response_type is MetadataResponse:
+                return MetadataResponse(brokers=[copy(moved[0])])
+            return DescribeClusterResponse(cluster_id=self.host)
+
+        def close(self) -> None:
+            self.is_lost = True
+
+    monkeypatch.setattr(blocking, "Connection", Scripted)
+    Clock(monkeypatch)
+    with Cluster(ClusterAddress("bootstrap:1"), 2.0) as cluster:
+        remote = cluster.node(1)
+        for _ in range(2):
+            assert remote.call(DescribeClusterRequest(), DescribeClusterResponse).cluster_id == "new"
+        assert dialled == ["bootstrap", "old", "new"]
+        cluster.connection(1).close()
+        assert remote.call(DescribeClusterRequest(), DescribeClusterResponse).cluster_id == "new"
+    assert dialled == ["bootstrap", "old", "new", "new"]
 
 
 def test_all_servers_that_do_not_answer_are_named() -> None:

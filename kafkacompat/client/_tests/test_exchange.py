@@ -25,6 +25,7 @@ from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticate
 from kafkacompat.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
 
 PEER, USER, SECRET = "[::1]:9092", "reader", "a secret"
 BYTES_MAX = 1000
@@ -109,6 +110,14 @@ def test_the_largest_answer_is_read() -> None:
     assert exchange.response(MetadataResponse) == response
 
 
+def test_the_smallest_answer_has_a_header_and_no_body() -> None:
+    exchange = opened({ApiKey.METADATA: (0, 0)})
+    _, _, correlation_id = sent(exchange.send(MetadataRequest(topics=[])))
+    assert exchange.receive(struct.pack(">ii", 4, correlation_id))
+    with pytest.raises(CommandFailed, match="METADATA cannot be read"):
+        exchange.response(MetadataResponse)
+
+
 @pytest.mark.parametrize("difference", [-1, 1, 1000])
 def test_the_answer_to_another_request_is_refused(difference: int) -> None:
     exchange = opened()
@@ -126,8 +135,8 @@ def test_bytes_that_nobody_has_asked_for_are_refused() -> None:
         exchange.receive(framed(1, 0, MetadataResponse()))
     exchange = opened()
     _, version, correlation_id = sent(exchange.send(MetadataRequest(topics=[])))
-    with pytest.raises(CommandFailed, match="sends 3 bytes behind its answer to METADATA"):
-        exchange.receive(framed(correlation_id, version, MetadataResponse()) + b"abc")
+    with pytest.raises(CommandFailed, match="sends 1 bytes behind its answer to METADATA"):
+        exchange.receive(framed(correlation_id, version, MetadataResponse()) + b"a")
 
 
 def test_an_answer_that_ends_early_is_refused() -> None:
@@ -169,6 +178,18 @@ def test_without_a_common_version_nothing_is_sent_and_the_connection_stays_of_us
     with pytest.raises(CommandFailed, match=said):
         exchange.send(MetadataRequest(topics=[]), most)
     assert sent(exchange.send(ApiVersionsRequest()))[:2] == (ApiKey.API_VERSIONS, 3)
+
+
+def test_a_version_that_is_older_than_the_known_ones_is_not_used() -> None:
+    assert ShareGroupDescribeRequest.MIN_VERSION == 1
+    exchange = opened({ApiKey.SHARE_GROUP_DESCRIBE: (0, 0)})
+    with pytest.raises(CommandFailed, match="SHARE_GROUP_DESCRIBE in versions 0 to 0"):
+        exchange.send(ShareGroupDescribeRequest())
+
+
+def test_the_address_of_a_broker_can_be_shown_whatever_it_advertises() -> None:
+    exchange = Exchange("\udcff:1", "test", BYTES_MAX)
+    assert str(exchange.closed()).encode().startswith(b"the broker at \\udcff:1 closed")
 
 
 def test_what_a_version_cannot_express_is_not_sent() -> None:
