@@ -127,9 +127,9 @@ def _groups(text: Column, pattern: str, count: int) -> Column:
 
 def _refusal(text: Column, form: LineFormat) -> Column:
     """Return the reason for a line that does not have the format."""
-    reached = F.rtrim(_groups(text, form.reached, len(form.refusals) - 1), F.lit(PART_MARK))
-    number = F.when(reached == "", 0).otherwise(F.size(F.split(reached, PART_MARK)))
-    return F.get(F.array(*map(F.lit, form.refusals)), number)
+    groups = F.split(_groups(text, form.reached, len(form.refusals) - 1), PART_MARK)
+    reached = F.size(F.array_remove(groups, ""))
+    return F.get(F.array(*map(F.lit, form.refusals)), reached)
 
 
 def validate(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
