@@ -66,6 +66,7 @@ class LogSegment:
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
+        "damage",
         "index_interval_bytes",
         "indexes",
         "knows_largest_timestamp",
@@ -77,7 +78,6 @@ class LogSegment:
         "size",
         "stem",
         "truncations",
-        "unreadable",
     )
 
     def __init__(
@@ -103,7 +103,7 @@ class LogSegment:
         """Modification time of a closed segment's file, in ms, for a segment without timestamps. -1 if not read yet."""
         self.truncations = 0
         """Number of truncations. After a truncation, a file of the same size may have other batches."""
-        self.unreadable: BatchCorrupt | None = None
+        self.damage: str | None = None
         """The error that stopped a rebuild of the indexes."""
         self.mend_later: Callable[[Any], None] | None = None
         """Called to have damaged indexes rebuilt. Without it they are rebuilt at once."""
@@ -319,8 +319,9 @@ class LogSegment:
     def _mend(self) -> None:
         """Have the damaged indexes rebuilt. Raises IndexesRebuilt KAFKA_STORAGE_ERROR while that happens in the
         background."""
-        if self.unreadable is not None:
-            raise self.unreadable
+        if self.damage is not None:
+            # A new error each time: what it leads to may not be kept by the next one.
+            raise BatchCorrupt(self.damage)
         if self.mend_later is None:
             self.rebuild_indexes()
             return

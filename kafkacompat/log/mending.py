@@ -60,7 +60,7 @@ class IndexMending:
             raise self.error
         is_as_walked = segment.size == self._size and segment.truncations == self._truncations
         if is_as_walked:
-            segment.unreadable = self.error
+            segment.damage = str(self.error)
         if own is not None and is_as_walked and self.is_wanted():
             segment.take_rebuilt_indexes()
             segment.note_largest_timestamp(own.max_timestamp_ms, own.max_timestamp_offset)

@@ -361,6 +361,33 @@ def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then()
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
 
 
+def test_damage_that_stays_is_told_by_another_error_each_time() -> None:
+    """An error keeps the frames that it has left. If the same one were raised again, it would lead to all earlier readers."""
+    disk = LoopDisk()
+    log = filled(disk, 10)
+    mender = IndexMender(disk, lambda line: None)
+    segment = log.segments[2]
+    segment.mend_later = lambda one: mender.report(log, one)
+    del disk.files[segment.stem + ".index"][-3:]
+    disk.files[segment.stem + ".log"][16] = 9  # no format has this number
+    offset = segment.base_offset + 3
+    with pytest.raises(LogRefused):
+        log.read(offset, 1, log.log_end_offset, True)
+    mending = mender.begin()
+    assert mending is not None
+    mending.run()
+    assert not mending.finish()
+    mender.done(mending)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(BatchCorrupt) as damage:
+            log.read(offset, 1, log.log_end_offset, True)
+        errors.append((damage.value, len(damage.traceback)))
+    (one, length), (other, its_length) = errors
+    assert one is not other
+    assert length == its_length
+
+
 @pytest.mark.parametrize("is_torn", [False, True])
 def test_what_is_built_anew_is_dropped_when_as_many_bytes_are_others_meanwhile(is_torn: bool) -> None:
     """A follower is truncated and then gets its leader's batches: the positions of the old batches do not fit the new
@@ -384,7 +411,7 @@ def test_what_is_built_anew_is_dropped_when_as_many_bytes_are_others_meanwhile(i
         log.append_as_leader(batch_of([value]), 0, NOW_MS)
     assert segment.size == size
     assert not mending.finish()
-    assert segment.unreadable is None
+    assert segment.damage is None
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
     segment.let_go()
     for offset, value in enumerate((b"first", long, short, long, short)):
