@@ -8,7 +8,7 @@ two-phase commit, is served with unstable.api.versions.enable. KIP-98, KIP-360, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import access_of, may_write_somewhere
 from kafkacompat.api.handler import Handler
@@ -18,12 +18,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from kafkacompat.api.access import Access
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 
 NO_EPOCH = -1
@@ -31,37 +27,28 @@ NO_PRODUCER_ID = -1
 FENCED_SINCE = 4
 
 
-def handle(
+async def handle(
     node: Node, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Awaitable[Any]:
-    access = access_of(node, context)
-    if request.transactional_id is None and access is not None:
-        return _answer_if_allowed(node, context, request, access)
-    return _answer(node, context, request)
-
-
-async def _answer_if_allowed(
-    node: Node, context: RequestContext, request: InitProducerIdRequest, access: Access
-) -> Any:
-    if not (await in_turns(may_write_somewhere(access))):
-        return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context.api_version)
-    return _answer(node, context, request)
-
-
-def _answer(
-    node: Node, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Deferred[Any]:
+) -> InitProducerIdResponse:
     version = context.api_version
+    access = access_of(node, context)
+    if (
+        request.transactional_id is None
+        and access is not None
+        and not await in_turns(may_write_somewhere(access))
+    ):
+        return error_response(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, version)
     if (request.producer_id == NO_PRODUCER_ID) is not (request.producer_epoch == NO_EPOCH):
         return error_response(request, ErrorCode.INVALID_REQUEST, version)
-    available = node.producer_ids.when_available()
+    await node.producer_ids.when_available()
     if request.transactional_id is None:
-        return available.then(lambda _: _fresh(node, request, version))
-    return available.and_then(lambda _: node.when_coordinating()).and_then(
-        lambda _: node.transactions.coordinator.init_producer_id(request, context.connection_id).then(
-            lambda response: _for_version(response, version)
-        )
+        return _fresh(node, request, version)
+    await node.when_coordinating()
+    response: InitProducerIdResponse = await node.transactions.coordinator.init_producer_id(
+        request, context.connection_id
     )
+    response.error_code = without_fenced(response.error_code, version, FENCED_SINCE)
+    return response
 
 
 def _fresh(node: Node, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
@@ -69,11 +56,6 @@ def _fresh(node: Node, request: InitProducerIdRequest, version: int) -> InitProd
     if producer_id is None:  # no block of ids was available
         return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, version)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def _for_version(response: InitProducerIdResponse, version: int) -> InitProducerIdResponse:
-    response.error_code = without_fenced(response.error_code, version, FENCED_SINCE)
-    return response
 
 
 def error_response(request: InitProducerIdRequest, code: ErrorCode, version: int) -> InitProducerIdResponse:

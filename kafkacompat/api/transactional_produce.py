@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -115,83 +116,41 @@ async def judge(
     if not asked:
         return verdicts
     owner = producers[asked[0]][:2]
-    question = _Question(node, transactional_id, owner, asked, adds, version, timeout_ms, verdicts)
-    question.ask()
-    return await question.answer
+    patience_ms = min(CONCURRENT_RETRIED_MAX_MS, timeout_ms) if adds else 0
+    for partition, code in (await _verified(node, transactional_id, owner, asked, adds, patience_ms)).items():
+        if code is not ErrorCode.NONE:
+            verdicts.refused[partition] = _for_client(code, adds, version)
+    return verdicts
 
 
-class _Question:
-    """A question to the coordinator. It is repeated for a while if the producer's previous transaction is still being
-    completed."""
-
-    __slots__ = (
-        "_adds",
-        "_asked",
-        "_deadline_ms",
-        "_node",
-        "_owner",
-        "_transactional_id",
-        "_verdicts",
-        "_version",
-        "answer",
-    )
-
-    def __init__(
-        self,
-        node: Node,
-        transactional_id: str,
-        owner: tuple[int, int],
-        asked: list[TopicPartition],
-        adds: bool,
-        version: int,
-        timeout_ms: int,
-        verdicts: Verdicts,
-    ) -> None:
-        self._node = node
-        self._transactional_id = transactional_id
-        self._owner = owner
-        self._asked = asked
-        self._adds = adds
-        self._version = version
-        self._verdicts = verdicts
-        patience_ms = min(CONCURRENT_RETRIED_MAX_MS, timeout_ms) if adds else 0
-        self._deadline_ms = node.clock.monotonic_ms() + patience_ms
-        self.answer: Deferred[Verdicts] = Deferred()
-
-    def ask(self) -> None:
-        self._node.when_coordinating().on_done(self._ask_verifier)
-
-    def _ask_verifier(self, there: Deferred[Any]) -> None:
+async def _verified(
+    node: Node,
+    transactional_id: str,
+    owner: tuple[int, int],
+    asked: list[TopicPartition],
+    adds: bool,
+    patience_ms: int,
+) -> Mapping[TopicPartition, ErrorCode]:
+    """Ask the coordinator, again for a while if the producer's previous transaction is still being completed."""
+    deadline_ms = node.clock.monotonic_ms() + patience_ms
+    while True:
         try:
-            there.result()
+            await node.when_coordinating()
         except NotMade:
-            not_available = dict.fromkeys(self._asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self._answered(Deferred.of(not_available))
-            return
-        self._node.transactions.verifier.ask(
-            self._transactional_id, *self._owner, self._asked, self._adds
-        ).on_done(self._answered)
+            return dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        codes = await node.transactions.verifier.ask(transactional_id, *owner, asked, adds)
+        if not adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+            return codes
+        if node.clock.monotonic_ms() + CONCURRENT_RETRY_MS > deadline_ms:
+            return codes
+        again: Deferred[None] = Deferred()
+        node.transactions.timers.call_after(CONCURRENT_RETRY_MS, partial(again.resolve, None))
+        await again
 
-    def _answered(self, done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-        try:
-            codes = done.result()
-        except Exception as error:
-            # The producer is answered nevertheless, and its connection goes on.
-            self.answer.fail(error)
-            return
-        if self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
-            now_ms = self._node.clock.monotonic_ms()
-            if now_ms + CONCURRENT_RETRY_MS <= self._deadline_ms:
-                self._node.transactions.timers.call_after(CONCURRENT_RETRY_MS, self.ask)
-                return
-        for partition, code in codes.items():
-            if code is not ErrorCode.NONE:
-                self._verdicts.refused[partition] = self._for_client(code)
-        self.answer.resolve(self._verdicts)
 
-    def _for_client(self, code: ErrorCode) -> ErrorCode:
-        if code is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_SINCE:
-            return ErrorCode.INVALID_TXN_STATE
-        if code in _RETRIABLE_HERE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not self._adds):
-            return ErrorCode.NOT_ENOUGH_REPLICAS
-        return code
+def _for_client(code: ErrorCode, adds: bool, version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code in _RETRIABLE_HERE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return code
