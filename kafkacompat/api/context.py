@@ -16,7 +16,6 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.quota.managers import QuotaManagers
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import DirectoryService, FetchService, PartitionService
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.api.share_services import (
         ShareCoordinatorService,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig, ServerConfig
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.late import Late, Provisions
+    from kafkacompat.partition.service import DirectoryService, FetchService, PartitionService
     from kafkacompat.ports import Clock, LogManager, Random
     from kafkacompat.security.authorizer import StandardAuthorizer
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager

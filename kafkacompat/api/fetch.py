@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, Access, RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.stepping.jobs import Steps, carried_out
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, pause

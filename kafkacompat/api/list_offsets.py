@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_response import (

@@ -28,8 +28,8 @@ from kafkacompat.wire.primitives import write_uvarint
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
-    from kafkacompat.api.partition_services import ProduceResult
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.partition.service import ProduceResult
     from kafkacompat.records.plain_produce import PlainProduce, TopicFacts
 
     PlainAnswer = Answer | EncodedAnswer | Deferred[ProduceResponse | EncodedAnswer]

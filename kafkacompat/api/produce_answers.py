@@ -21,7 +21,7 @@ from kafkacompat.wire.messages.produce_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
-    from kafkacompat.api.partition_services import ProduceResult
+    from kafkacompat.partition.service import ProduceResult
     from kafkacompat.records.plain_produce import PlainProduce
     from kafkacompat.wire.messages.produce_request import ProduceRequest, TopicProduceData
 

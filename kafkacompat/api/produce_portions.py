@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.endpoints import endpoints_of
 from kafkacompat.api.first_batch import is_transactional
 from kafkacompat.api.handler import HoldingDeferred, NoResponse
-from kafkacompat.api.partition_services import ProduceResult
 from kafkacompat.api.produce_answers import (
     ACKS,
     ADMIN_CLIENT_ID,
@@ -26,6 +25,7 @@ from kafkacompat.api.produce_answers import (
 from kafkacompat.api.transactional_produce import Verdicts, producer_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.service import ProduceResult
 from kafkacompat.records.validate import PARTITION_UNITS, Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (

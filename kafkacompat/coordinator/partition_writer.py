@@ -14,7 +14,7 @@ from kafkacompat.records.validate import Origin
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Buffer, Log, TransactionTerms
 
 ALL_REPLICAS = -1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Clock, Timers, Workers
     from kafkacompat.tasks import Tasks
 

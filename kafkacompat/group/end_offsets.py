@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (
@@ -20,8 +20,8 @@ from kafkacompat.wire.messages.list_offsets_request import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.partition.service import PartitionService
 
 CONSUMER = -1
 LATEST_TIMESTAMP = -1

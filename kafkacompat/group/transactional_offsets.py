@@ -19,9 +19,9 @@ from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.transaction_services import TransactionVerifier
     from kafkacompat.group.meters import GroupMeters
+    from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Clock
     from kafkacompat.tasks import Tasks
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest

@@ -43,11 +43,11 @@ from kafkacompat.wire.messages.fetch_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
     from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
+    from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
     from kafkacompat.ports import Clock, Timers
     from kafkacompat.stepping.jobs import Steps
 

@@ -14,8 +14,8 @@ from kafkacompat.wire.primitives import uvarint_size
 from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.partition.fetch_session import FetchContext
+    from kafkacompat.partition.service import FetchParameters
     from kafkacompat.stepping.jobs import Steps
 
 PREFIX_BYTES = 4

@@ -15,8 +15,8 @@ from weakref import finalize
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import FetchRequestPartition
     from kafkacompat.ids import Uuid
+    from kafkacompat.partition.service import FetchRequestPartition
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import LogRefused, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.partition_services import OffsetLookup, PlainAppends, ProduceResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
@@ -20,6 +19,7 @@ from kafkacompat.partition.list_offsets import THIS_NODE, Question, Searches, lo
 from kafkacompat.partition.log_syncs import Flushes
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.purgatories import delete_records_on_leader
+from kafkacompat.partition.service import OffsetLookup, PlainAppends, ProduceResult
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import CODEC_OF_SETTING

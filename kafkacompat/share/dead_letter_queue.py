@@ -39,11 +39,11 @@ from kafkacompat.wire.messages.create_topics_request import (
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import MetadataImage, TopicImage
     from kafkacompat.ids import Uuid
+    from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Buffer, Clock, Workers
 
 logger = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.api.share_services import ShareError, SharePartitionKey, TopicIdPartition
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.share.fetch_meter import GroupFetchMeter
 from kafkacompat.share.led_partition import LedPartition
 from kafkacompat.share.load_failures import LoadFailures

@@ -29,10 +29,10 @@ from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
+    from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Clock
     from kafkacompat.share.state.records import ShareRecord
     from kafkacompat.tasks import Tasks, Work

@@ -24,7 +24,7 @@ from kafkacompat.wire.messages.write_txn_markers_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import GroupService
-    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Clock
     from kafkacompat.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 

@@ -15,7 +15,6 @@ from kafkacompat.api._tests.test_produce import request
 from kafkacompat.api._tests.world import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
-from kafkacompat.api.partition_services import ProduceResult
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
@@ -27,6 +26,7 @@ from kafkacompat.partition._tests.fakes import (
     topic_image,
 )
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.partition.service import ProduceResult
 from kafkacompat.partition.traffic import COUNTERS
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import plain_produce as reading

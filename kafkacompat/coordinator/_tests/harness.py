@@ -8,7 +8,6 @@ from types import CoroutineType, GeneratorType, SimpleNamespace
 from typing import Any
 
 from kafkacompat._tests.doubles import START_MS, CountingRandom, HandTime
-from kafkacompat.api.partition_services import ProduceResult
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
@@ -26,6 +25,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.recovery import open_directory
 from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.partition.service import ProduceResult
 from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms, Workers
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.validate import Origin, validate_produce

@@ -14,7 +14,6 @@ from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
 from kafkacompat.api.delete_share_group_offsets import HANDLER as DELETE
 from kafkacompat.api.describe_share_group_offsets import HANDLER as DESCRIBE
 from kafkacompat.api.long_requests import is_cut
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.api.pieces import cut
 from kafkacompat.api.share_services import ShareError, StateSummary, TopicIdPartition
 from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
@@ -25,6 +24,7 @@ from kafkacompat.group._tests.test_share_groups import states
 from kafkacompat.group.end_offsets import EndOffset, EndOffsetReader
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.stepping.jobs import driven
 from kafkacompat.tasks import Tasks

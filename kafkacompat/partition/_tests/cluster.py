@@ -16,7 +16,6 @@ from typing import Any
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api import fetch as fetch_api
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
@@ -30,6 +29,7 @@ from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import Log
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
     BrokerEndpoint,
@@ -27,6 +26,7 @@ from kafkacompat.partition._tests.services import partition_services, raise_it
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.record import Record

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
-from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
@@ -27,6 +26,7 @@ from kafkacompat.partition.list_offsets import LATEST
 from kafkacompat.partition.log_syncs import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import PartitionData
 

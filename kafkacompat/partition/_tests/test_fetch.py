@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -26,6 +25,7 @@ from kafkacompat.partition._tests.fakes import (
     topic_image,
     with_partitions,
 )
+from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.ports import FileSlice, IndexesRebuilt
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.validated import trusted_batch

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.partition.fetch_session import (
     EVICTION_MS,
     FINAL_EPOCH,
@@ -16,6 +15,7 @@ from kafkacompat.partition.fetch_session import (
     FetchSessionCache,
     next_epoch,
 )
+from kafkacompat.partition.service import FetchRequestPartition
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import EpochEndOffset, PartitionData
 

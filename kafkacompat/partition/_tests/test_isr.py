@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import OffsetAndEpoch, TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
@@ -18,6 +17,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
 from kafkacompat.partition.fetch_session import CachedPartition
 from kafkacompat.partition.partition import Altered, Partition, PendingPartitionChange, Replica, Standing
+from kafkacompat.partition.service import FetchRequestPartition
 from kafkacompat.wire.errors import ErrorCode
 
 LAG_MS = 100

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
@@ -22,6 +21,7 @@ from kafkacompat.partition._tests.fakes import (
     with_partitions,
 )
 from kafkacompat.partition.list_offsets import JOBS_MAX, SEARCHES_AT_ONCE, TRIES_MAX
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import LogRefused, WorkersBusy
 from kafkacompat.records import compression
 from kafkacompat.records.batch import BatchCorrupt, build_batch
