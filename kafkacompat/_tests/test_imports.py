@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -167,20 +169,55 @@ def project_modules() -> list[Path]:
     )
 
 
-def imported_names(path: Path) -> set[str]:
+class Import(NamedTuple):
+    """`module` is None for a plain import of `names`."""
+
+    module: str | None
+    names: tuple[str, ...]
+    is_for_types: bool
+    """Whether it is for the type checker alone."""
+
+
+class Source(NamedTuple):
+    docstring: str
+    imports: tuple[Import, ...]
+
+
+@cache
+def source_of(path: Path) -> Source:
+    """What the tests look for in a module. Each module is parsed once."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: list[Import] = []
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, is_for_types = waiting.pop()
+        if isinstance(node, ast.If) and any(
+            isinstance(each, ast.Name) and each.id == "TYPE_CHECKING" for each in ast.walk(node.test)
+        ):
+            waiting += [(each, True) for each in node.body]
+            waiting += [(each, is_for_types) for each in node.orelse]
+            continue
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            if isinstance(node, ast.Import) or module:
+                found.append(Import(module, tuple(alias.name for alias in node.names), is_for_types))
+        waiting += [(each, is_for_types) for each in ast.iter_child_nodes(node)]
+    return Source(ast.get_docstring(tree) or "", tuple(found))
+
+
+@cache
+def imported_names(path: Path) -> frozenset[str]:
     """Dotted names below kafkacompat that a module imports, TYPE_CHECKING blocks included."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "kafkacompat":
-            base = node.module.removeprefix("kafkacompat").lstrip(".")
-            names.update(f"{base}.{alias.name}".lstrip(".") for alias in node.names)
-        elif isinstance(node, ast.Import):
+    for each in source_of(path).imports:
+        if each.module is None:
             names.update(
-                alias.name.removeprefix("kafkacompat.")
-                for alias in node.names
-                if alias.name.startswith("kafkacompat.")
+                name.removeprefix("kafkacompat.") for name in each.names if name.startswith("kafkacompat.")
             )
-    return names
+        elif each.module.split(".")[0] == "kafkacompat":
+            base = each.module.removeprefix("kafkacompat").lstrip(".")
+            names.update(f"{base}.{name}".lstrip(".") for name in each.names)
+    return frozenset(names)
 
 
 def core_of(path: Path) -> str | None:
@@ -213,9 +250,7 @@ def test_no_module_is_described_by_a_form() -> None:
     filled_in = [
         str(path.relative_to(ROOT))
         for path in project_modules()
-        if re.search(
-            "^Duty:|Must not know", ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "", re.MULTILINE
-        )
+        if re.search("^Duty:|Must not know", source_of(path).docstring, re.MULTILINE)
     ]
     assert not filled_in
 
@@ -281,19 +316,15 @@ def modules_by_name() -> dict[str, Path]:
 def imported_modules(path: Path, modules: Mapping[str, Path], *, types: bool) -> set[str]:
     """Of the project, by name. `types`: also what is imported for the type checker alone."""
     found: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not types:
-            waiting.extend(node.orelse)
+    for each in source_of(path).imports:
+        if each.is_for_types and not types:
             continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "kafkacompat":
-            base = node.module.removeprefix("kafkacompat").lstrip(".")
-            names = [f"{base}.{alias.name}".lstrip(".") for alias in node.names]
+        if each.module is None:
+            found.update(name.removeprefix("kafkacompat.") for name in each.names)
+        elif each.module.split(".")[0] == "kafkacompat":
+            base = each.module.removeprefix("kafkacompat").lstrip(".")
+            names = [f"{base}.{name}".lstrip(".") for name in each.names]
             found.update(name if name in modules else base for name in names)
-        elif isinstance(node, ast.Import):
-            found.update(alias.name.removeprefix("kafkacompat.") for alias in node.names)
-        waiting.extend(ast.iter_child_nodes(node))
     return found & modules.keys()
 
 

@@ -239,7 +239,7 @@ SEEN_AT = {
     "shrinking_counts_before_it_is_committed": 10,
     "every_life_of_a_follower_counts": 3,
     "old_leader_epochs_are_accepted": 2,
-    "every_start_was_clean": 97,
+    "every_start_was_clean": 102,
     "high_watermark_of_followers_retreats": 8,
     "proposals_stay_when_leadership_is_lost": 4,
 }

@@ -100,7 +100,7 @@ LIFE_MUTANTS_SEEN_AT = {
     "added_partitions_take_the_place_of_others": 5,
     "snapshots_leave_features_out": 1,
     "a_copy_takes_its_place_at_any_moment": 1,
-    "a_log_is_cleaned_while_it_is_copied": 50,
+    "a_log_is_cleaned_while_it_is_copied": 53,
     "logs_belong_to_names": 6,
     "eligible_replicas_outlive_the_feature": 23,
 }
