@@ -270,8 +270,7 @@ class ReplicaManager:
         if self.hosted.changes or frame.readonly:
             return None
         config: LogConfig | None = None
-        allowance = Allowance()
-        allowance.units = request.units
+        allowance: Allowance | None = None
         due = []
         for name, batches in request.topics:
             if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
@@ -318,6 +317,10 @@ class ReplicaManager:
                     return None
                 batch = frame[start:end]
                 if codec:
+                    if allowance is None:
+                        allowance = request.allowance()
+                        if allowance is None:
+                            return None
                     found = scan_packed(batch, codec, count, base_ms, latest_ms, self.limits, allowance)
                     if found is None:
                         return None

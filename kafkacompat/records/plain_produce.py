@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import HEADER_SIZE
+from kafkacompat.records.compression import UNPACKING_COST
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.scan import NULL_KEYS, scan
@@ -41,6 +42,13 @@ TopicFacts: TypeAlias = "tuple[Any, list[BatchFacts]]"
 """(name or, from version 13 on, id; its partitions)."""
 
 
+class PlainAllowance(Allowance):
+    """Half of what one step may unpack, because whatever turns out not to be plain is unpacked once more."""
+
+    packed_bytes = Allowance.packed_bytes // 2
+    unpacked_bytes = Allowance.unpacked_bytes // 2
+
+
 class PlainProduce:
     """A request whose batches are valid as far as no topic's settings are concerned. Batches with a codec are not opened."""
 
@@ -65,6 +73,19 @@ class PlainProduce:
         self.units = units
         """Units of an Allowance that are left for batches with a codec."""
         self.topics = topics
+
+    def allowance(self) -> PlainAllowance | None:
+        """For its batches with a codec. None if they have more bytes than it allows."""
+        cost = 0
+        for _, batches in self.topics:
+            for facts in batches:
+                if facts[4]:
+                    cost += facts[3] * UNPACKING_COST[facts[4]]
+        if cost > PlainAllowance.packed_bytes:
+            return None
+        allowance = PlainAllowance()
+        allowance.units = self.units
+        return allowance
 
 
 def parse_produce(frame: memoryview, position: int, version: int, limits: BatchLimits) -> PlainProduce | None:

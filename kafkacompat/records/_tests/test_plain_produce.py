@@ -20,7 +20,7 @@ from kafkacompat.records.batch import CRC_POSITION, HEADER, HEADER_SIZE, build_b
 from kafkacompat.records.compression import compress
 from kafkacompat.records.crc import crc32c
 from kafkacompat.records.limits import BatchLimits
-from kafkacompat.records.plain_produce import parse_produce, scan_packed
+from kafkacompat.records.plain_produce import PlainAllowance, parse_produce, scan_packed
 from kafkacompat.records.record import Record
 from kafkacompat.records.scan import scan_in_python
 from kafkacompat.records.validate import (
@@ -363,3 +363,19 @@ def scan_or_none(body: bytes, count: int) -> int | None:
 
 def test_the_header_is_where_the_format_says() -> None:
     assert HEADER.size == HEADER_SIZE
+
+
+@pytest.mark.parametrize(("codec", "cost"), [(1, 8), (3, 1), (4, 2)])
+def test_a_request_unpacks_half_of_what_a_step_may(codec: int, cost: int) -> None:
+    """Before anything is unpacked its packed bytes are counted, by what their codec costs."""
+    most = Allowance.packed_bytes // 2 // cost // 4
+    for more, is_plain in ((0, True), (1, False)):
+        batch = batch_around(bytes(most + more - HEADER_SIZE), codec)
+        asked = parse_produce(memoryview(encode(request(*[batch] * 4), 9)), 0, 9, BatchLimits())
+        assert asked is not None
+        assert (asked.allowance() is not None) is is_plain
+    record = Record(0, NOW_MS, b"k", bytes(Allowance.unpacked_bytes // 2))
+    batch = memoryview(build_batch([record], compression=codec))
+    for allowance in (Allowance(), PlainAllowance()):
+        found = scan_packed(batch, codec, 1, NOW_MS, NOW_MS, BatchLimits(), allowance)
+        assert (found is None) is isinstance(allowance, PlainAllowance)
