@@ -18,6 +18,7 @@ from kafkacompat.coordinator._tests.real_log import DIRECTORY_ID, FOLLOWER, NAME
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS, READ_TRIES, RETRY_MAX_MS
 from kafkacompat.coordinator.shard import DAMAGED_RETRY_MS, Shard, ShardState
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
+from kafkacompat.log._tests.memory_disk import MemoryFile
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
@@ -234,7 +235,12 @@ def cut(world: KeptWorld) -> None:
     del world.disk.files[world.stems[1] + ".log"][150:]
 
 
-@pytest.mark.parametrize("harm", [damaged, unreadable, cut])
+def emptied(world: KeptWorld) -> None:
+    """A read of it gives nothing, as a read of a log whose last records compaction has removed does."""
+    del world.disk.files[world.stems[1] + ".log"][:]
+
+
+@pytest.mark.parametrize("harm", [damaged, unreadable, cut, emptied])
 def test_a_damaged_replica_is_handed_over_to_one_that_is_in_sync(
     harm: Callable[[KeptWorld], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -250,6 +256,23 @@ def test_a_damaged_replica_is_handed_over_to_one_that_is_in_sync(
     world.lose_and_lead_by(FOLLOWER)
     assert world.told == [DIRECTORY_LOST]  # it is not corrected
     assert shard.state is ShardState.CLOSED
+
+
+def test_a_read_that_gives_nothing_below_the_logs_end_does_not_end_a_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = KeptWorld(followed=True)
+    shard = world.start()
+    read = MemoryFile.try_read
+
+    def try_read(file: MemoryFile, position: int, length: int) -> bytes | None:
+        of_batches = file.path.startswith(world.stems[1]) and length > 200
+        return b"" if of_batches else read(file, position, length)
+
+    monkeypatch.setattr(MemoryFile, "try_read", try_read)
+    world.time.advance(READ_TRIES * RETRY_MAX_MS)
+    assert shard.state is ShardState.FAILED
+    assert world.told == [DIRECTORY_LOST]
 
 
 @pytest.mark.parametrize("harm", [damaged, unreadable])
