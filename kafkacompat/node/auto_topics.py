@@ -22,6 +22,7 @@ from kafkacompat.wire.messages.create_topics_request import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.tasks import Tasks
 
 MAX_IN_FLIGHT = 1000
 """Names whose creation is in flight. Further names wait for the next request, which every client repeats."""
@@ -77,17 +78,19 @@ class OnDemandTopics:
     `failed(name, code, message)` is called for each refusal, for the log.
     """
 
-    __slots__ = ("_config", "_create", "_failed", "_in_flight")
+    __slots__ = ("_config", "_create", "_failed", "_in_flight", "_tasks")
 
     def __init__(
         self,
         config: ServerConfig,
         create: Callable[[CreateTopicsRequest, RequestContext | None], Deferred[Any]],
         failed: Callable[[str, int, str | None], None],
+        tasks: Tasks,
     ) -> None:
         self._config = config
         self._create = create
         self._failed = failed
+        self._tasks = tasks
         self._in_flight: set[str] = set()
 
     def request(self, topics: Sequence[str], asker: RequestContext | None = None) -> None:
@@ -102,18 +105,21 @@ class OnDemandTopics:
         self._in_flight.update(wanted)
         request = CreateTopicsRequest(topics=[creatable_topic(self._config, name) for name in wanted])
 
-        def answered(done: Deferred[Any]) -> None:
-            self._in_flight.difference_update(wanted)
-            try:
-                response = done.result()
-            except (
-                Exception
-            ) as error:  # no controller answered in time: the next request for the topic starts again
-                for name in wanted:
-                    self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
-                return
+        self._tasks.start("automatic creation of topics", self._send(request, asker, wanted))
+
+    async def _send(
+        self, request: CreateTopicsRequest, asker: RequestContext | None, names: Sequence[str]
+    ) -> None:
+        try:
+            response = await self._create(request, asker)
+        except (
+            Exception
+        ) as error:  # no controller answered in time: the next request for the topic starts again
+            for name in names:
+                self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
+        else:
             for topic in response.topics:
                 if topic.error_code:
                     self._failed(topic.name, topic.error_code, topic.error_message)
-
-        self._create(request, asker).on_done(answered)
+        finally:
+            self._in_flight.difference_update(names)

@@ -8,7 +8,7 @@ they may wait: `when_available`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
@@ -18,7 +18,7 @@ from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProd
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import TimerHandle, Timers
+    from kafkacompat.tasks import Tasks
 
 PREFETCH_SHARE = 0.9
 ALLOCATION_TIMEOUT_MS = 60_000
@@ -32,21 +32,15 @@ class AllocationRefused(Exception):
     """The controller gave no block, for example because the broker epoch is not current."""
 
 
-def blocks_of_controller(
+async def allocate_block(
     channel: ControllerChannel, node_id: int, broker_epoch: Callable[[], int]
-) -> Callable[[], Deferred[tuple[int, int]]]:
-    """Return the `allocate` function of BlockProducerIds, which asks the active controller."""
-
-    def block(response: AllocateProducerIdsResponse) -> tuple[int, int]:
-        if response.error_code:
-            raise AllocationRefused(f"AllocateProducerIds failed with {ErrorCode(response.error_code).name}")
-        return response.producer_id_start, response.producer_id_len
-
-    def allocate() -> Deferred[tuple[int, int]]:
-        request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())
-        return channel.request(request, ALLOCATION_TIMEOUT_MS).then(block)
-
-    return allocate
+) -> tuple[int, int]:
+    """A block of the active controller: (first id, count)."""
+    request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())
+    response: AllocateProducerIdsResponse = await channel.request(request, ALLOCATION_TIMEOUT_MS)
+    if response.error_code:
+        raise AllocationRefused(f"AllocateProducerIds failed with {ErrorCode(response.error_code).name}")
+    return response.producer_id_start, response.producer_id_len
 
 
 class BlockProducerIds:
@@ -58,18 +52,16 @@ class BlockProducerIds:
         "_asked",
         "_end",
         "_next",
-        "_patience",
         "_prefetch_at",
         "_spare",
-        "_timers",
+        "_tasks",
     )
 
-    def __init__(self, allocate: Callable[[], Deferred[tuple[int, int]]], timers: Timers) -> None:
+    def __init__(self, allocate: Callable[[], Awaitable[tuple[int, int]]], tasks: Tasks) -> None:
         self._allocate = allocate
-        self._timers = timers
+        self._tasks = tasks
         self._arrival: Deferred[None] | None = None
-        """Resolves for all requests that wait for a block. They wait until the timer `_patience` at most."""
-        self._patience: TimerHandle | None = None
+        """Resolves for all requests that wait for a block, for PARK_TIMEOUT_MS at most."""
         self._asked = False
         self._next = 0
         self._end = 0
@@ -98,17 +90,19 @@ class BlockProducerIds:
         arrival = self._arrival
         if arrival is None:
             self._arrival = arrival = Deferred()
-            self._patience = self._timers.call_after(PARK_TIMEOUT_MS, self._let_go)
+            self._tasks.start("patience for a block of producer ids", self._let_go_later(arrival))
             self._ask()
         return arrival
 
     def _let_go(self) -> None:
         arrival, self._arrival = self._arrival, None
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
         if arrival is not None:
             arrival.resolve(None)
+
+    async def _let_go_later(self, arrival: Deferred[None]) -> None:
+        await self._tasks.sleep(PARK_TIMEOUT_MS)
+        if self._arrival is arrival:
+            self._let_go()
 
     def _take_spare(self) -> None:
         if self._spare is not None:
@@ -118,16 +112,14 @@ class BlockProducerIds:
             self._prefetch_at = first + int(count * PREFETCH_SHARE)
 
     def _ask(self) -> None:
-        if self._asked:
-            return
-        self._asked = True
+        if not self._asked:
+            self._asked = True
+            self._tasks.start("a block of producer ids", self._fetch_block())
 
-        def arrived(done: Deferred[tuple[int, int]]) -> None:
-            self._asked = False
-            try:
-                self._spare = done.result()
-            except Exception as error:
-                logger.warning("no block of producer ids: %s", error)
-            self._let_go()
-
-        self._allocate().on_done(arrived)
+    async def _fetch_block(self) -> None:
+        try:
+            self._spare = await self._allocate()
+        except Exception as error:
+            logger.warning("Had an unknown error while allocating a block of producer ids: %s", error)
+        self._asked = False
+        self._let_go()

@@ -28,7 +28,7 @@ from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
 from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.notices import SettingNotices
 from kafkacompat.node.opening import Opening
-from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
+from kafkacompat.node.producer_ids import BlockProducerIds, allocate_block
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
@@ -124,11 +124,13 @@ class BrokerServer:
             throttle=self._replication.leader_throttle,
         )
         self._producer_ids = BlockProducerIds(
-            blocks_of_controller(self._requests, config.node_id, self._broker_epoch), timers
+            partial(allocate_block, self._requests, config.node_id, self._broker_epoch), doors.tasks
         )
         self._notices = SettingNotices(config.node_id)
         self._controller = controller = ForwardingController(self._requests, shared.carry_out)
-        self._topics = OnDemandTopics(config, partial(self._create_topics, controller), _topic_not_made)
+        self._topics = OnDemandTopics(
+            config, partial(self._create_topics, controller), _topic_not_made, doors.tasks
+        )
         self._coordinators: Late[BrokerCoordinators] = Late(
             "kafkacompat.server.broker_coordinators", self._make_coordinators, doors.workers.batches
         )

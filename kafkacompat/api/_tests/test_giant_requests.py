@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api import (
     alter_replica_log_dirs,
     delete_records,
@@ -36,7 +37,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports import ProducerStateEntry
-from kafkacompat.tasks import at_once
+from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -383,7 +384,7 @@ def test_only_so_many_missing_topics_are_looked_at_as_may_be_made() -> None:
         made.append(request)
         return Deferred()
 
-    creator = OnDemandTopics(api.settings.config.effective, create, lambda *_: None)
+    creator = OnDemandTopics(api.settings.config.effective, create, lambda *_: None, Tasks(HandTime()))
     creator.request(named())
     assert len(looked) <= MAX_IN_FLIGHT + 1
     assert [topic.name for topic in made[0].topics] == [f"x{index}" for index in range(MAX_IN_FLIGHT)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from kafkacompat.node.broker_lifecycle_manager import (
 )
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
-from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
+from kafkacompat.node.producer_ids import BlockProducerIds, allocate_block
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -283,7 +284,7 @@ def test_a_controller_registers_until_the_log_shows_this_incarnation() -> None:
 
 def test_producer_ids_come_from_the_controller_and_a_refusal_is_asked_again() -> None:
     w = World()
-    ids = BlockProducerIds(blocks_of_controller(w.channel, 1, lambda: 13), w.time)
+    ids = BlockProducerIds(partial(allocate_block, w.channel, 1, lambda: 13), Tasks(w.time))
     assert ids.next_producer_id() is None
     assert (w.last.message.broker_id, w.last.message.broker_epoch) == (1, 13)
     w.answer(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

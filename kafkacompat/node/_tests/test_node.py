@@ -9,6 +9,7 @@ from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
 from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
 from kafkacompat.node.producer_ids import AllocationRefused, BlockProducerIds
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 
@@ -19,7 +20,7 @@ def test_producer_ids_never_repeat_and_never_wait_when_blocks_come_in_time() -> 
         asked.append(Deferred())
         return asked[-1]
 
-    ids = BlockProducerIds(allocate, HandTime())
+    ids = BlockProducerIds(allocate, Tasks(HandTime()))
     assert ids.next_producer_id() is None
     assert ids.next_producer_id() is None
     assert len(asked) == 1
@@ -35,7 +36,7 @@ def test_producer_ids_never_repeat_and_never_wait_when_blocks_come_in_time() -> 
 
 def test_an_immediate_block_is_used_at_once() -> None:
     blocks = iter([(0, 1), (1, 1), (2, 1), (3, 1)])
-    ids = BlockProducerIds(lambda: Deferred.of(next(blocks)), HandTime())
+    ids = BlockProducerIds(lambda: Deferred.of(next(blocks)), Tasks(HandTime()))
     assert [ids.next_producer_id() for _ in range(3)] == [0, 1, 2]
 
 
@@ -47,7 +48,7 @@ def test_a_request_without_a_producer_id_waits_for_the_block_but_not_for_ever() 
         asked.append(Deferred())
         return asked[-1]
 
-    ids = BlockProducerIds(allocate, time)
+    ids = BlockProducerIds(allocate, Tasks(time))
     first, second = ids.when_available(), ids.when_available()
     assert (len(asked), first.done, second.done) == (1, False, False)
     asked[0].resolve((7, 2))
@@ -109,7 +110,7 @@ def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure() -> None:
         answers.append(Deferred())
         return answers[-1]
 
-    topics = OnDemandTopics(config(), create, lambda *failure: failures.append(failure))
+    topics = OnDemandTopics(config(), create, lambda *failure: failures.append(failure), Tasks(HandTime()))
     topics.request(["a", "b"])
     topics.request(["a"])
     topics.request(["b", "c"])
