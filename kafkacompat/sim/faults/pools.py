@@ -8,9 +8,11 @@ A job can fail with a planted bug. Independent of the meaning of jobs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import forget_locals
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.net.workers import TERMS
 from kafkacompat.ports import WorkerPools, WorkersBusy
@@ -84,7 +86,7 @@ class SimulatedPool:
     def _carry_out(self, function: Callable[[], T]) -> Deferred[T]:
         self._work.duty = self.duty
         try:
-            outcome = outcome_of(function)
+            outcome = outcome_of(partial(_contained, function))
         finally:
             self._work.duty = None
         error = None if self.fails_next is None else self.fails_next()
@@ -94,6 +96,15 @@ class SimulatedPool:
         failed: Deferred[T] = Deferred()
         failed.fail(error)
         return failed
+
+
+def _contained(function: Callable[[], T]) -> T:
+    """Empty the frames that an error has left, as real workers do."""
+    try:
+        return function()
+    except Exception as error:
+        forget_locals(error.__traceback__)
+        raise
 
 
 class PlacedSimulatedPools:
