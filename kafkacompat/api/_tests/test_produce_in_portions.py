@@ -11,7 +11,7 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.fakes import batch_of, broker_image, image_of, partition_image, topic_image
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import compression, scan
 from kafkacompat.records._tests.bombs import (
@@ -245,7 +245,10 @@ def test_a_topic_made_anew_meanwhile_takes_nothing_that_was_sent_to_the_old_one_
 
 @pytest.mark.parametrize("kind", ["one batch", "several", "large", "in a transaction"])
 def test_a_wait_that_fails_leaves_nobody_waiting(kind: str, monkeypatch: Any) -> None:
-    api = Api(topic_image("t", 2))
+    followed = partition_image(
+        replicas=(1, 2), isr=(1, 2)
+    )  # for others a plain request may know that it need not wait
+    api = Api(topic_image("t", {0: followed, 1: followed}), brokers=[broker_image(1), broker_image(2)])
     api.world.log().config = LogConfig(max_message_bytes=10_000_000)
     waits: list[Deferred[Any]] = []
 
