@@ -90,13 +90,14 @@ def an_unclean_leader_is_elected_before_those_in_sync(patch: pytest.MonkeyPatch)
 def logs_are_cleaned_in_the_loop(patch: pytest.MonkeyPatch) -> None:
     """The whole cleaning runs in the step that finds the log dirty."""
 
-    def run(self: BackgroundCleaning, step: Any, began_ms: int) -> None:
+    async def clean(self: BackgroundCleaning, step: Any) -> None:
         while not step.done:
             step.run()
             step.finish(self._clock.now_ms())
-        self._ended()
+        self._active -= 1
+        self._maybe_stopped()
 
-    patch.setattr(BackgroundCleaning, "_run", run)
+    patch.setattr(BackgroundCleaning, "_clean", clean)
 
 
 KEEPING_MUTANTS: tuple[Plant, ...] = (
