@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
+    from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import Clock, Timers
     from kafkacompat.stepping.jobs import Steps
 
@@ -98,9 +99,8 @@ class FetchEngine:
 
     def __init__(
         self,
+        services: PartitionServices,
         manager: ReplicaManager,
-        clock: Clock,
-        timers: Timers,
         sessions: FetchSessionCache,
         fetch_max_bytes: Callable[[], int],
         *,
@@ -109,6 +109,7 @@ class FetchEngine:
     ) -> None:
         """`selects_by_rack`: see replica_selector. `throttle` limits followers that are not in sync."""
         self.sessions = sessions
+        clock, timers = services.clock, services.timers
         self._freeing = Freeing(timers)
         sessions.free = self._freeing.free
         self._clock = clock
@@ -404,7 +405,7 @@ class FetchReads:
             arrived
             and replica_id >= 0
             and context.session is not None
-            and not manager.standing.is_outlived(replica_id, parameters.replica_epoch)
+            and not manager.hosted.standing.is_outlived(replica_id, parameters.replica_epoch)
         )
         now_ms = self._clock.monotonic_ms() if may_be_quiet else 0
         budget = parameters.max_bytes
@@ -914,7 +915,7 @@ class FetchPurgatory:
         wait_ms = parameters.max_wait_ms
         if parameters.replica_id >= 0:
             keys = [replica_key(parameters.replica_id)]
-            if self._manager.standing.is_expected(parameters.replica_id, self._clock.monotonic_ms()):
+            if self._manager.hosted.standing.is_expected(parameters.replica_id, self._clock.monotonic_ms()):
                 wait_ms = min(wait_ms, EXPECTED_WAIT_MS)
         parked_in.park(waiter, keys, wait_ms)
 

@@ -44,6 +44,10 @@ Key = tuple[str, int]
 class Replicating(Protocol):
     """The parts of ReplicaFetcherManager that are called here. A Protocol, because that module uses this one."""
 
+    def attach(self, hosted: HostedPartitions) -> None:
+        """Called once, before any image."""
+        ...
+
     def on_image(self, new: MetadataImage) -> None:
         """Called before the roles of that image are applied."""
         ...

@@ -93,13 +93,14 @@ class ReplicaManager:
     ) -> None:
         """Without `replication` nothing is followed and the ISR stays as in the metadata."""
         self.hosted = hosted = HostedPartitions(services, replication)
+        if replication is not None:
+            replication.attach(hosted)
         self.by_name = hosted.by_name
         self.by_id = hosted.by_id
         self.core = hosted.core
         self.core_by_id = hosted.core_by_id
         self.leader_error = hosted.leader_error
         self.on_image = hosted.on_image
-        self.standing = hosted.standing
         self.wakeups = hosted.wakeups
         self.hold_wakeups = self.wakeups.hold
         self.release_wakeups = self.wakeups.release

@@ -109,12 +109,10 @@ class BrokerServer:
         self.partitions = partitions = ReplicaManager(
             services, self._replication, BatchLimits.from_config(config)
         )
-        self._replication.attach(partitions.hosted)
         placement = self.disks.place(services, partitions.hosted, self._broker_epoch)
         self.fetches = FetchEngine(
+            services,
             partitions,
-            clock,
-            timers,
             FetchSessionCache(
                 config.get_int("max.incremental.fetch.session.cache.slots"),
                 lambda: 1 + random.randrange(SESSION_IDS),

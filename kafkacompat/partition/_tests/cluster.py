@@ -147,11 +147,9 @@ class ClusterNode:
             alter=lambda request: cluster.alter(self, request),
         )
         self.manager = ReplicaManager(services, self.replication)
-        self.replication.attach(self.manager.hosted)
         self.fetches = FetchEngine(
+            services,
             self.manager,
-            cluster.time,
-            cluster.time,
             FetchSessionCache(1000, cluster.next_session_id),
             lambda: 1 << 26,
             selects_by_rack=True,

@@ -193,7 +193,7 @@ class World:
         self.sessions = FetchSessionCache(slots, lambda: next(self.session_ids))
         self.fetch_max_bytes = 57_671_680
         self.engine = FetchEngine(
-            self.manager, self.time, self.time, self.sessions, lambda: self.fetch_max_bytes
+            self.manager.hosted._services, self.manager, self.sessions, lambda: self.fetch_max_bytes
         )
         self.image = MetadataImage()
         self.publish(image_of(*topics, brokers=brokers))
