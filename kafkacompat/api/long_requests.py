@@ -43,7 +43,7 @@ FREED_WITH_ARRAYS_COST = 5
 
 Handling: TypeAlias = "Coroutine[Any, None, Any] | Generator[Any, None, Any]"
 """What a handler returns that does not answer at once: a coroutine, or a Work."""
-_HANDLINGS = (CoroutineType, GeneratorType)
+HANDLINGS = frozenset((CoroutineType, GeneratorType))
 
 
 class RequestTasks:
@@ -368,7 +368,7 @@ async def _in_slices(route: Route, slices: Slices, node: Any, context: RequestCo
             answer = route.error_response(part, ErrorCode.COORDINATOR_NOT_AVAILABLE, route.version)
         else:
             answer = function(node, context, part)
-            is_there = answer.done if isinstance(answer, Deferred) else not isinstance(answer, _HANDLINGS)
+            is_there = answer.done if isinstance(answer, Deferred) else type(answer) not in HANDLINGS
             began_ms = None if slices.patience_ms is None or is_there else node.clock.monotonic_ms()
             answer = await given(answer)
             if began_ms is not None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import sys
 from functools import partial
-from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import access_of, refusal_of
 from kafkacompat.api.handler import Message, NoResponse
-from kafkacompat.api.long_requests import answer_large, answer_of, as_deferred, given, is_long
+from kafkacompat.api.long_requests import HANDLINGS, answer_large, answer_of, as_deferred, given, is_long
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.route import PRODUCE, Route
 from kafkacompat.deferred import Deferred
@@ -106,8 +105,8 @@ def _handled(
     is_large = is_large or (route.may_be_long and is_long(route, node, request))
     if is_large and requests is not None:
         return answer_large(requests, route, node, context, request)
-    answer = route.function(node, context, request)
-    if requests is not None and (type(answer) is CoroutineType or type(answer) is GeneratorType):
+    answer: Any = route.function(node, context, request)
+    if type(answer) in HANDLINGS and requests is not None:
         return answer_of(requests, route, context, answer)
     return answer
 

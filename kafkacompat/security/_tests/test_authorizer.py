@@ -30,7 +30,7 @@ from kafkacompat.security.authorizer import (
     AuthorizerNotReady,
     StandardAuthorizer,
 )
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 
 ALICE = Asker("User:alice", "10.0.0.1", "Fetch")
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
@@ -64,7 +64,7 @@ def authorizer(
 
 
 def reads_something(of: StandardAuthorizer, kind: int = ResourceType.TOPIC) -> bool:
-    return all_steps(of.allows_any_of_type(ALICE, AclOperation.READ, kind))
+    return at_once(of.allows_any_of_type(ALICE, AclOperation.READ, kind))
 
 
 def longest_step(steps: Generator[None, None, Any]) -> tuple[Any, int]:
@@ -382,7 +382,7 @@ def test_entries_may_change_while_they_are_walked_over() -> None:
     decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
     next(decided)
     of.update(by_id(*entries[10:]))
-    assert not all_steps(decided)
+    assert not at_once(decided)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_a_denied_operation_stays_denied_by_a_change_that_denies_it_in_another_w
     decided = of.allows_any_of_type(ALICE, AclOperation.READ, ResourceType.TOPIC)
     next(decided)
     of.update(by_id(*later, first=100_000))
-    assert not all_steps(decided)
+    assert not at_once(decided)
 
 
 @pytest.mark.parametrize("who", ["User:alice", "User:*"])
