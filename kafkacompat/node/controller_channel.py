@@ -134,6 +134,7 @@ class ControllerChannel:
             message = call.message if call.wrap is None else call.wrap(call.message)
             channel = self._channels.get(host, port, self._purpose)
             answer = channel.request(message, min(left_ms, self._attempt_timeout_ms))
+        # A callback: `close` fails the answers of calls in flight, which a cancelled task could not name.
         answer.on_done(lambda done: self._answered(call, done))
 
     def _answered(self, call: _Call, done: Deferred[Any]) -> None:

@@ -66,7 +66,7 @@ class TurnBudget:
         """Called when only what is reserved is left, so that few of those who wake a single request set a timer."""
         if not self._is_renewed_soon:
             self._is_renewed_soon = True
-            self._timers.call_after(0, self._renew)
+            self._timers.call_after(0, self._renew)  # not a task: each turn with an append may need it
 
     def _renew(self) -> None:
         self._is_renewed_soon = False
