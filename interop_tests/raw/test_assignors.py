@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
-from kafkacompat.group.consumer.metadata_hash import group_hash, topic_hash
 
 from interop_tests.raw.kafka_assignors import HashedTopic, kafkas_assignments, kafkas_hashes, kafkas_shares
 from kafkacompat.group._tests.consumer.groups import chain, moved, run, sizes
 from kafkacompat.group.consumer import range_assignor, uniform_assignor
 from kafkacompat.group.consumer.assignor import Assignment, GroupSpec, MemberSpec
+from kafkacompat.group.metadata_hash import group_hash, topic_hash
 from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec
 from kafkacompat.group.share.simple_assignor import assign as assign_shares
 from kafkacompat.ids import Uuid
