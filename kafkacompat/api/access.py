@@ -1,6 +1,7 @@
 """The rights that a whole request needs, and questions to the authorizer in the name of the request's sender.
 
-Rights to single topics, groups or ids within a request are checked by the handler of the request.
+Rights to single topics, groups or ids within a request are checked by the handler of the request, or by named_rights.py
+for the APIs that it lists.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class LongHandling:
 class Handler:
     """One API. `function` takes the decoded request message and returns the response message, now or later.
 
-    The function runs in the loop's thread and never waits. Refusals are part of its response. An exception is a bug:
+    The function runs in the loop's thread and never blocks it. Refusals are part of its response. An exception is a bug:
     it is logged, and the response is `error_response(request, UNKNOWN_SERVER_ERROR, version)`.
     """
 

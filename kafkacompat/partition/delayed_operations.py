@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, TimerHandle, Timers
 
 MAX_WAITERS = 100_000
-"""Bound of one list. Each connection parks at most one request, so the bound on connections is reached first."""
+"""Bound of one list. A connection parks one fetch, but as many produces as it may have replies waiting (net/replies). Beyond
+the bound a request is answered as if its time were over."""
 TURN_US = 4_000
 """What waiting requests may cost in one turn of the loop: a fifth of the limit of one step, because the costs are
 estimates for an idle machine, and the last answer may exceed it."""

@@ -95,7 +95,7 @@ STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class FetchEngine:
-    """FetchService of api/context."""
+    """FetchService of partition/service."""
 
     def __init__(
         self,

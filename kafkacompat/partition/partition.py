@@ -7,7 +7,7 @@ Follows Kafka's leader and ISR rules (KIP-101, KIP-320; KIP-497: a pending chang
 KIP-903: a restarted follower joins only with its newest broker epoch; since 4.0 the high watermark does not move while
 the ISR is smaller than min.insync.replicas). Setting: replica.lag.time.max.ms.
 
-The manager calls `become` before anything else in an epoch. After each append or follower fetch it calls
+HostedPartitions calls `become` before anything else in an epoch. After each append or follower fetch the manager calls
 `maybe_increment_leader_high_watermark`, and only then wakes requests.
 """
 

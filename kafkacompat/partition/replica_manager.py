@@ -1,7 +1,7 @@
 """Operations on partitions: appends, waits for replication, offsets, deletions of records (ReplicaManager).
 
-It calls logs, and parks and wakes requests. Requests, responses and versions are unknown here. fetch.py has the
-fetches, which learn of every advance through `Wakeups.watch`.
+It calls logs, and parks and wakes requests. Of a request it knows the batches, and the version where records or errors
+depend on it. fetch.py has the fetches, which learn of every advance through `Wakeups.watch`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _refused(core: Partition, refused: LogRefused, size_bytes: int) -> ProduceRe
 
 
 class ReplicaManager:
-    """PartitionService of api/context. Used in the loop's thread only."""
+    """PartitionService of partition/service. Used in the loop's thread only."""
 
     def __init__(
         self,
