@@ -1,7 +1,7 @@
 """The answer to a plain Produce: one pass over the request, and an answer that is packed at once.
 
-A request takes this way if records/plain_produce has read it, the sender's rights need no look, and its partitions take all
-batches as they are. In any other case this module does nothing, before any effect, and produce.py handles the decoded request.
+A request takes this way if nobody's rights need a look, records/plain_produce has read it, and its partitions take all batches
+as they are. In any other case this module does nothing, before any effect, and produce.py handles the decoded request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.access import access_of
 from kafkacompat.api.endpoints import endpoints_of
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.api.produce_answers import (
@@ -51,8 +50,6 @@ NO_COMPACT_MESSAGES = b"\1\0" + NO_TAGS
 
 def append_plain(node: Node, context: RequestContext, request: PlainProduce) -> PlainAnswer | None:
     """None, before any effect, if the request must take the other way."""
-    if node.authorizer is not None and access_of(node, context) is not None:
-        return None
     appended = node.partitions.append_plain(request)
     if appended is None:
         return None

@@ -73,7 +73,12 @@ NAMED_A_STEP = 2000
 
 
 def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> PlainProduce | None:
-    return parse_produce(frame, position, version, node.partitions.limits)
+    # An authorizer is asked about each topic, in the other way.
+    return (
+        None
+        if node.authorizer is not None
+        else parse_produce(frame, position, version, node.partitions.limits)
+    )
 
 
 def handle(

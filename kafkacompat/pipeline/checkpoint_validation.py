@@ -81,13 +81,25 @@ def require_matching_table(session: SparkSession, query: Query, options: RunOpti
         raise PipelineFailed(found)
 
 
-def has_written_more(session: SparkSession, query: Query, options: RunOptions) -> bool:
-    """Return whether the query's table contains a batch that the checkpoint has not ended: the driver died in between."""
+def skips(planned: int, ended: int, written: int) -> bool:
+    """Return whether Spark, when it starts again, skips a batch because the table contains it.
+
+    Spark starts again with the last planned batch and with no other, unless that has ended. The table contains it if the
+    driver died before the batch ended. If the table ends earlier, Spark writes the batch.
+    """
+    return ended < written == planned
+
+
+def table_has_last_batch(session: SparkSession, query: Query, options: RunOptions) -> bool:
+    """Return whether Spark skips a batch of this query, as in `skips`."""
     table = table_of(query, options)
     if table is None:
         return False
-    ended = last_batch(names_in(session, f"{checkpoint_of(query, options)}/commits"))
-    return last_batch(names_in(session, f"{table}/{SINK_LOG}")) > ended
+    return skips(
+        _planned(session, query, options),
+        last_batch(names_in(session, f"{checkpoint_of(query, options)}/commits")),
+        last_batch(names_in(session, f"{table}/{SINK_LOG}")),
+    )
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame
 
 from kafkacompat.pipeline.checkpoint_validation import (
     checkpoint_of,
-    has_written_more,
     require_matching_table,
+    table_has_last_batch,
     table_of,
 )
 from kafkacompat.pipeline.failure import PipelineFailed
@@ -118,7 +118,7 @@ def _writer(session: SparkSession, query: Query, options: RunOptions) -> DataStr
 
 
 def repeat(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
-    """Start the batch again that the query's table already contains. Its rows go nowhere, and the query ends with it.
+    """Start the last planned batch again, which the table already contains. Its rows go nowhere, and the query ends with it.
 
     Spark's file sink skips such a batch without running it. The watermark would stay behind the events of the batch, so
     that events that were late before the driver died would be kept after it.
@@ -233,12 +233,13 @@ class Run:
         require_matching_table(self._session, query, self._options)
 
     def _repeat(self, stop: StopRequest, query: Query) -> None:
-        if not has_written_more(self._session, query, self._options):
+        if not table_has_last_batch(self._session, query, self._options):
             return
         repeated = repeat(self._session, query, self._options)
         try:
+            self._report_due()
             while not stop.is_set and not repeated.awaitTermination(AWAIT_S):
-                pass
+                self._report_due()
             self._tell(repeated)
         finally:
             _stop(repeated)

@@ -10,7 +10,7 @@
 
 #define BYTES_MOST (2 * 1024 * 1024)
 #define PARTITIONS_MOST 128
-#define STRING_MOST 32767
+#define NAME_MOST 249
 #define FIRST_FLEXIBLE 9
 #define FIRST_WITH_ZSTD 7
 #define FIRST_WITH_TOPIC_IDS 13
@@ -291,7 +291,7 @@ read_topics(Cursor *body, int version, int32_t topics, Topic *topic, Batch *batc
             if (!is_flexible)
                 topic->size = size;
         }
-        if (topic->size < 0 || topic->size > STRING_MOST || topic->size > body->end - body->at)
+        if (topic->size < 0 || topic->size > NAME_MOST || topic->size > body->end - body->at)
             return 0;
         topic->name = body->at;
         body->at += topic->size;

@@ -38,8 +38,11 @@ scan(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         return NULL;
     }
     int64_t room = (end - position) / LEAST_RECORD;
+    int64_t work_most = units > INT64_MAX / PER_UNIT ? INT64_MAX : units * PER_UNIT;
     if (most > room)
         most = room;
+    if (most > work_most)
+        most = work_most;
     PyObject *rows = NULL;
     int64_t *row, spare[FIELDS];
     if (with_rows) {
@@ -51,7 +54,6 @@ scan(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     }
     const uint8_t *base = data.buf;
     Cursor body = {base + position, base + end};
-    int64_t work_most = units > INT64_MAX / PER_UNIT ? INT64_MAX : units * PER_UNIT;
     int64_t count = 0, headers = 0, least = 0, greatest = INT64_MIN, nulls = 0;
     while (count < most && count + headers < work_most) {
         row = rows == NULL ? spare : (int64_t *)PyBytes_AS_STRING(rows) + count * FIELDS;

@@ -11,7 +11,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kafkacompat.pipeline.checkpoint_validation import NONE, last_batch, mismatch, require_matching_table
+from kafkacompat.pipeline.checkpoint_validation import (
+    NONE,
+    last_batch,
+    mismatch,
+    require_matching_table,
+    skips,
+)
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import QUERIES
@@ -51,6 +57,26 @@ def test_the_last_batch_goes_by_number(names: list[str], last: int) -> None:
 )
 def test_a_driver_may_die_at_any_moment(planned: int, ended: int, written: int) -> None:
     assert mismatch("c", "t", planned, ended, written) is None
+
+
+@pytest.mark.parametrize(
+    ("planned", "ended", "written", "skipped"),
+    [
+        (0, NONE, 0, True),
+        (7, 6, 7, True),
+        (7, 5, 7, True),
+        (7, 5, 6, False),
+        (7, 6, 6, False),
+        (7, 7, 7, False),
+        (0, NONE, NONE, False),
+        (NONE, NONE, NONE, False),
+    ],
+)
+def test_spark_skips_the_last_planned_batch_only(
+    planned: int, ended: int, written: int, skipped: bool
+) -> None:
+    """If commits were lost and the table ends before the last planned batch, that batch must be written."""
+    assert skips(planned, ended, written) == skipped
 
 
 @pytest.mark.parametrize(

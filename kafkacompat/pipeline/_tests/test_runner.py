@@ -107,7 +107,7 @@ class Polls:
 def nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests have no folders to compare, and no session to read them."""
     monkeypatch.setattr(runner, "require_matching_table", lambda *arguments: None)
-    monkeypatch.setattr(runner, "has_written_more", lambda *arguments: False)
+    monkeypatch.setattr(runner, "table_has_last_batch", lambda *arguments: False)
 
 
 def run(

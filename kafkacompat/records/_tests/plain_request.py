@@ -16,6 +16,8 @@ from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 BYTES_MOST = 2 * 1024 * 1024
 PARTITIONS_MOST = 128
+NAME_MOST = 249
+"""Bytes of the longest name that a topic may have."""
 RECORDS_A_UNIT = 16
 
 
@@ -47,6 +49,7 @@ def parsed(
         require(bool(request.topic_data))
         names = [(topic.name, topic.topic_id) for topic in request.topic_data]
         require(len(set(names)) == len(names))
+        require(all(len(topic.name.encode()) <= NAME_MOST for topic in request.topic_data))
         topics = []
         batches = []
         at = 0
