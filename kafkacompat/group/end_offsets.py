@@ -12,7 +12,7 @@ from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.tasks import Tasks
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -116,9 +116,8 @@ def _code_of(error: Exception) -> ErrorCode:
 
 
 def _ends_of(response: Any) -> EndOffsets:
-    """Raises ValueError for an error code that does not exist."""
     return {
-        TopicPartition(topic.name, each.partition_index): EndOffset(ErrorCode(each.error_code), each.offset)
+        TopicPartition(topic.name, each.partition_index): EndOffset(code_of(each.error_code), each.offset)
         for topic in response.topics
         for each in topic.partitions
     }

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.controller.features import directories_supported, metadata_version
+from kafkacompat.faults import for_each, report
 from kafkacompat.ids import Uuid
+from kafkacompat.net.failures import ChannelError
 from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
@@ -100,10 +102,13 @@ class DirectoryAssignments:
             logger.info("Sending %d assignments of replicas to directories to the controller", len(sent))
             try:
                 response = await self._channel.request(self._request(sent), NO_TIMEOUT_MS)
-            except Exception as error:  # whatever the error is: without a retry the metadata would stay wrong
+                left, reason = self._handle(sent, response)
+            except ChannelError as error:
+                left, reason = sent, str(error)
+            except Exception as error:  # without a retry the metadata would stay wrong
+                report("AssignReplicasToDirs", error)
                 left, reason = sent, str(error)
             else:
-                left, reason = self._handle(sent, response)
                 if not response.error_code:
                     failures = 0
             self._sent = 0
@@ -157,9 +162,10 @@ class DirectoryAssignments:
     ) -> tuple[dict[Key, tuple[Uuid, Accepted | None]], str]:
         """Returns what the controller has not accepted, and why."""
         if response.error_code:
-            return sent, ErrorCode(response.error_code).name
+            return sent, code_of(response.error_code).name
         self._sent = 0
         left = dict(sent)
+        told: list[Accepted] = []
         for directory in response.directories:
             for topic in directory.topics:
                 for partition in topic.partitions:
@@ -167,5 +173,6 @@ class DirectoryAssignments:
                     if partition.error_code == ErrorCode.NONE and key in left:
                         _, accepted = left.pop(key)
                         if accepted is not None and key not in self._ready:
-                            accepted()
+                            told.append(accepted)
+        for_each(told, lambda accepted: accepted(), "accepting an assignment to a directory")
         return left, "they were refused"

@@ -22,7 +22,7 @@ from enum import Enum
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.ids import NO_EPOCH, Uuid
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kafkacompat.wire.messages.broker_registration_request import (
@@ -218,7 +218,7 @@ class BrokerLifecycle:
         request = self._take_in_flight()
         if request is None:
             return
-        self.last_error = _error(response.error_code)
+        self.last_error = code_of(response.error_code)
         self._heard_ms = now_ms
         if response.error_code:
             self._try_again(now_ms)
@@ -341,10 +341,3 @@ class BrokerLifecycle:
     def _end(self) -> None:
         self.state = BrokerState.SHUTTING_DOWN
         self.due_ms = None
-
-
-def _error(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

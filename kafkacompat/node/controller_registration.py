@@ -21,7 +21,7 @@ from kafkacompat.ids import Uuid
 from kafkacompat.node.broker_lifecycle import endpoint_records
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.tasks import Started, Tasks
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
@@ -78,7 +78,7 @@ class ControllerRegistration:
         while self._is_wanted():
             try:
                 response = await self._channel.request(self._request(), REQUEST_TIMEOUT_MS)
-                problem = ErrorCode(response.error_code).name if response.error_code else None
+                problem = code_of(response.error_code).name if response.error_code else None
             except Exception as error:
                 problem = str(error)
             if problem is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.node.controller_channel import ControllerChannel
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
@@ -39,7 +39,7 @@ async def allocate_block(
     request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())
     response: AllocateProducerIdsResponse = await channel.request(request, ALLOCATION_TIMEOUT_MS)
     if response.error_code:
-        raise AllocationRefused(f"AllocateProducerIds failed with {ErrorCode(response.error_code).name}")
+        raise AllocationRefused(f"AllocateProducerIds failed with {code_of(response.error_code).name}")
     return response.producer_id_start, response.producer_id_len
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.partition.partition import Altered
 from kafkacompat.partition.traffic import IsrChanges
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.alter_partition_request import (
     AlterPartitionRequest,
     BrokerState,
@@ -155,7 +155,7 @@ class AlterPartitionManager:
                     continue
                 outcome = item.core.handle_alter_partition(
                     item.proposal,
-                    _code(partition.error_code),
+                    code_of(partition.error_code),
                     partition.leader_epoch,
                     tuple(partition.isr),
                     partition.partition_epoch,
@@ -201,11 +201,3 @@ class AlterPartitionManager:
                 error_code,
                 outcome.value,
             )
-
-
-def _code(value: int) -> ErrorCode:
-    """The error code. The controller may be newer than this node and send unknown codes."""
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

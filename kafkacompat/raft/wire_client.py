@@ -14,7 +14,7 @@ from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from kafkacompat.raft import messages as core
 from kafkacompat.raft.batches import read_batches
 from kafkacompat.raft.voter_set import Endpoints, VoterSet
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages import (
     add_raft_voter_request,
     begin_quorum_epoch_request,
@@ -47,13 +47,6 @@ def decode_response(
 ) -> core.Response:
     """`voters` and `kraft_version` are those of the log that the request was made from. Raises AnswerMalformed."""
     return _DECODERS[type(request)](message, listener_name, voters, kraft_version)
-
-
-def _error(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _leader_endpoints(message: Any, leader_id: int, listener_name: str) -> Endpoints:
@@ -107,10 +100,10 @@ def _encode_vote(request: core.VoteRequest) -> tuple[vote_request.VoteRequest, i
 
 def _decode_vote(message: Any, listener_name: str, voters: VoterSet, kraft_version: int) -> core.VoteResponse:
     if message.error_code:
-        return core.VoteResponse(ErrorCode.NONE, -1, -1, False, (), _error(message.error_code))
+        return core.VoteResponse(ErrorCode.NONE, -1, -1, False, (), code_of(message.error_code))
     answer = _only_partition(message)
     return core.VoteResponse(
-        _error(answer.error_code),
+        code_of(answer.error_code),
         answer.leader_epoch,
         answer.leader_id,
         answer.vote_granted,
@@ -167,10 +160,10 @@ def _decode_epoch(
     message: Any, listener_name: str, voters: VoterSet, kraft_version: int
 ) -> core.QuorumEpochResponse:
     if message.error_code:
-        return core.QuorumEpochResponse(ErrorCode.NONE, -1, -1, (), _error(message.error_code))
+        return core.QuorumEpochResponse(ErrorCode.NONE, -1, -1, (), code_of(message.error_code))
     answer = _only_partition(message)
     return core.QuorumEpochResponse(
-        _error(answer.error_code),
+        code_of(answer.error_code),
         answer.leader_epoch,
         answer.leader_id,
         _leader_endpoints(message, answer.leader_id, listener_name),
@@ -205,11 +198,11 @@ def _decode_fetch(
     message: Any, listener_name: str, voters: VoterSet, kraft_version: int
 ) -> core.FetchResponse:
     if message.error_code:
-        return core.FetchResponse(ErrorCode.NONE, -1, -1, top_level_error=_error(message.error_code))
+        return core.FetchResponse(ErrorCode.NONE, -1, -1, top_level_error=code_of(message.error_code))
     answer = _sole_partition(message.responses, "topic_id", METADATA_TOPIC_ID, "partition_index")
     leader_epoch, leader_id = _current_leader(answer)
     response = core.FetchResponse(
-        _error(answer.error_code),
+        code_of(answer.error_code),
         leader_epoch,
         leader_id,
         _leader_endpoints(message, leader_id, listener_name),
@@ -257,11 +250,11 @@ def _decode_fetch_snapshot(
     message: Any, listener_name: str, voters: VoterSet, kraft_version: int
 ) -> core.FetchSnapshotResponse:
     if message.error_code:
-        return core.FetchSnapshotResponse(ErrorCode.NONE, -1, -1, top_level_error=_error(message.error_code))
+        return core.FetchSnapshotResponse(ErrorCode.NONE, -1, -1, top_level_error=code_of(message.error_code))
     answer = _sole_partition(message.topics, "name", METADATA_TOPIC, "index")
     leader_epoch, leader_id = _current_leader(answer)
     return core.FetchSnapshotResponse(
-        _error(answer.error_code),
+        code_of(answer.error_code),
         leader_epoch,
         leader_id,
         _leader_endpoints(message, leader_id, listener_name),
@@ -303,7 +296,7 @@ def _encode_remove(
 def _decode_change(
     message: Any, listener_name: str, voters: VoterSet, kraft_version: int
 ) -> core.RaftVoterResponse:
-    return core.RaftVoterResponse(_error(message.error_code), message.error_message)
+    return core.RaftVoterResponse(code_of(message.error_code), message.error_message)
 
 
 def _encode_update(
@@ -329,10 +322,10 @@ def _decode_update(
 ) -> core.RaftVoterResponse:
     leader = message.current_leader
     if leader is None:
-        return core.RaftVoterResponse(_error(message.error_code))
+        return core.RaftVoterResponse(code_of(message.error_code))
     endpoints: Endpoints = ((listener_name, leader.host, leader.port),) if leader.host else ()
     return core.RaftVoterResponse(
-        _error(message.error_code), None, leader.leader_epoch, leader.leader_id, endpoints
+        code_of(message.error_code), None, leader.leader_epoch, leader.leader_id, endpoints
     )
 
 

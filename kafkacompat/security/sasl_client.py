@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.tables import ApiKey
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SaslClientAuthenticator:
             return SaslAuthenticateRequest(auth_bytes=self._client.initial_response())
         assert response.API_KEY == ApiKey.SASL_AUTHENTICATE
         if response.error_code:
-            told = response.error_message or ErrorCode(response.error_code).name
+            told = response.error_message or code_of(response.error_code).name
             raise AuthenticationFailed(told)
         token = self._client.evaluate_challenge(bytes(response.auth_bytes))
         self.session_lifetime_ms = max(0, response.session_lifetime_ms)

@@ -30,7 +30,7 @@ from kafkacompat.share.dead_letters import (
     sources_in,
 )
 from kafkacompat.tasks import Started, Tasks, pause
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -328,8 +328,4 @@ class DeadLetterQueue:
 
 def _code_of(response: Any) -> ErrorCode:
     """The error of the only partition in a Produce response."""
-    number = response.responses[0].partition_responses[0].error_code
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return code_of(response.responses[0].partition_responses[0].error_code)

@@ -34,7 +34,7 @@ from kafkacompat.share.state_messages import (
     StateRequest,
 )
 from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import ShareCoordinatorService
@@ -361,7 +361,7 @@ class ShareStatePersister:
     def _take(self, queue: OperationQueue, node_id: int, result: Any) -> None:
         request = queue.request
         if result is not None and result.error_code:
-            self._failed(queue, node_id, _code(result.error_code), result.error_message)
+            self._failed(queue, node_id, code_of(result.error_code), result.error_message)
             return
         try:
             value = None if result is None else request.taken(result)
@@ -424,11 +424,3 @@ def _lost(error: Exception) -> ErrorCode:
         return ErrorCode.NETWORK_EXCEPTION
     report("taking the answer of a share coordinator", error)
     return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def _code(number: int) -> ErrorCode:
-    """The code from another node, which may know more errors than this one."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -18,7 +18,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TRANSACTION_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.meters import Histogram
 from kafkacompat.tasks import Tasks
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -208,23 +208,15 @@ class AddPartitionsToTxnManager:
 def _found(response: Any) -> Found:
     if response.error_code:
         refused = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return ErrorCode.INVALID_TXN_STATE if refused else _code(response.error_code)
+        return ErrorCode.INVALID_TXN_STATE if refused else code_of(response.error_code)
     return {
         result.transactional_id: {
-            TopicPartition(topic.name, each.partition_index): _for_leader(_code(each.partition_error_code))
+            TopicPartition(topic.name, each.partition_index): _for_leader(code_of(each.partition_error_code))
             for topic in result.topic_results
             for each in topic.results_by_partition
         }
         for result in response.results_by_transaction
     }
-
-
-def _code(number: int) -> ErrorCode:
-    """The code from another node, which may know more errors than this one."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _for_leader(code: ErrorCode) -> ErrorCode:

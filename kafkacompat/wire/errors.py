@@ -165,6 +165,14 @@ class ErrorCode(enum.IntEnum):
         return self in INVALID_METADATA_ERRORS
 
 
+def code_of(number: int) -> ErrorCode:
+    """The error that another node sent. It may be newer than this one and know more errors."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 NONE = ErrorCode.NONE
 """For code that runs for every request: looking up a member of an enum takes ten times as long as a module's name."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from conftest import Faults
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.deferred import Deferred
@@ -210,3 +211,45 @@ def test_what_the_controller_has_not_accepted_is_queued() -> None:
     world.assign(4, A)
     world.assignments.close()
     assert world.assignments.queued == 0
+
+
+def test_an_error_that_only_a_newer_controller_knows_is_a_refusal() -> None:
+    world = World()
+    world.assign(0, A, "zero")
+    world.wait()
+    world.sent[-1][1].resolve(AssignReplicasToDirsResponse(error_code=9999))
+    assert world.assignments.queued == 1
+    world.wait(RETRY_MS)
+    world.answer()
+    assert (world.accepted, world.assignments.queued) == (["zero"], 0)
+
+
+def test_what_fails_unexpectedly_is_reported_and_sent_again(faults: Faults) -> None:
+    world = World()
+    world.assign(0, A, "zero")
+    world.wait()
+    bug = KeyError("of this node's own")
+    world.sent[-1][1].fail(bug)
+    assert faults.take() == [bug]
+    world.wait(RETRY_MS)
+    world.answer()
+    assert (world.accepted, world.assignments.queued) == (["zero"], 0)
+
+
+def test_one_whose_acceptance_cannot_be_told_does_not_keep_the_others_from_theirs(faults: Faults) -> None:
+    world = World()
+    bug = KeyError("of the move")
+
+    def accepted() -> None:
+        raise bug
+
+    world.assignments.assign(TOPIC, 0, A, accepted)
+    world.assign(1, A, "one")
+    world.wait()
+    world.answer()
+    assert faults.take() == [bug]
+    assert (world.accepted, world.assignments.queued) == (["one"], 0)
+    world.assign(2, A, "two")
+    world.wait()
+    world.answer()
+    assert world.accepted == ["one", "two"]

@@ -22,6 +22,7 @@ from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decoder
 from kafkacompat.wire.frames import request_frame
 from kafkacompat.wire.headers import parse_response_header
+from kafkacompat.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 SALT = b"a salt"
 USER, PASSWORD = "al,i=ce", 'se"cr,e=t'
@@ -95,6 +96,12 @@ def test_a_mechanism_that_is_not_enabled_is_named() -> None:
     other = SaslServerAuthenticator({"PLAIN": EnabledMechanism(lambda: PlainSaslServer({}), 0)})
     with pytest.raises(AuthenticationFailed, match="SCRAM-SHA-256 is not enabled there: PLAIN"):
         talk(made(client_properties("SCRAM-SHA-256")), other)
+
+
+def test_an_error_that_only_a_newer_server_knows_is_a_refusal() -> None:
+    client = made(client_properties("PLAIN"))
+    with pytest.raises(AuthenticationFailed, match="UNKNOWN_SERVER_ERROR"):
+        client.step(SaslAuthenticateResponse(error_code=9999))
 
 
 FIRST = b"r=client-server,s=YSBzYWx0,i=4096"
