@@ -56,6 +56,7 @@ ALLOWED: dict[str, set[str]] = {
         "controller.changed_keys",
         "controller.changed_topics",
         "controller.image",
+        "net.failures",
     },
     "coordinator": {
         "partition.service",

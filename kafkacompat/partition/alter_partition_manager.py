@@ -13,6 +13,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.faults import report
+from kafkacompat.net.failures import ChannelError
 from kafkacompat.partition.partition import Altered
 from kafkacompat.partition.traffic import IsrChanges
 from kafkacompat.wire.errors import ErrorCode, code_of
@@ -60,8 +62,9 @@ class AlterPartitionManager:
         changes: IsrChanges | None = None,
     ) -> None:
         """`alter` may fail with any exception; the request is then sent again. `altered` is called with the outcome of
-        each proposal."""
+        each proposal. If that fails, the node halts."""
         self._node_id = services.node_id
+        self._services = services
         self._tasks = services.tasks
         self._broker_epoch = broker_epoch
         self._alter = alter
@@ -76,7 +79,8 @@ class AlterPartitionManager:
             return
         self._unsent[core.topic_id, core.topic_partition.partition] = AlterPartitionItem(core, proposal)
         if self._sending is None or self._sending.done:
-            self._sending = self._tasks.start("AlterPartition", self._send())
+            # A partition proposes nothing else while it waits for an answer, so none may be lost.
+            self._sending = self._services.start_or_halt("AlterPartition", self._send())
 
     def close(self) -> None:
         self._closed = True
@@ -89,6 +93,8 @@ class AlterPartitionManager:
             try:
                 response = await self._alter(self._request(sent))
             except Exception as error:
+                if not isinstance(error, (ChannelError, OSError)):
+                    report("AlterPartition", error)
                 logger.warning(
                     "Sending AlterPartition to controller failed, retrying: %s: %s",
                     type(error).__name__,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -31,12 +33,19 @@ EPOCH = 4
 class Desk:
     """The requests sent, with methods to answer them."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        halt: Callable[[BaseException], None] | None = None,
+        altered: Callable[[Partition, Altered], None] | None = None,
+    ) -> None:
         self.time = HandTime()
         self.sent: list[tuple[Any, Deferred[Any]]] = []
         self.outcomes: list[tuple[int, Altered]] = []
         self.alters = AlterPartitionManager(
-            partition_services(1, None, self.time, None), lambda: 50, self._send, self._altered
+            partition_services(1, None, self.time, None, halt=halt),
+            lambda: 50,
+            self._send,
+            altered or self._altered,
         )
 
     def _send(self, request: Any) -> Deferred[Any]:
@@ -187,6 +196,32 @@ def test_a_newer_proposal_takes_the_place_of_one_in_flight() -> None:
     desk.time.advance(RETRY_MS)
     assert desk.sent[-1][0].topics[0].partitions[0].leader_epoch == EPOCH + 1
     assert len(desk.sent) == 2
+
+
+def test_what_fails_unexpectedly_is_reported_and_sent_again(faults: Faults) -> None:
+    desk = Desk()
+    core = partition(0)
+    submit(desk, core)
+    bug = KeyError("of this node's own")
+    desk.sent[-1][1].fail(bug)
+    assert faults.take() == [bug]
+    desk.time.advance(RETRY_MS)
+    desk.answer({0: 0})
+    assert core.isr == (1, 2)
+
+
+def test_an_answer_that_cannot_be_applied_halts_the_node() -> None:
+    """What other partitions of the request were told would be lost otherwise."""
+    bug = KeyError("of this node's own")
+    halted: list[BaseException] = []
+
+    def altered(core: Partition, outcome: Altered) -> None:
+        raise bug
+
+    desk = Desk(halted.append, altered)
+    submit(desk, partition(0), partition(1))
+    desk.answer({0: 0})
+    assert halted == [bug]
 
 
 def test_nothing_is_sent_after_the_end() -> None:
