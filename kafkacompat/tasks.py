@@ -151,7 +151,10 @@ class Task(Deferred[T]):
         self._is_ending = False
 
     def cancel(self) -> None:
-        """End it at its present await, whose `finally` blocks run. It fails with Cancelled. Does nothing after its end."""
+        """End it at its present await, whose `finally` blocks run. It fails with Cancelled. Does nothing after its end.
+
+        The value that it waits for is abandoned if nobody else waits for it. That ends what `Tasks.all` carries out, but not what
+        `Tasks.run` does: another task goes on, and whoever wants its end must cancel it."""
         if self.done or self._is_ending:
             return
         self._is_ending = True
@@ -176,6 +179,9 @@ class Task(Deferred[T]):
                 self.fail(error)
                 return
             if self._is_ending:  # it was cancelled by what it called
+                if type(waits_for) is not int and not waits_for.done:
+                    self.waits_for = waits_for
+                    waits_for.on_done(self._value_is_there)
                 self._end()
                 return
             if type(waits_for) is int:

@@ -185,6 +185,38 @@ def test_a_task_that_cancels_itself_ends_at_its_next_await(runner: TaskRunner) -
     assert runner.seen == ["until here"]
 
 
+@pytest.mark.parametrize("waits_for", ["a time", "a place", "parts"])
+def test_what_a_task_waits_for_that_was_cancelled_while_it_ran_is_let_go(
+    runner: TaskRunner, waits_for: str
+) -> None:
+    limit = Limit(1)
+    end: Deferred[None] = Deferred()
+
+    async def limited() -> None:
+        async with limit:
+            await end
+
+    async def work() -> None:
+        await value
+        task.cancel()
+        if waits_for == "a time":
+            await runner.tasks.sleep(50)
+        elif waits_for == "a place":
+            await limited()
+        else:
+            await runner.tasks.all("part", [runner.note(Deferred(), after="end")])
+
+    runner.tasks.start("holding the place", limited())
+    value: Deferred[None] = Deferred()
+    task = runner.tasks.run("work", work())
+    value.resolve(None)
+    assert task.done
+    assert [each.what for each in runner.tasks] == ["holding the place"]
+    assert not runner.time.waiting
+    end.resolve(None)
+    assert runner.tasks.run("the next", limited()).done
+
+
 def test_an_error_in_the_end_of_a_cancelled_task_is_reported(runner: TaskRunner, faults: Any) -> None:
     async def work() -> None:
         try:
