@@ -98,6 +98,9 @@ class Handler:
 
     The function runs in the loop's thread and never blocks it. Refusals are part of its response. An exception is a bug:
     it is logged, and the response is `error_response(request, UNKNOWN_SERVER_ERROR, version)`.
+
+    A request goes on when its connection closes, as in Kafka: it may change state. `ends_with_connection`, `needs_connection` and
+    api/long_requests.LongAnswer say what ends then.
     """
 
     function: HandlerFunction
@@ -111,7 +114,8 @@ class Handler:
     waits_at_will: bool = False
     """Whether the client or the other members of its group decide how long the answer may take."""
     ends_with_connection: bool = False
-    """Whether the steps of the function are abandoned when the connection closes."""
+    """Whether the steps of the function are abandoned when the connection closes, and not begun after that: nothing but its
+    answer would come of them."""
     needs_connection: bool = False
     """Whether the request is dropped if its connection closes before the function is called: what the function keeps for
     the connection would stay for ever."""

@@ -71,7 +71,9 @@ class RequestTasks:
 class LongAnswer(HoldingDeferred[Any]):
     """The answer to a request that a task handles. The request's bytes stay in use until then.
 
-    When the client no longer wants the answer, and the task waits for a Deferred that may be abandoned, it ends.
+    The connection's end abandons the answer. If the task then waits for a Deferred that may be abandoned, it ends there, with
+    what `Tasks.all` carries out for it. Another wait goes on, and so does the rest of the handler unless
+    `Handler.ends_with_connection` is set. A task that the handler has given to `Tasks.run` always goes on.
     """
 
     __slots__ = ("_rests", "_waits_for", "held", "is_abandoned", "task", "waits_at_will")
@@ -233,7 +235,7 @@ async def _handled(
     later.held.append(request)
     later.waits_at_will = route.waits_at_will
     await pause()  # what decoded it has used its turn
-    if later.is_abandoned and route.needs_connection:
+    if later.is_abandoned and (route.needs_connection or route.ends_with_connection):
         return NoResponse.SILENT
     if route.slices is not None:
         answer = await _in_slices(route, route.slices, node, context, request)

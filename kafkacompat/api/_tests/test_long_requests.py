@@ -184,6 +184,38 @@ def turns(api: Api) -> None:
         api.world.time.advance(0)
 
 
+def looked_up_by(steps: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Api, Pending]:
+    """A long request for offsets, decoded at once, whose first turn is to come."""
+    long = list_offsets.HANDLER.long
+    assert long is not None
+    monkeypatch.setattr(
+        list_offsets, "HANDLER", replace(list_offsets.HANDLER, long=replace(long, steps=steps))
+    )
+    api = stepping_api(topic_image("t"))
+    reply = api.send(lookups(300), 7)
+    assert isinstance(reply, Pending)
+    return api, reply
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_offsets_are_not_looked_up_for_a_connection_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, closes: bool
+) -> None:
+    began: list[Any] = []
+
+    def steps(node: Any, context: Any, request: Any) -> Any:
+        began.append(request)
+        return list_offsets.error_response(request, ErrorCode.NONE, 7)
+
+    api, _ = looked_up_by(steps, monkeypatch)
+    assert not began
+    if closes:
+        api.dispatcher.connection_closed(api.connection)
+    turns(api)
+    assert bool(began) is not closes
+    assert not list(api.dispatcher._requests.tasks)
+
+
 def test_offsets_of_many_topics_without_partitions_are_listed_in_steps() -> None:
     """As many topics as fit into a request. Nothing is looked up, but each topic is part of the answer."""
     api = stepping_api(topic_image("t"))
