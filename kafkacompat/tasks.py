@@ -150,6 +150,11 @@ class Task(Deferred[T]):
         self._left = TURN_COST
         self._is_ending = False
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether `cancel` has been called before its end. It may also fail with the Cancelled of a task that it waits for."""
+        return self._is_ending
+
     def cancel(self) -> None:
         """End it at its present await, whose `finally` blocks run. It fails with Cancelled. Does nothing after its end.
 

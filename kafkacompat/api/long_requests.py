@@ -173,8 +173,9 @@ def _begun(
         answer.wait_for(None)
         try:
             value = given.result()
-        except Cancelled:
-            pass  # its client is gone
+        except Cancelled as error:
+            if not task.is_cancelled:  # something that it waited for was
+                answer.fail(error)
         except Exception as error:
             answer.fail(error)
         else:
@@ -185,8 +186,8 @@ def _begun(
             requests.tasks.start(f"freeing a long {name}", _later(freed(arrays)))
             answer.held = []
 
-    answer.task = requests.tasks.run(name, handling)
-    answer.task.on_done(done)
+    answer.task = task = requests.tasks.run(name, handling)
+    task.on_done(done)
     return answer
 
 

@@ -20,7 +20,7 @@ from kafkacompat.api._tests.world import Anything, Api, pauses_of
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
-from kafkacompat.api.long_requests import RequestTasks
+from kafkacompat.api.long_requests import RequestTasks, given
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
@@ -214,6 +214,21 @@ def test_offsets_are_not_looked_up_for_a_connection_that_is_gone(
     turns(api)
     assert bool(began) is not closes
     assert not list(api.dispatcher._requests.tasks)
+
+
+def test_a_request_whose_part_was_cancelled_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part was cancelled by somebody else. The client still waits."""
+
+    async def steps(*_: Any) -> Any:
+        tasks = api.dispatcher._requests.tasks
+        part = tasks.run("a part", given(tasks.sleep(1)))
+        part.cancel()
+        await part
+
+    api, reply = looked_up_by(steps, monkeypatch)
+    turns(api)
+    (topic,) = api.decoded(reply.reply.result(), 2, 7).topics
+    assert {one.error_code for one in topic.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 def test_offsets_of_many_topics_without_partitions_are_listed_in_steps() -> None:
