@@ -14,7 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred, gather
+from kafkacompat.faults import report
 from kafkacompat.log.flush import anchor
+from kafkacompat.ports import passes
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -156,15 +158,17 @@ class Anchoring:
         """The results that produce requests wait for."""
 
     def add(self, core: Partition) -> None:
+        if core.log.is_anchored:
+            return
+        core.is_being_anchored = True
         place = posixpath.dirname(core.log.directory)
         waiting = self._waiting.get(place)
-        if core.log.is_anchored or (waiting is not None and core in waiting):
+        if waiting is not None and core in waiting:
             return
         if waiting is None:
             waiting = self._waiting[place] = {}
             self._services.tasks.start(f"making new logs in {place} durable", self._anchor(place))
         answer: Deferred[ErrorCode] = Deferred()
-        core.is_being_anchored = True
         waiting[core] = self.answers[core.topic_partition] = answer
 
     async def _anchor(self, place: str) -> None:
@@ -186,9 +190,14 @@ class Anchoring:
         flushes = [log.begin_anchoring() for log in logs]
         try:
             failures = await self._services.workers.log_sync.at(place).submit(partial(anchor, flushes))
-        except Exception as error:  # too many jobs, or a bug in kafkacompat
+        except Exception as error:
+            if not passes(error):
+                report("making new logs durable", error)
             logger.error("no worker made new logs durable: %s", error)
-            waiting.update(batch)
+            for core, answer in batch:
+                later = waiting.setdefault(core, answer)
+                if later is not answer:  # it was added again meanwhile
+                    later.pass_to(answer)
             return RETRY_MS
         delay_ms = 0
         for (core, answer), log, flush, failure in zip(batch, logs, flushes, failures, strict=True):

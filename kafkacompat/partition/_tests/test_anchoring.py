@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
@@ -16,6 +17,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.flush import anchor
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.services import partition_services
@@ -27,6 +29,7 @@ from kafkacompat.partition.log_syncs import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import PartitionData
 
@@ -339,7 +342,7 @@ def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch
 
     def busy(function: object) -> Deferred[None]:
         answer: Deferred[None] = Deferred()
-        answer.fail(RuntimeError("jobs wait for worker threads"))
+        answer.fail(WorkersBusy("jobs wait for worker threads"))
         return answer
 
     with monkeypatch.context() as patch:
@@ -349,6 +352,37 @@ def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch
     node.time.advance(RETRY_MS)
     node.work()
     assert node.logs.logs[T0].is_anchored
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_a_bug"), [(WorkersBusy("64 wait"), False), (KeyError("a bug"), True)]
+)
+def test_a_role_that_is_taken_while_a_job_fails_as_a_whole_leaves_nobody_waiting(
+    problem: Exception, is_a_bug: bool, faults: Faults
+) -> None:
+    """The role asks for another sync while the job runs. Both are waited for."""
+    node = Node()
+    node.lead()
+    node.produce()
+    first = node.manager.when_flushed({T0: 1})
+    node.time.advance(1)
+    epoch = node.image.topics["t"].partitions[0].leader_epoch
+    node.publish(image_of(topic_image("t", {0: partition_image(epoch=epoch + 1)})))
+    second = node.manager.when_flushed({T0: 1})
+    assert first is not None
+    assert second is not None
+    ((_, job),) = [each for each in node.workers.submitted if is_anchoring(each[0])]
+    job.fail(problem)
+    assert faults.take() == [problem] * is_a_bug
+    node.workers.submitted = [each for each in node.workers.submitted if not each[1].done]
+    node.time.advance(RETRY_MS)
+    node.work()
+    assert first.result() == second.result() == {T0: ErrorCode.NONE}
+    assert node.manager.when_flushed({T0: 1}) is None
+
+
+def is_anchoring(job: Any) -> bool:
+    return getattr(job, "func", None) is anchor
 
 
 def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
