@@ -238,16 +238,18 @@ class Searches:
         return search.answer
 
     async def _run(self) -> None:
-        while self._waiting:
-            begun: list[_Begun] = []
-            while self._waiting and len(begun) < SEARCHES_AT_ONCE:
-                search = self._waiting.pop()
-                running = self._begin(search)
-                if running is not None:
-                    begun.append(_Begun(search, running))
-            if begun:
-                await self._run_job(begun)
-        self._running -= 1
+        try:
+            while self._waiting:
+                begun: list[_Begun] = []
+                while self._waiting and len(begun) < SEARCHES_AT_ONCE:
+                    search = self._waiting.pop()
+                    running = self._begin(search)
+                    if running is not None:
+                        begun.append(_Begun(search, running))
+                if begun:
+                    await self._run_job(begun)
+        finally:
+            self._running -= 1
 
     async def _run_job(self, begun: Sequence[_Begun]) -> None:
         try:
@@ -268,24 +270,28 @@ class Searches:
             self._tasks.start("long searches of offsets by time", self._run_long())
 
     async def _run_long(self) -> None:
-        while self._long:
-            search = self._long.pop()
-            running = self._begin(search)
-            if running is None:
-                continue
-            is_over = False
-            try:
-                while not is_over and not search.abandoned:
-                    is_over = await self._workers.submit(partial(running.run, PIECE_WORK))
-            except Exception as problem:
-                self._failed([_Begun(search, running)], problem)
-                continue
-            self._has_failed = False
-            self._finish(search, running)
-        self._runs_long = False
+        try:
+            while self._long:
+                search = self._long.pop()
+                running = self._begin(search)
+                if running is None:
+                    continue
+                is_over = False
+                try:
+                    while not is_over and not search.abandoned:
+                        is_over = await self._workers.submit(partial(running.run, PIECE_WORK))
+                except Exception as problem:
+                    self._failed([_Begun(search, running)], problem)
+                    continue
+                self._has_failed = False
+                self._finish(search, running)
+        finally:
+            self._runs_long = False
 
     def _failed(self, begun: Sequence[_Begun], problem: Exception) -> None:
-        if not self._has_failed:
+        if not passes(problem):
+            report("searching offsets by time", problem)
+        elif not self._has_failed:
             self._has_failed = True
             logger.warning("offsets could not be looked up by time: %s", problem)
         for search, _ in begun:
@@ -296,40 +302,45 @@ class Searches:
         if search.abandoned:
             self._done_with_one()
             return None
-        refused = self._refusal(search)
-        if refused is not None:
-            self._answer(search, refused)
-            return None
-        search.tries += 1
-        search.log, search.leader_epoch = search.core.log, search.core.leader_epoch
         try:
-            search.running = search.log.begin_lookup(search.question.searched_timestamp_ms)
+            refused = self._refusal(search)
+            if refused is None:
+                search.tries += 1
+                search.log, search.leader_epoch = search.core.log, search.core.leader_epoch
+                search.running = search.log.begin_lookup(search.question.searched_timestamp_ms)
+                return search.running
         except Exception as problem:
-            self._answer(search, _refused_by(search, problem))
-        return search.running
+            refused = _refused_by(search, problem)
+        self._answer(search, refused)
+        return None
 
     def _finish(self, search: Search, running: OffsetSearch) -> None:
         search.running = None
-        log = search.log
-        assert log is not None
         if search.abandoned:
             self._done_with_one()
             return
-        refused = self._refusal(search)
-        if refused is not None:
-            self._answer(search, refused)
-            return
         try:
-            holds = log.finish_lookup(running)
+            found = self._found(search, running)
         except Exception as problem:
-            self._answer(search, _refused_by(search, problem))
-            return
-        if holds and log is search.core.log and search.leader_epoch == search.core.leader_epoch:
-            self._answer(search, answer_found(search.core, search.question, running.found))
+            found = _refused_by(search, problem)
+        if found is not None:
+            self._answer(search, found)
         elif search.tries < TRIES_MAX:
             (self._long if search.is_long else self._waiting).add(search)
         else:
             self._answer(search, OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
+
+    def _found(self, search: Search, running: OffsetSearch) -> OffsetLookup | None:
+        """The answer. None if the result does not count."""
+        log = search.log
+        assert log is not None
+        refused = self._refusal(search)
+        if refused is not None:
+            return refused
+        holds = log.finish_lookup(running)
+        if holds and log is search.core.log and search.leader_epoch == search.core.leader_epoch:
+            return answer_found(search.core, search.question, running.found)
+        return None
 
     def _refusal(self, search: Search) -> OffsetLookup | None:
         if self._core_of(search.core) is not search.core:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
@@ -159,6 +160,34 @@ def test_a_bug_in_one_search_leaves_no_other_without_an_answer(
     assert len(faults.take()) == 1
 
 
+@pytest.mark.parametrize("name", ["refusal", "answer_found"])
+@pytest.mark.parametrize("work", [list_offsets.USUAL_WORK, -1])
+def test_a_bug_in_an_answer_ends_no_search_of_others(
+    name: str, work: int, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    """`work` -1: every search is a long one."""
+    monkeypatch.setattr(list_offsets, "USUAL_WORK", work)
+    world = world_with()
+    asked = [ask(world) for _ in range(JOBS_MAX)]
+    with monkeypatch.context() as patch:
+        patch.setattr(list_offsets, name, lambda *_: 1 // 0)
+        while world.workers.submitted:
+            world.workers.run()
+    assert {each.result().error for each in asked} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert len(faults.take()) == JOBS_MAX
+    assert world.found(ask(world)).error is ErrorCode.NONE
+
+
+def test_a_bug_in_a_job_ends_no_search_of_others(faults: Faults) -> None:
+    world = world_with()
+    asked = ask(world)
+    bug = KeyError("a bug")
+    world.workers.submitted.pop()[1].fail(bug)
+    assert asked.result().error is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert faults.take() == [bug]
+    assert world.found(ask(world)).error is ErrorCode.NONE
+
+
 def test_another_log_in_its_place() -> None:
     """The log has moved to another directory meanwhile."""
     world = world_with()
@@ -256,7 +285,7 @@ def test_a_worker_that_cannot_be_had() -> None:
     world = world_with()
     asked = ask(world)
     _, answer = world.workers.submitted.pop()
-    answer.fail(RuntimeError("busy"))
+    answer.fail(WorkersBusy("busy"))
     assert asked.result().error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert world.found(ask(world)).error is ErrorCode.NONE
 
