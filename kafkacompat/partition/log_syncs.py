@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.log.flush import anchor
-from kafkacompat.ports import passes
+from kafkacompat.ports import LogRefused, passes
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -73,7 +74,11 @@ class Flushes:
         """Sync the partition's log as long as somebody asks for it."""
         name = core.topic_partition
         while True:
-            error = await self._sync(core)
+            try:
+                error = await self._sync(core)
+            except Exception as bug:
+                report(f"flush of {name}", bug)
+                error = ErrorCode.KAFKA_STORAGE_ERROR
             del self._running[name]
             following = self._next.pop(name, None)
             if following is None:
@@ -105,8 +110,10 @@ class Flushes:
                 return ErrorCode.NONE
             if isinstance(failure, OSError):
                 self._services.logs.log_failed(log, failure)
-            else:
+            elif isinstance(failure, (LogRefused, BatchCorrupt)) or passes(failure):
                 logger.error("flush of %s failed: %s", core.topic_partition, failure)
+            elif failure is not None:
+                report(f"flush of {core.topic_partition}", failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def when_flushed(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from conftest import Faults
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
@@ -335,6 +336,29 @@ def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(
     assert waiting is not None
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    world.produce()
+    following = world.manager.when_flushed({T0: 2})
+    assert following is not None
+    world.workers.run()
+    assert following.result() == {T0: ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("method", ["begin_flush", "finish_flush"])
+def test_a_bug_in_a_sync_keeps_no_later_produce_waiting(
+    method: str, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    world = World(topic_image("t"))
+    log = world.log()
+    log.config = LogConfig(flush_messages=1)
+    bug = KeyError("a bug")
+    with monkeypatch.context() as patch:
+        patch.setattr(UnifiedLog, method, failing(log, method, bug))
+        world.produce()
+        waiting = world.manager.when_flushed({T0: 1})
+        assert waiting is not None
+        world.workers.run()
+    assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert faults.take() == [bug]
     world.produce()
     following = world.manager.when_flushed({T0: 2})
     assert following is not None
