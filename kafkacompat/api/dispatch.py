@@ -197,8 +197,12 @@ class ApiDispatcher:
         is_gone = False
 
         def gone() -> None:
+            """It waits for its place, or is decoded."""
             nonlocal is_gone
-            is_gone = True
+            if self._requests.keep_left(route, size):
+                is_gone = True
+            else:
+                task.cancel()
 
         reply.when_abandoned = gone
         self._parked[connection_id] = reply
@@ -220,6 +224,7 @@ class ApiDispatcher:
                     return
                 finally:
                     if is_gone:
+                        self._requests.left_is_over(size)
                         _end_throttling(connection)
                 if not isinstance(answer, Pending):
                     reply.resolve(answer)
@@ -232,7 +237,7 @@ class ApiDispatcher:
                 if isinstance(handled, LongAnswer):
                     await handled.resting()
 
-        self._requests.tasks.start("carrying out a large request", carried_out())
+        task = self._requests.tasks.start("carrying out a large request", carried_out())
         return Pending(reply, True)
 
     def _handle(
@@ -283,7 +288,8 @@ class ApiDispatcher:
         return reply
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
-        """Abandon a waiting fetch. Requests that change state continue, and fetch sessions outlive connections."""
+        """Abandon a waiting fetch. Requests that change state continue, up to a bound of large ones that are not begun. Fetch
+        sessions outlive connections."""
         self._let_go(connection.connection_id)
         _end_throttling(connection)
         for when_closed in self._when_closed:

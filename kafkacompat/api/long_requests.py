@@ -31,6 +31,9 @@ LARGE_REQUESTS_AT_ONCE = 2
 hundred bytes per element each."""
 HUGE_REQUEST_BYTES = 256 * 1024
 """A larger request may have so many elements that it takes minutes. Other large ones do not wait for it."""
+LEFT_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of large requests that wait although their clients have left. With the first piece, which is decoded, a request takes
+up to ten times as much. One request may be larger."""
 NAMED_A_STEP = 10_000
 """Elements per step that are checked for repeats. One takes a third of a microsecond."""
 CHARACTERS_A_STEP = 16_000
@@ -49,13 +52,15 @@ HANDLINGS = frozenset((CoroutineType, GeneratorType))
 class RequestTasks:
     """The tasks of requests that do not answer at once, and the places of the large ones among them.
 
-    A connection that waits is not read, so it has one request in a line, and all connections get their turn.
+    A connection that waits is not read, so it has one request in a line, and all connections get their turn. A client could
+    leave a request in the line, and come back with the next one. So what clients have left there has a bound of its own.
     """
 
-    __slots__ = ("_places", "tasks")
+    __slots__ = ("_left_bytes", "_places", "tasks")
 
     def __init__(self, tasks: Tasks) -> None:
         self.tasks = tasks
+        self._left_bytes = 0
         self._places = {
             (waits_at_will, is_huge): Limit(LARGE_REQUESTS_AT_ONCE)
             for waits_at_will in (False, True)
@@ -66,6 +71,23 @@ class RequestTasks:
         """The places of a large request. Requests whose wait the client decides have separate places. Otherwise they
         could block requests that they wait for: replicas wait for fetches."""
         return self._places[waits_at_will, size_bytes > HUGE_REQUEST_BYTES]
+
+    def keep_left(self, route: Route, size_bytes: int) -> bool:
+        """Return whether to carry out a request that its client has left before its turn. If so, call `left_is_over` then.
+
+        Kafka carries out what it has read, and a producer without acknowledgements closes after its last request. But nothing
+        but an answer comes of some requests. Beyond the bound a request is dropped. It was not begun, so to its client it is
+        like one that was lost on the way.
+        """
+        if route.ends_with_connection or route.needs_connection:
+            return False
+        if self._left_bytes and self._left_bytes + size_bytes > LEFT_BYTES_MAX:
+            return False
+        self._left_bytes += size_bytes
+        return True
+
+    def left_is_over(self, size_bytes: int) -> None:
+        self._left_bytes -= size_bytes
 
 
 class LongAnswer(HoldingDeferred[Any]):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
-from kafkacompat.api import produce
+from kafkacompat.api import long_requests, produce
 from kafkacompat.api._tests.test_long_requests import in_steps, pausing, stepping_api
 from kafkacompat.api._tests.test_produce import request, results
 from kafkacompat.api.delete_groups import DELETED_A_STEP
@@ -35,6 +36,11 @@ from kafkacompat.wire.messages.add_partitions_to_txn_request import (
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -229,6 +235,85 @@ def test_few_large_requests_are_carried_out_at_a_time(how: str) -> None:
     assert len(groups.asked) == 3
     assert isinstance(replies[0], Pending)
     assert replies[0].reply.done is (how != "let go")
+
+
+class Left:
+    """Clients that leave after a large request, while two others have the places."""
+
+    def __init__(self) -> None:
+        self.api = stepping_api(topic_image("t"))
+        self.groups = SlowGroups()
+        self.api.node.groups = self.groups  # type: ignore[assignment]
+        self.numbers = itertools.count(100)
+        topics = [OffsetFetchRequestTopics(name=f"t{each}", partition_indexes=[0]) for each in range(5_000)]
+        group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+        self.frame = self.api.frame(OffsetFetchRequest(groups=[group]), 8)
+        self.take_places()
+
+    def take_places(self) -> None:
+        before = len(self.groups.asked)
+        for _ in range(LARGE_REQUESTS_AT_ONCE):
+            self.sent(self.frame)
+        turns(self.api)
+        assert len(self.groups.asked) == before + LARGE_REQUESTS_AT_ONCE
+
+    def sent(self, frame: bytearray) -> ConnectionInfo:
+        connection = connection_of(next(self.numbers))
+        assert isinstance(self.api.dispatcher.dispatch(connection, memoryview(frame)), Pending)
+        return connection
+
+    def leave(self, frame: bytearray | None = None, after_turns: int = 0) -> bool:
+        """Return whether the request is still there."""
+        frame = bytearray(frame or self.frame)
+        connection = self.sent(frame)
+        for _ in range(after_turns):
+            self.api.world.time.step()
+        self.api.dispatcher.connection_closed(connection)
+        try:
+            frame.append(0)
+        except BufferError:
+            return True
+        return False
+
+    def answer(self) -> None:
+        for asked in self.groups.asked:
+            if not asked.done:
+                asked.resolve(OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g")]))
+        turns(self.api)
+
+
+def test_what_clients_have_left_is_carried_out_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that leaves and comes back does not fill the memory."""
+    left = Left()
+    monkeypatch.setattr(long_requests, "LEFT_BYTES_MAX", 3 * len(left.frame))
+    assert [left.leave() for _ in range(5)] == [True] * 3 + [False] * 2
+    for _ in range(4):
+        left.answer()
+    assert len(left.groups.asked) == LARGE_REQUESTS_AT_ONCE + 3
+    assert not list(left.api.dispatcher._requests.tasks)
+    assert not left.api.dispatcher._parked
+    left.take_places()
+    assert [left.leave() for _ in range(4)] == [True] * 3 + [False]
+
+
+def test_one_left_request_may_be_larger_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Left()
+    monkeypatch.setattr(long_requests, "LEFT_BYTES_MAX", len(left.frame) - 1)
+    assert [left.leave() for _ in range(2)] == [True, False]
+
+
+def test_a_left_request_of_which_only_an_answer_comes_is_dropped() -> None:
+    left = Left()
+    partitions = [ListOffsetsPartition(partition_index=each) for each in range(10_000)]
+    asked = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    frame = left.api.frame(asked, 7)
+    assert not left.leave(frame)
+    left.answer()
+    for after_turns in range(1, 4):  # it has its place, and is decoded
+        assert not left.leave(frame, after_turns)
+    turns(left.api)
+    assert not list(left.api.dispatcher._requests.tasks)
+    left.take_places()
 
 
 def test_a_large_request_does_not_wait_for_huge_ones() -> None:
