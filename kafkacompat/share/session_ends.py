@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkacompat.faults import report
+from kafkacompat.faults import for_each, report
 from kafkacompat.share.values import PendingWrite
 from kafkacompat.stepping.freeing import Freeing
 from kafkacompat.tasks import pause
@@ -95,25 +95,32 @@ class SessionEnds:
 
     async def _release_all(self) -> None:
         left = RELEASED_AT_ONCE
-        while self._releases:
-            if left <= 0:
-                await pause()
-                left = RELEASED_AT_ONCE
-                continue
-            (led, member_id), _ = self._releases.popitem(last=False)
-            left -= led.looks()
-            self._release(led, member_id)
-        self._is_releasing = False
-        ended, self._ended_groups = self._ended_groups, []
-        for group_id in ended:
-            if not self._sessions.has_members(group_id):
-                self._cache.drop_group(group_id)
-
-    def _release(self, led: LedPartition, member_id: str) -> None:
         try:
+            while self._releases:
+                if left <= 0:
+                    await pause()
+                    left = RELEASED_AT_ONCE
+                    continue
+                (led, member_id), _ = self._releases.popitem(last=False)
+                left -= self._release(led, member_id)
+        finally:
+            self._is_releasing = False
+        ended, self._ended_groups = self._ended_groups, []
+        for_each(ended, self._drop_if_left, "dropping a share group without sessions")
+
+    def _drop_if_left(self, group_id: str) -> None:
+        if not self._sessions.has_members(group_id):
+            self._cache.drop_group(group_id)
+
+    def _release(self, led: LedPartition, member_id: str) -> int:
+        """Returns how long it took, as `LedPartition.looks` counts."""
+        looks = 1
+        try:
+            looks = led.looks()
             outcome = led.core.release_acquired_records(member_id)
             if isinstance(outcome, PendingWrite):
                 self._cache.write_unasked(led, outcome)
             self._cache.changed(led)
         except Exception as error:
             report(f"releasing records of {led.key}", error)
+        return looks

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat.api.share_services import ShareError
 from kafkacompat.deferred import Deferred
 from kafkacompat.log.unified_log import UnifiedLog
@@ -34,6 +35,8 @@ from kafkacompat.share.delayed_share_fetch import (
     READ_WORK,
     WORK_US,
 )
+from kafkacompat.share.led_partition import LedPartition
+from kafkacompat.share.partition_cache import SharePartitionCache
 from kafkacompat.share.session_ends import RELEASED_AT_ONCE
 from kafkacompat.wire.errors import ErrorCode
 
@@ -159,6 +162,25 @@ def test_a_lost_connection_releases_what_its_member_holds() -> None:
     world.disconnect("a")
     assert taken(answer.result()) == {0: [(0, 0, 2)]}
     assert len(world.shares.sessions) == 1
+
+
+@pytest.mark.parametrize("method", ["looks", "drop_group"])
+def test_a_bug_in_one_release_ends_no_other(
+    method: str, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    world = ShareWorld(topic_image("t", 2))
+    world.produce("t", 0)
+    world.produce("t", 1)
+    world.fetched("a", partitions=[0])
+    owner = LedPartition if method == "looks" else SharePartitionCache
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, lambda *_: 1 // 0)
+        world.disconnect("a")
+    assert len(faults.take()) == 1
+    world.fetched("b", partitions=[1])
+    answer = world.parked("c", partitions=[1])
+    world.disconnect("b")
+    assert taken(answer.result()) == {1: [(0, 0, 2)]}
 
 
 def test_a_member_that_comes_back_at_once_keeps_what_it_gets_then() -> None:
