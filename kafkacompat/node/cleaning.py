@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.deferred import Deferred, when_all_done
-from kafkacompat.node.periodic import Lane, Numbers, Plan
+from kafkacompat.node.periodic import Lane, Numbers, Plan, report_unexpected
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Clock, WorkerPools
@@ -104,8 +104,8 @@ class BackgroundCleaning:
         while self._stopped is None and self._active < self._dynamic.get_int("log.cleaner.threads"):
             try:
                 step = self._cleaner.begin(self._clock.now_ms())
-            except Exception:
-                logger.exception("no log could be selected for cleaning; the next attempt follows")
+            except Exception as error:  # the next attempt follows
+                report_unexpected("selecting a log to clean", error)
                 return
             if step is None:
                 if self._cleaner.is_looking and not self._looks_on:
@@ -126,11 +126,11 @@ class BackgroundCleaning:
             try:
                 await self._workers.submit(step.run)
                 step.finish(self._clock.now_ms())
-            except Exception:
-                logger.exception("cleaning a log failed")
+                if self._stopped is not None and not step.done:
+                    step.abandon()
+            except Exception as error:
+                report_unexpected("cleaning a log", error)
                 step.done = True
-            if self._stopped is not None and not step.done:
-                step.abandon()
         self._active -= 1
         self._maybe_stopped()
         if self._stopped is None and step.summary:

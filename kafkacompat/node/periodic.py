@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
+from kafkacompat.ports import LogRefused, passes
 from kafkacompat.tasks import in_turns, pause
 
 if TYPE_CHECKING:
@@ -84,6 +85,14 @@ class Numbers(Protocol):
 Begin = Callable[[], Plan | None]
 
 
+def report_unexpected(duty: str, error: Exception) -> None:
+    """Of a duty that will be tried again: a disk may refuse something, and a log or the workers too. The rest is a bug."""
+    if isinstance(error, (OSError, LogRefused)) or passes(error):
+        logger.error("%s failed and is tried again later: %s", duty, error)
+    else:
+        report(duty, error)
+
+
 class Lane:
     """Runs jobs in worker threads, one after another. At most one job of each kind waits."""
 
@@ -123,8 +132,8 @@ class Lane:
                     if plan.finish():
                         # The job goes behind the waiting ones, so that small jobs need not wait for a long one.
                         self._waiting.setdefault(kind, begin)
-            except Exception:
-                logger.exception("%s failed and is retried at its next interval", kind)
+            except Exception as error:  # it is tried again at its next interval
+                report_unexpected(kind, error)
         self._idle.resolve(None)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat._tests.doubles import START_MS
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.node._tests.test_periodic import Machinery, Plan
@@ -122,14 +123,18 @@ def test_as_many_at_once_as_threads(threads: int) -> None:
     assert [step.runs for step in steps] == [2] * 5
 
 
-def test_after_a_cleaning_that_fails_the_next_waits_for_the_backoff() -> None:
-    failing, following = Step(1, RuntimeError("a bug")), Step(1)
+@pytest.mark.parametrize(("problem", "is_a_bug"), [(OSError(28, "full"), False), (KeyError("a bug"), True)])
+def test_after_a_cleaning_that_fails_the_next_waits_for_the_backoff(
+    problem: Exception, is_a_bug: bool, faults: Faults
+) -> None:
+    failing, following = Step(1, problem), Step(1)
     failing.summary = ""
     work, machinery, _, _ = make([failing, following], log_cleaner_backoff_ms="500")
     machinery.later = True
     work.start()
     machinery.workers.run()
     assert (failing.runs, following.runs) == (1, 0)
+    assert faults.take() == [problem] * is_a_bug
     machinery.later = False
     machinery.advance(500 - machinery.ms)
     assert following.runs == 1
@@ -148,7 +153,7 @@ def test_a_look_at_very_many_logs_goes_on_after_the_others_turns() -> None:
     assert cleaner.asked_at[:5] == [0, 0, 1, 2, 3], "one timer, however often it was asked for"
 
 
-def test_a_step_that_ends_its_thread_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_ends_its_thread_is_given_up(faults: Faults) -> None:
     step = Step(1)
     step.summary = ""
     work, machinery, _, _ = make([step])
@@ -158,7 +163,7 @@ def test_a_step_that_ends_its_thread_is_given_up(caplog: pytest.LogCaptureFixtur
     machinery.workers.submitted.remove(job)
     job[1].fail(RuntimeError("a worker's job ended with SystemExit()"))
     assert step.done
-    assert "cleaning a log failed" in caplog.text
+    assert len(faults.take()) == 1
     assert work.stop().done is False
     machinery.workers.run()
 
@@ -192,6 +197,44 @@ def test_a_stop_waits_for_the_step_that_runs_and_begins_no_more() -> None:
     asked = list(cleaner.asked_at)
     machinery.advance(10**6 - machinery.ms)
     assert cleaner.asked_at == asked
+
+
+def test_a_stop_waits_for_no_step_that_cannot_be_abandoned(
+    monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    step = Step(3)
+    work, machinery, _, _ = make([step])
+    machinery.later = True
+    work.start()
+    stopped = work.stop()
+    bug = KeyError("a bug")
+
+    def abandon() -> None:
+        raise bug
+
+    monkeypatch.setattr(step, "abandon", abandon)
+    while machinery.workers.submitted:
+        machinery.workers.run()
+    assert faults.take() == [bug]
+    assert stopped.done
+
+
+def test_a_log_that_cannot_be_selected_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    step = Step(1)
+    work, machinery, cleaner, _ = make([step], log_cleaner_backoff_ms="500")
+    bug = KeyError("a bug")
+
+    def begin(now_ms: int) -> Step:
+        raise bug
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cleaner, "begin", begin)
+        work.start()
+    assert faults.take() == [bug]
+    machinery.advance(500 - machinery.ms)
+    assert step.runs == 1
 
 
 def test_a_stop_with_nothing_to_wait_for() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from conftest import Faults
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
@@ -39,7 +40,7 @@ class Machinery(HandTime):
 
 
 class Plan:
-    def __init__(self, name: str, trace: list[str], problem: OSError | None = None) -> None:
+    def __init__(self, name: str, trace: list[str], problem: Exception | None = None) -> None:
         self.name, self.trace, self.problem = name, trace, problem
 
     def run(self) -> None:
@@ -176,6 +177,17 @@ def test_a_job_that_cannot_begin_keeps_no_other_from_its_turn() -> None:
     assert trace == ["run a", "finish a", "run c", "finish c"]
     lane.ask("b", begin)
     assert machinery.workers.submitted == []
+
+
+def test_a_bug_in_a_job_is_reported_and_keeps_no_other_from_its_turn(faults: Faults) -> None:
+    machinery = Machinery()
+    trace: list[str] = []
+    bug = KeyError("a bug")
+    lane = Lane(Tasks(machinery), machinery)
+    for kind, problem in (("a", bug), ("b", None), ("a", None)):
+        lane.ask(kind, lambda kind=kind, problem=problem: Plan(kind, trace, problem))  # type: ignore[misc]
+    assert faults.take() == [bug]
+    assert trace == ["run a", "run b", "finish b", "run a", "finish a"]
 
 
 def test_stopping_waits_for_what_runs_and_forgets_the_rest() -> None:
