@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.deferred import Deferred
-from kafkacompat.ports import WorkersBusy
+from kafkacompat.faults import report
+from kafkacompat.ports import passes
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Principal, Reply
 from kafkacompat.security.sasl_authenticator import (
     Answer,
@@ -38,7 +39,7 @@ _NONE = b"\0\0"
 
 
 class NobodyAuthenticates(CloseConnection):
-    """Too many exchanges wait for a worker. The client tries again."""
+    """The node could not find out who the client is, which says nothing about the client: it tries again."""
 
 
 class SaslDispatcher:
@@ -128,10 +129,10 @@ class SaslDispatcher:
                 answer = self._end_step(connection, authenticator, outcome)
             except (CloseConnection, WireError) as end:
                 reply.fail(end)
-            except WorkersBusy as busy:
-                reply.fail(NobodyAuthenticates(f"its authentication was not carried out: {busy}"))
             except Exception as problem:
-                reply.fail(CloseConnection(f"its authentication was not carried out: {problem}"))
+                if not (isinstance(problem, OSError) or passes(problem)):
+                    report("an authentication", problem)
+                reply.fail(NobodyAuthenticates(f"its authentication was not carried out: {problem}"))
             else:
                 if isinstance(answer, Pending):
                     answer.reply.pass_to(reply)

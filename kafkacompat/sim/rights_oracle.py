@@ -222,7 +222,8 @@ class RightsOracle:
             raise Breach("who is known gets in", f"node {life.id} refuses {session}")
 
     def refused(self, asked: Asked, is_judged: bool = True) -> None:
-        """The node closes the connection instead of an answer. `is_judged`: False if it had no worker that could say who asks."""
+        """The node closes the connection instead of an answer. `is_judged`: False if the node could not find out who asks,
+        for want of a worker or because of a bug, which is reported."""
         del self._asked[id(asked)]
         session = asked.session
         if session is None:

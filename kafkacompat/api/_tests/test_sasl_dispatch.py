@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat._tests.doubles import CountingRandom, HandTime, HandWorkers
-from kafkacompat.api.sasl_dispatch import SaslDispatcher
+from kafkacompat.api.sasl_dispatch import NobodyAuthenticates, SaslDispatcher
 from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Pending, Principal
 from kafkacompat.security.delegation_tokens import TokenCredentials, token_settings
 from kafkacompat.security.plain import PlainSaslServer, initial_response
@@ -310,12 +312,23 @@ def test_what_a_worker_refuses_is_answered_late() -> None:
         pending.reply.result()
 
 
-def test_a_connection_that_finds_no_worker_is_closed() -> None:
+@pytest.mark.parametrize(
+    ("problem", "is_a_bug"),
+    [
+        (WorkersBusy("1000 jobs wait"), False),
+        (OSError(24, "too many open files"), False),
+        (KeyError("a bug"), True),
+    ],
+)
+def test_a_connection_is_closed_whose_authentication_is_not_carried_out(
+    problem: Exception, is_a_bug: bool, faults: Faults
+) -> None:
     client = Client(blocks=True)
     pending = client.log_in()
     _, answer = client.workers.submitted.pop()
-    answer.fail(RuntimeError("1000 jobs wait"))
-    with pytest.raises(CloseConnection, match="1000 jobs wait"):
+    answer.fail(problem)
+    assert faults.take() == [problem] * is_a_bug
+    with pytest.raises(NobodyAuthenticates, match="was not carried out"):
         pending.reply.result()
     assert client.info.principal == ANONYMOUS
 
