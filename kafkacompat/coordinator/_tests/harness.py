@@ -29,7 +29,7 @@ from kafkacompat.partition.service import ProduceResult
 from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms, Workers
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.validate import Origin, validate_produce
-from kafkacompat.tasks import Tasks, at_once
+from kafkacompat.tasks import Task, Tasks, at_once
 from kafkacompat.wire.errors import ErrorCode
 
 NODE_ID = 1
@@ -267,6 +267,13 @@ class World:
         if isinstance(answer, Deferred) and answer.done:
             return answer.result()
         return answer
+
+    def call_to_the_end(self, handler: Any, request: Any, version: int) -> Any:
+        """Like `call`, but an answer that only pauses goes on."""
+        answer = self.call(handler, request, version)
+        while isinstance(answer, Task) and not answer.done and answer.waits_for is None:
+            self.time.advance(0)
+        return answer.result() if isinstance(answer, Deferred) and answer.done else answer
 
     def log(self, partition: int = 0) -> KeptLog:
         return self.partitions.logs[TopicPartition(OFFSETS_TOPIC, partition)]

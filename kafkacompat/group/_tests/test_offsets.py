@@ -517,7 +517,7 @@ def test_many_offsets_are_committed_as_several_small_commits() -> None:
     asked = many_offsets(3_000)
     alone = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
     asked.topics += [OffsetCommitRequestTopic(name=name, partitions=list(alone)) for name in ("absent", "u")]
-    answer = world.call(COMMIT, asked, 9)
+    answer = world.call_to_the_end(COMMIT, asked, 9)
     sizes = [header.record_count for batch in world.log().batches for header in iterate_batches(batch)]
     assert sum(sizes) == 2_601
     assert max(sizes) <= COMMITTED_PIECE
@@ -536,7 +536,7 @@ def test_many_offsets_are_committed_as_several_small_commits() -> None:
     # The large request is refused for the same reasons as the small ones.
     asked = many_offsets(2_600)
     asked.generation_id_or_member_epoch = 3
-    refused = world.call(COMMIT, asked, 9)
+    refused = world.call_to_the_end(COMMIT, asked, 9)
     assert {one.error_code for one in refused.topics[0].partitions} == {E.UNKNOWN_MEMBER_ID}
 
 

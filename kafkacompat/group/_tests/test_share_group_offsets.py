@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,6 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.stepping.jobs import driven
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.error_texts import error_text
@@ -112,7 +110,7 @@ def offsets(world: ShareWorld, *topics: tuple[str, list[int]], group: str = GROU
     request = DescribeShareGroupOffsetsRequest(
         groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=asked if topics else None)]
     )
-    (answer,) = world.call(DESCRIBE, request, 1).groups
+    (answer,) = world.call_to_the_end(DESCRIBE, request, 1).groups
     return answer
 
 
@@ -565,7 +563,7 @@ def test_topics_without_rights_are_refused(world: ShareWorld) -> None:
     def ask(handler: Any, request: Any) -> Any:
         answer = handler.function(node, context(request.API_KEY, 0), request)
         if not isinstance(answer, Deferred) and not hasattr(answer, "API_KEY"):
-            answer = driven(answer)
+            answer = world.tasks.run("a request", answer)
         return answer.result() if isinstance(answer, Deferred) else answer
 
     every = [DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])]
@@ -718,9 +716,7 @@ def test_no_piece_waits_for_another(world: ShareWorld, monkeypatch: pytest.Monke
     world.persister.read_summary = held  # type: ignore[method-assign]
     topic = DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0, 1, 2])
     group = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=[topic])
-    answer = driven(
-        DESCRIBE.function(world.node, context(90, 1), DescribeShareGroupOffsetsRequest(groups=[group]))
-    )
+    answer = world.call_to_the_end(DESCRIBE, DescribeShareGroupOffsetsRequest(groups=[group]), 1)
     assert [[each.partition for each in partitions] for partitions, _ in waiting] == [[0], [1], [2]]
     for partitions, one in waiting:
         one.resolve(dict.fromkeys(partitions, StateSummary(start_offset=8)))
@@ -747,9 +743,7 @@ def test_no_group_waits_for_another(world: ShareWorld) -> None:
     assert DESCRIBE.slices is not None
     assert not is_cut(groups, DESCRIBE.slices.step)
     request = DescribeShareGroupOffsetsRequest(groups=groups)
-    steps = DESCRIBE.function(world.node, context(90, 1), request)
-    assert isinstance(steps, Generator)
-    answer = driven(steps)
+    answer = world.call_to_the_end(DESCRIBE, request, 1)
     assert [group_id for group_id, _ in waiting] == names
     for number, (_, one) in enumerate(waiting):
         one.resolve({key(world, "t", 0): StateSummary(start_offset=number)})
