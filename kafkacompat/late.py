@@ -70,6 +70,7 @@ def held(until: Deferred[Any], answer: Callable[[], Deferred[U]]) -> Deferred[U]
     def let_go() -> None:
         nonlocal is_wanted
         is_wanted = False
+        until.forget(there)  # `answer` may keep a request in memory
 
     def there(done: Deferred[Any]) -> None:
         if not is_wanted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,9 @@ def test_a_waiting_request_is_served_when_all_modules_are_loaded(provided: Provi
     held = [provided.provisions.hold(lambda number=number: Deferred.of(number)) for number in range(3)]
     given_up = provided.provisions.hold(lambda: pytest.fail("nobody wants it any more"))
     given_up.abandon()
+    kept = bytearray(1)  # a request, whose client may come back with the next one
+    provided.provisions.hold(partial(Deferred.of, memoryview(kept))).abandon()
+    kept.append(0)  # raises while something refers to it
     provided.run(BEGIN_MS + AGAIN_MS)
     assert not any(each.done for each in held)
     provided.put("provision_c")
