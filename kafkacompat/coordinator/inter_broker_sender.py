@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import Tasks, pause
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
@@ -24,6 +24,8 @@ Waiting = dict[Item, Deferred[Answer]]
 QUEUED_MAX = 10_000
 """Queued items per node. Further items are lost at once. Their senders are told, and retry or report an error to a
 client."""
+RESUMED_COST = 200
+"""The cost of what an item's answer resumes: a produce whose transaction was verified is appended."""
 
 
 class NodeLost(Exception):
@@ -91,13 +93,16 @@ class InterBrokerSender(Generic[Item, Answer]):
         while asked := self._queues[node_id]:
             self._queues[node_id] = {}
             self._in_flight[node_id] = asked
+            outcome: Deferred[Answer] = Deferred()
             try:
-                found = self._read_response(await self._request(node_id, list(asked)))
+                outcome.resolve(self._read_response(await self._request(node_id, list(asked))))
             except Exception as error:
-                _fail(asked, error)
-            else:
-                for answer in asked.values():
-                    answer.resolve(found)
+                outcome.fail(error)
+            for at, item in enumerate(list(asked)):
+                if at:
+                    await pause(RESUMED_COST)
+                if item in asked:  # the node has not stopped
+                    outcome.pass_to(asked.pop(item))
         del self._queues[node_id], self._in_flight[node_id]
 
     def _request(self, node_id: int, items: list[Item]) -> Deferred[Any]:

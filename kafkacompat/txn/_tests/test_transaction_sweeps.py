@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost
+from kafkacompat.coordinator.inter_broker_sender import RESUMED_COST, InterBrokerSender, NodeLost
 from kafkacompat.coordinator.rounds import STRETCH
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
@@ -162,6 +162,59 @@ def test_what_gathers_for_a_node_is_sent_though_an_answer_could_not_be_taken(fau
     channel.asked[1][1].resolve(None)
     assert taken == ["bad", "good", "better"]
     assert [type(error) for error in faults.take()] == [KeyError]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_those_whom_one_answer_resumes_go_on_a_few_in_each_turn_and_in_order(fails: bool) -> None:
+    time, channel = HandTime(), Channel()
+    sender: InterBrokerSender[Item, Any] = InterBrokerSender(
+        Tasks(time), lambda _: channel, 1_000, names, lambda response: response
+    )
+    resumed: list[str] = []
+
+    def ask(name: str) -> None:
+        sender.ask(2, Item(name)).on_done(lambda done: resumed.append(f"{name} {done.has_failed}"))
+
+    asked = [str(each) for each in range(100)]
+    for name in ("first", *asked):
+        ask(name)
+    channel.asked[0][1].resolve(None)
+    assert resumed == ["first False"]
+    if fails:
+        channel.asked[1][1].fail(NodeLost("gone"))
+    else:
+        channel.asked[1][1].resolve(None)
+    ask("later")
+    turns = 0
+    while len(channel.asked) < 3:
+        before = len(resumed)
+        assert time.step()
+        turns += 1
+        assert len(resumed) <= before + TURN_COST // RESUMED_COST
+    assert turns >= 100 * RESUMED_COST // TURN_COST - 1
+    assert resumed == ["first False", *(f"{each} {fails}" for each in asked)]
+    assert [message for message, _ in channel.asked] == [["first"], asked, ["later"]]
+    channel.asked[2][1].resolve(None)
+    assert resumed[-1] == "later False"
+    assert not time.waiting
+
+
+def test_those_whom_an_answer_has_not_resumed_when_the_node_stops_are_lost() -> None:
+    time, channel = HandTime(), Channel()
+    sender: InterBrokerSender[Item, Any] = InterBrokerSender(
+        Tasks(time), lambda _: channel, 1_000, names, lambda response: response
+    )
+    sender.ask(2, Item("first")).unheeded("the first one")
+    answers = [sender.ask(2, Item(str(each))) for each in range(100)]
+    channel.asked[0][1].resolve(None)
+    channel.asked[1][1].resolve("found")
+    given = [each for each in answers if each.done]
+    assert 0 < len(given) < len(answers)
+    sender.close()
+    while time.step():
+        pass
+    assert all(each.result() == "found" for each in given)
+    assert all(each.has_failed for each in answers[len(given) :])
 
 
 def test_a_request_that_cannot_be_made_is_answered_and_the_next_one_is_sent(faults: Any) -> None:
