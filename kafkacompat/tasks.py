@@ -180,7 +180,7 @@ class Task(Deferred[T]):
                 self._tasks.remove(self)
                 if self.is_reported:
                     report(self.what, error)
-                _forget_locals(error)
+                forget_locals_left(error)
                 self.fail(error)
                 return
             if self._is_ending:  # it was cancelled by what it called
@@ -217,8 +217,9 @@ class Task(Deferred[T]):
         self.fail(Cancelled(self.what))
 
 
-def _forget_locals(error: Exception) -> None:
-    """Of the frames that a task has left. Earlier ones belong to another task, which may have caught the error and go on."""
+def forget_locals_left(error: Exception) -> None:
+    """Empty the frames that a task, or a part of it, has left with an error. Earlier ones belong to another task,
+    which may have caught the error and go on."""
     earlier = error.__traceback__
     while earlier is not None and earlier.tb_frame.f_code is not _RESULT:
         earlier = earlier.tb_next

@@ -7,20 +7,22 @@ serves others in between.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.deferred import Deferred
 from kafkacompat.meters import Histogram
-from kafkacompat.tasks import Tasks, Work, in_turns
+from kafkacompat.tasks import Tasks, Work, forget_locals_left, in_turns, pause
 
 T = TypeVar("T")
 
 MAX_WAITING = 10_000
 """Commands that wait for a command in steps. Further ones are refused and must be retried."""
+COMMAND_COST = 200
+"""The cost of a command that has waited, besides the costs of its steps."""
 
 
 class Turns:
@@ -38,8 +40,9 @@ class Turns:
         self._tasks = tasks
         self._is_running = False
         """A command in steps is in progress."""
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], Coroutine[Any, None, None]]] = deque()
         self._is_serving = False
+        """The waiting commands are carried out, a few in each turn of the loop."""
 
     @property
     def is_busy(self) -> bool:
@@ -50,7 +53,11 @@ class Turns:
         if not self.is_busy:
             self.queue_times_ms.note(0)
             return self._timed(command)
-        return self._wait(lambda answer: _pass_on(lambda: self._timed(command), answer))
+
+        async def carried_out(answer: Deferred[T]) -> None:
+            _pass_on(lambda: self._timed(command), answer)
+
+        return self._wait(carried_out)
 
     def _timed(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
         started_s = self._monotonic_s()
@@ -63,59 +70,56 @@ class Turns:
         self.processing_times_ms.note(1000 * (self._monotonic_s() - started_s))
 
     def take_steps(self, command: Callable[[], Work[Deferred[T]]]) -> Deferred[T]:
-        """Like `take`, for a command in steps. An exception of its first step is raised."""
+        """Like `take`, for a command in steps. Its exceptions are failures of the answer."""
+        carried_out = partial(self._in_steps, command)
         if self.is_busy:
-            return self._wait(partial(self._begin, command))
+            return self._wait(carried_out)
         answer: Deferred[T] = Deferred()
         self.queue_times_ms.note(0)
-        self._begin(command, answer)
+        self._tasks.start("a command of the controller", self._serve(carried_out(answer)))
         return answer
 
-    def _wait(self, begin: Callable[[Deferred[T]], None]) -> Deferred[T]:
+    def _wait(self, carried_out: Callable[[Deferred[T]], Coroutine[Any, None, None]]) -> Deferred[T]:
         if len(self._waiting) >= MAX_WAITING:
             self.timed_out += 1
             raise ControllerTimedOut
         answer: Deferred[T] = Deferred()
         asked_s = self._monotonic_s()
 
-        def begin_now() -> None:
+        def in_its_turn() -> Coroutine[Any, None, None]:
             self.queue_times_ms.note(1000 * (self._monotonic_s() - asked_s))
-            begin(answer)
+            return carried_out(answer)
 
-        self._waiting.append(begin_now)
+        self._waiting.append(in_its_turn)
         return answer
 
-    def _begin(self, command: Callable[[], Work[Deferred[T]]], answer: Deferred[T]) -> None:
+    async def _in_steps(self, command: Callable[[], Work[Deferred[T]]], answer: Deferred[T]) -> None:
         started_s = self._monotonic_s()
-
-        def ended(done: Deferred[Deferred[T]]) -> None:
+        self._is_running = True
+        try:
+            made = await in_turns(command())
+        except Exception as error:
+            forget_locals_left(error)
             self._is_running = False
             self._processed(started_s)
-            _pass_on(done.result, answer)
-            self._serve()
-
-        try:
-            steps = command()
-        except Exception as error:
             answer.fail(error)
-            return
-        self._is_running = True
-        self._tasks.run("a command of the controller", _carried_out(steps)).on_done(ended)
+        else:
+            self._is_running = False
+            self._processed(started_s)
+            made.pass_to(answer)
 
-    def _serve(self) -> None:
-        """Run the waiting commands until one takes several steps."""
+    async def _serve(self, first: Coroutine[Any, None, None]) -> None:
+        """Carry out a command, and then those that wait. If one of these has begun another in steps, that one serves the rest."""
+        await first
         if self._is_serving:
             return
         self._is_serving = True
         try:
             while self._waiting and not self._is_running:
-                self._waiting.popleft()()
+                await pause(COMMAND_COST)
+                await self._waiting.popleft()()
         finally:
             self._is_serving = False
-
-
-async def _carried_out(steps: Work[Deferred[T]]) -> Deferred[T]:
-    return await in_turns(steps)
 
 
 def _pass_on(command: Callable[[], Deferred[T]], answer: Deferred[T]) -> None:

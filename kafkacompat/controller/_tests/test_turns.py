@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.controller import turns as module
 from kafkacompat.controller._tests.harness import Harness
-from kafkacompat.controller.turns import Turns
+from kafkacompat.controller.turns import COMMAND_COST, Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.tasks import TURN_COST, Tasks, Work
 
@@ -31,6 +33,68 @@ def test_commands_beyond_the_bound_are_refused_and_counted(monkeypatch: pytest.M
         time.fire_next()
     assert turns.take(lambda: Deferred.of("short")).result() == "short"
     assert turns.timed_out == 2
+
+
+@pytest.mark.parametrize("step_cost", [0, 1, TURN_COST // 2, TURN_COST - 1])
+def test_commands_that_have_waited_are_run_a_few_in_each_turn_and_in_order(step_cost: int) -> None:
+    time = HandTime()
+    turns = Turns(Tasks(time))
+    seen: list[int] = []
+
+    def short(number: int) -> Deferred[int]:
+        seen.append(number)
+        return Deferred.of(number)
+
+    def steps(number: int) -> Work[Deferred[int]]:
+        yield step_cost
+        return short(number)
+
+    def ask(number: int) -> Deferred[int]:
+        if step_cost:
+            return turns.take_steps(partial(steps, number))
+        return turns.take(partial(short, number))
+
+    first = turns.take_steps(long)
+    answers = [ask(number) for number in range(100)]
+    assert time.step()
+    assert first.done
+    answers.append(ask(100))
+    most = TURN_COST // (COMMAND_COST + step_cost) + 1
+    assert len(seen) <= most
+    while len(seen) < 101:
+        before = len(seen)
+        assert time.step()
+        assert len(seen) - before <= most
+    assert seen == list(range(101)) == [answer.result() for answer in answers]
+    assert not turns.is_busy
+    assert turns.take(lambda: short(101)).done
+    assert not time.waiting
+
+
+def test_a_command_in_steps_that_one_which_waited_begins_is_not_overtaken() -> None:
+    time = HandTime()
+    turns = Turns(Tasks(time))
+    seen: list[str] = []
+
+    def short(name: str) -> Deferred[str]:
+        seen.append(name)
+        return Deferred.of(name)
+
+    def begun() -> Work[Deferred[str]]:
+        yield TURN_COST
+        return short("begun")
+
+    def begins() -> Deferred[str]:
+        turns.take_steps(begun).unheeded("begun")
+        turns.take(lambda: short("after it")).unheeded("after it")
+        return short("begins")
+
+    turns.take_steps(long).unheeded("long")
+    turns.take(begins).unheeded("begins")
+    while time.step():
+        pass
+    assert seen == ["begins", "begun", "after it"]
+    assert not turns.is_busy
 
 
 def test_refused_heartbeats_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
