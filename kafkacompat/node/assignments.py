@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkacompat.controller.features import directories_supported, metadata_version
 from kafkacompat.faults import for_each, report
 from kafkacompat.ids import Uuid
-from kafkacompat.net.failures import ChannelError
-from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
+from kafkacompat.node.controller_channel import NO_TIMEOUT_MS, UNANSWERED
 from kafkacompat.wire.errors import ErrorCode, code_of
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class DirectoryAssignments:
             try:
                 response = await self._channel.request(self._request(sent), NO_TIMEOUT_MS)
                 left, reason = self._handle(sent, response)
-            except ChannelError as error:
+            except UNANSWERED as error:
                 left, reason = sent, str(error)
             except Exception as error:  # without a retry the metadata would stay wrong
                 report("AssignReplicasToDirs", error)

@@ -10,9 +10,14 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.node.controller_channel import UNANSWERED
+from kafkacompat.node.forwarding import EnvelopeRefused
+from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.tasks import Tasks
 
+UNCREATED = (*UNANSWERED, ControllerTimedOut, EnvelopeRefused, CloseConnection)
+"""Why the controller's answer may be missing."""
 MAX_IN_FLIGHT = 1000
 """Names whose creation is in flight. Further names wait for the next request, which every client repeats."""
 
@@ -112,9 +119,9 @@ class OnDemandTopics:
     ) -> None:
         try:
             response = await self._create(request, asker)
-        except (
-            Exception
-        ) as error:  # no controller answered in time: the next request for the topic starts again
+        except Exception as error:  # the next request for the topic starts again
+            if not isinstance(error, UNCREATED):
+                report("automatic creation of topics", error)
             for name in names:
                 self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
         else:

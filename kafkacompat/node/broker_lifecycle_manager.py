@@ -10,19 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkacompat.api.request_context import NotController
 from kafkacompat.controller.features import directories_supported, metadata_version
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import Uuid, uuid_to_text
-from kafkacompat.net.channels import ChannelError
 from kafkacompat.node.broker_lifecycle import (
     BrokerIdentity,
     BrokerLifecycle,
     BrokerState,
     LifecycleSettings,
 )
-from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.controller_channel import UNANSWERED, ControllerChannel
 from kafkacompat.ports import Clock
 from kafkacompat.tasks import Tasks, WakeUp
 from kafkacompat.wire.errors import ErrorCode
@@ -169,13 +168,9 @@ class BrokerLifecycleManager:
                 response = await self._channel.request(request, self._settings.session_timeout_ms // 2)
             except Exception as error:
                 # Whatever the error is: a broker that stops asking stays fenced for good.
-                logger.warning(
-                    "%s got no answer: %s",
-                    name,
-                    error,
-                    # OSError: the disk of this node's own controller has no room for the record.
-                    exc_info=None if isinstance(error, (ChannelError, NotController, OSError)) else error,
-                )
+                if not isinstance(error, UNANSWERED):
+                    report(name, error)
+                logger.warning("%s got no answer: %s", name, error)
                 life.failed(self._clock.monotonic_ms())
             else:
                 life.answered(response, self._clock.monotonic_ms())

@@ -32,6 +32,10 @@ NO_TIMEOUT_MS = 2**53
 DEFAULT_ATTEMPT_TIMEOUT_MS = 30_000
 """controller.socket.timeout.ms"""
 
+UNANSWERED = (ChannelError, NotController, OSError)
+"""Why a request may have no answer. OSError: the disk of this node's own controller has no room for the record. Anything
+else is a bug."""
+
 Address = tuple[int, str, int]
 """Node id, host and port."""
 LocalCall = Callable[[Any], Deferred[Any]]

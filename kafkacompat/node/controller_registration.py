@@ -17,9 +17,10 @@ from kafkacompat.controller.features import (
     metadata_version,
 )
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.faults import report
 from kafkacompat.ids import Uuid
 from kafkacompat.node.broker_lifecycle import endpoint_records
-from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.controller_channel import UNANSWERED, ControllerChannel
 from kafkacompat.tasks import Started, Tasks
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.controller_registration_request import (
@@ -80,6 +81,8 @@ class ControllerRegistration:
                 response = await self._channel.request(self._request(), REQUEST_TIMEOUT_MS)
                 problem = code_of(response.error_code).name if response.error_code else None
             except Exception as error:
+                if not isinstance(error, UNANSWERED):
+                    report("ControllerRegistration", error)
                 problem = str(error)
             if problem is None:
                 return  # the registration will appear in the metadata log, and another request would write it twice

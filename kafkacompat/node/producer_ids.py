@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.faults import report
+from kafkacompat.node.controller_channel import UNANSWERED, ControllerChannel
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -120,6 +121,8 @@ class BlockProducerIds:
         try:
             self._spare = await self._allocate()
         except Exception as error:
-            logger.warning("Had an unknown error while allocating a block of producer ids: %s", error)
+            if not isinstance(error, (AllocationRefused, *UNANSWERED)):
+                report("allocating a block of producer ids", error)
+            logger.warning("no block of producer ids was allocated: %s", error)
         self._asked = False
         self._let_go()

@@ -228,10 +228,12 @@ def test_what_fails_unexpectedly_is_reported_and_sent_again(faults: Faults) -> N
     world = World()
     world.assign(0, A, "zero")
     world.wait()
+    world.sent[-1][1].fail(OSError(28, "the own controller has no room"))
+    world.wait(RETRY_MS)
     bug = KeyError("of this node's own")
     world.sent[-1][1].fail(bug)
     assert faults.take() == [bug]
-    world.wait(RETRY_MS)
+    world.wait(2 * RETRY_MS)
     world.answer()
     assert (world.accepted, world.assignments.queued) == (["zero"], 0)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.image import CONTROLLERS, BrokerRegistration, MetadataImage
@@ -176,6 +177,17 @@ def test_a_controller_without_room_is_told_of_in_one_line(caplog: pytest.LogCapt
     assert not w.last.answer.done
 
 
+def test_a_bug_in_a_request_is_reported_and_the_broker_goes_on_asking(faults: Faults) -> None:
+    w = World()
+    w.run()
+    w.time.advance(2_000)
+    bug = KeyError("a bug")
+    w.last.answer.fail(bug)
+    assert faults.take() == [bug]
+    w.time.advance(2_000)
+    assert not w.last.answer.done
+
+
 def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:
     w = World()
     w.run()
@@ -250,7 +262,7 @@ def registered(incarnation: bytes, level: int = 30) -> MetadataImage:
     return MetadataImage(features={"metadata.version": level}, opaque={CONTROLLERS: {1: record}})
 
 
-def test_a_controller_registers_until_the_log_shows_this_incarnation() -> None:
+def test_a_controller_registers_until_the_log_shows_this_incarnation(faults: Faults) -> None:
     w = World()
     registration = ControllerRegistration(
         ControllerIdentity(1, INCARNATION, LISTENERS), w.channel, Tasks(w.time)
@@ -268,7 +280,9 @@ def test_a_controller_registers_until_the_log_shows_this_incarnation() -> None:
     w.answer(ControllerRegistrationResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     w.time.advance(100)
     assert len(w.channels.sent) == 2
-    w.last.answer.fail(ZeroDivisionError())
+    bug = ZeroDivisionError()
+    w.last.answer.fail(bug)
+    assert faults.take() == [bug]
     w.time.advance(199)
     assert len(w.channels.sent) == 2
     w.time.advance(1)

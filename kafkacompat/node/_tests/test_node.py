@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from conftest import Faults
 from kafkacompat._tests.doubles import HandTime
+from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
+from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
+from kafkacompat.node.forwarding import EnvelopeRefused
 from kafkacompat.node.producer_ids import AllocationRefused, BlockProducerIds
 from kafkacompat.tasks import Tasks
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 
@@ -76,6 +83,24 @@ def test_a_request_without_a_producer_id_waits_for_the_block_but_not_for_ever() 
     time.advance(5_000)
 
 
+def test_a_bug_in_an_allocation_is_reported_and_the_next_request_asks_again(faults: Faults) -> None:
+    asked: list[Deferred[tuple[int, int]]] = []
+
+    def allocate() -> Deferred[tuple[int, int]]:
+        asked.append(Deferred())
+        return asked[-1]
+
+    ids = BlockProducerIds(allocate, Tasks(HandTime()))
+    bug = KeyError("a bug")
+    for problem, reported in ((ConnectionLost("gone"), []), (bug, [bug])):
+        assert ids.next_producer_id() is None
+        asked.pop().fail(problem)
+        assert faults.take() == reported
+    assert ids.next_producer_id() is None
+    asked.pop().resolve((7, 2))
+    assert ids.next_producer_id() == 7
+
+
 def config() -> ServerConfig:
     return ServerConfig.from_properties({**defaults_without_file(), "num.partitions": "4"})
 
@@ -120,3 +145,31 @@ def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure() -> None:
     assert failures == [("a", 38, "no brokers")]
     topics.request(["a"])
     assert sent[-1] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_a_bug"),
+    [
+        (ControllerTimedOut("nobody"), False),
+        (EnvelopeRefused("another configuration"), False),
+        (OSError(28, "no room"), False),
+        (KeyError("a bug"), True),
+    ],
+)
+def test_a_topic_whose_creation_has_no_answer_is_asked_for_again(
+    problem: Exception, is_a_bug: bool, faults: Faults
+) -> None:
+    answers: list[Deferred[Any]] = []
+    failures: list[tuple[str, int, str | None]] = []
+
+    def create(request: Any, asker: Any) -> Deferred[Any]:
+        answers.append(Deferred())
+        return answers[-1]
+
+    topics = OnDemandTopics(config(), create, lambda *failure: failures.append(failure), Tasks(HandTime()))
+    topics.request(["a"])
+    answers[0].fail(problem)
+    assert faults.take() == [problem] * is_a_bug
+    assert failures == [("a", ErrorCode.REQUEST_TIMED_OUT, str(problem))]
+    topics.request(["a"])
+    assert len(answers) == 2
