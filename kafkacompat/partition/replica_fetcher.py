@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
 from kafkacompat.meters import RateOfTotal
+from kafkacompat.net.failures import ChannelError
 from kafkacompat.partition.following import (
     Fetched,
     FollowerFetches,
@@ -131,6 +132,7 @@ class ReplicaFetcher:
         try:
             response = await self._send(request)
         except Exception as error:
+            self._report_unexpected(error)
             if not self._is_unreachable:
                 self._is_unreachable = True
                 logger.warning(
@@ -152,6 +154,11 @@ class ReplicaFetcher:
     def _send(self, request: FetchRequest) -> Deferred[Any]:
         self._requests += 1
         return self._channel.request(request, self._timeout_ms)
+
+    def _report_unexpected(self, error: Exception) -> None:
+        """A request to the leader may fail on its way. Any other failure is a bug."""
+        if not isinstance(error, (ChannelError, OSError)):
+            report(f"a request to node {self.leader_id}", error)
 
     def _act_on(self, outcome: Fetched) -> None:
         for note in outcome.notes:
@@ -204,6 +211,7 @@ class ReplicaFetcher:
                 for answer in topic.partitions
             ]
         except Exception as error:
+            self._report_unexpected(error)
             logger.warning("%s Error getting offsets: %s", self._ident, error)
             answers = []
         later_ms = self._clock.monotonic_ms() + self._backoff_ms

@@ -23,6 +23,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
+from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.services import SETTINGS, partition_services
 from kafkacompat.partition.fetch import FetchEngine
@@ -69,7 +70,7 @@ def carried(message: Any, version: int) -> Any:
     return decode(type(message), version, out)
 
 
-class Lost(Exception):
+class Lost(ConnectionLost):
     pass
 
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import Faults
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition import hosted_partitions
 from kafkacompat.partition import replica_fetcher_manager as replication
-from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
+from kafkacompat.partition._tests.cluster import T0, Cluster, FakeChannel, values_of
 from kafkacompat.partition.following import BATCHES_AT_ONCE, FollowerFetches
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
@@ -354,6 +355,25 @@ def test_a_follower_that_met_a_bug_asks_its_leader_again(
     cluster.settle(10_000)
     assert values_of(cluster.nodes[2].log(T0), 9) == values_of(cluster.nodes[3].log(T0), 9) == {0: b"a"}
     assert len(faults.take()) == 4
+
+
+def test_a_bug_behind_a_request_to_the_leader_is_reported_and_the_follower_asks_again(
+    monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.leader().append(b"a")
+    bug = KeyError("a bug")
+
+    def request(*_: Any) -> Deferred[Any]:
+        raise bug
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeChannel, "request", request)
+        cluster.settle(2_000)
+    assert bug in faults.take()
+    cluster.settle(10_000)
+    assert values_of(cluster.nodes[2].log(T0), 9) == values_of(cluster.nodes[3].log(T0), 9) == {0: b"a"}
 
 
 def test_delete_records_waits_for_every_live_replica_and_tells_when_one_does_not_follow() -> None:
