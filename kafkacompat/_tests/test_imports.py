@@ -101,6 +101,7 @@ ALLOWED: dict[str, set[str]] = {
         "api.transaction_services",
         "controller.image",
         "coordinator",
+        "net.failures",
         "records",
         "wire",
     },

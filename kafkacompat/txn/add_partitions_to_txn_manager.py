@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, Requests
+from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TRANSACTION_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.meters import Histogram
+from kafkacompat.net.failures import ChannelError
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
@@ -161,7 +163,9 @@ class AddPartitionsToTxnManager:
             found = newer.code
         except self._not_known:  # an older release, which does not verify either
             found = ErrorCode.NONE
-        except Exception:
+        except Exception as error:
+            if not isinstance(error, (ChannelError, NodeLost, OSError)):
+                report(f"verifying partitions of {transactional_id!r}", error)
             found = ErrorCode.NETWORK_EXCEPTION
         finally:
             self._no_longer_waits(question)  # if it was never sent

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, Requests
+from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
+from kafkacompat.net.failures import ChannelError
+from kafkacompat.ports import passes
 from kafkacompat.tasks import Started, Tasks, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.write_txn_markers_request import (
@@ -214,6 +216,8 @@ class TransactionMarkerChannelManager:
             else:
                 codes = await self._sender.ask(node_id, Part(sending, part))
         except Exception as error:
+            if not (isinstance(error, (ChannelError, NodeLost, OSError)) or passes(error)):
+                report(f"sending markers of {sending.markers.transactional_id!r}", error)
             logger.info("markers could not be sent: %s", error)
             return part, []
         return self._to_ask_again(sending, part, codes)

@@ -281,6 +281,17 @@ def test_a_former_coordinator_ends_no_transaction(then: Any) -> None:
     assert [sending.markers.producer_id for sending in world.finished] == [11]
 
 
+def test_a_bug_behind_a_request_is_reported_and_the_markers_are_sent_again(faults: Any) -> None:
+    world = World()
+    world.send(T1)
+    bug = KeyError("a bug")
+    world.nodes[SECOND].last.answer.fail(bug)
+    assert faults.take() == [bug]
+    world.time.advance(RETRY_MS)
+    world.nodes[SECOND].last.give_all(E.NONE)
+    assert len(world.finished) == 1
+
+
 def test_nothing_is_sent_after_the_end() -> None:
     world = World()
     world.send(T0, T1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat._tests.doubles import HandTime, PauselessTasks, PromptWorkers
 from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
@@ -16,6 +17,7 @@ from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager
@@ -591,14 +593,20 @@ def test_a_new_producer_id_is_not_fenced_by_the_epoch_of_the_one_before() -> Non
 
 
 @pytest.mark.parametrize(
-    ("failure", "code"), [(ConnectionError("lost"), E.NETWORK_EXCEPTION), (NotServed(), E.NONE)]
+    ("failure", "code", "is_a_bug"),
+    [
+        (ConnectionLost("lost"), E.NETWORK_EXCEPTION, False),
+        (KeyError("a bug"), E.NETWORK_EXCEPTION, True),
+        (NotServed(), E.NONE, False),
+    ],
 )
-def test_answers_that_do_not_come(failure: Exception, code: E) -> None:
+def test_answers_that_do_not_come(failure: Exception, code: E, is_a_bug: bool, faults: Faults) -> None:
     far_away = Verifying()
     assert far_away.channel is not None
     answer = far_away.ask()
     far_away.channel.asked[0][1].fail(failure)
     assert answer.result() == {T0: code}
+    assert faults.take() == [failure] * is_a_bug
 
 
 @pytest.mark.parametrize(
