@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.node.controller_channel import UNANSWERED, ControllerChannel
+from kafkacompat.tasks import pause
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -25,6 +26,8 @@ PREFETCH_SHARE = 0.9
 ALLOCATION_TIMEOUT_MS = 60_000
 PARK_TIMEOUT_MS = 1_000
 """The time for which librdkafka would wait before it asks again."""
+RESUMED_COST = 100
+"""The cost of the answer to a request that has waited."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,20 +52,20 @@ class BlockProducerIds:
 
     __slots__ = (
         "_allocate",
-        "_arrival",
         "_asked",
         "_end",
         "_next",
         "_prefetch_at",
         "_spare",
         "_tasks",
+        "_waiting",
     )
 
     def __init__(self, allocate: Callable[[], Awaitable[tuple[int, int]]], tasks: Tasks) -> None:
         self._allocate = allocate
         self._tasks = tasks
-        self._arrival: Deferred[None] | None = None
-        """Resolves for all requests that wait for a block, for PARK_TIMEOUT_MS at most."""
+        self._waiting: list[Deferred[None]] = []
+        """Of the requests that wait for a block, for PARK_TIMEOUT_MS at most."""
         self._asked = False
         self._next = 0
         self._end = 0
@@ -88,22 +91,25 @@ class BlockProducerIds:
         PARK_TIMEOUT_MS."""
         if self._next < self._end or self._spare is not None:
             return Deferred.of(None)
-        arrival = self._arrival
-        if arrival is None:
-            self._arrival = arrival = Deferred()
-            self._tasks.start("patience for a block of producer ids", self._let_go_later(arrival))
+        arrival: Deferred[None] = Deferred()
+        self._waiting.append(arrival)
+        if len(self._waiting) == 1:
+            self._tasks.start("patience for a block of producer ids", self._let_go_later(self._waiting))
             self._ask()
         return arrival
 
-    def _let_go(self) -> None:
-        arrival, self._arrival = self._arrival, None
-        if arrival is not None:
+    async def _let_go(self) -> None:
+        """Each connection may have a request that waits, so each turn of the loop resumes some."""
+        waiting, self._waiting = self._waiting, []
+        for at, arrival in enumerate(waiting):
+            if at:
+                await pause(RESUMED_COST)
             arrival.resolve(None)
 
-    async def _let_go_later(self, arrival: Deferred[None]) -> None:
+    async def _let_go_later(self, waiting: list[Deferred[None]]) -> None:
         await self._tasks.sleep(PARK_TIMEOUT_MS)
-        if self._arrival is arrival:
-            self._let_go()
+        if self._waiting is waiting:
+            await self._let_go()
 
     def _take_spare(self) -> None:
         if self._spare is not None:
@@ -125,4 +131,4 @@ class BlockProducerIds:
                 report("allocating a block of producer ids", error)
             logger.warning("no block of producer ids was allocated: %s", error)
         self._asked = False
-        self._let_go()
+        await self._let_go()

@@ -14,8 +14,8 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
 from kafkacompat.node.forwarding import EnvelopeRefused
-from kafkacompat.node.producer_ids import AllocationRefused, BlockProducerIds
-from kafkacompat.tasks import Tasks
+from kafkacompat.node.producer_ids import RESUMED_COST, AllocationRefused, BlockProducerIds
+from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
@@ -45,6 +45,24 @@ def test_an_immediate_block_is_used_at_once() -> None:
     blocks = iter([(0, 1), (1, 1), (2, 1), (3, 1)])
     ids = BlockProducerIds(lambda: Deferred.of(next(blocks)), Tasks(HandTime()))
     assert [ids.next_producer_id() for _ in range(3)] == [0, 1, 2]
+
+
+def test_many_requests_that_waited_for_a_block_are_resumed_a_few_in_each_turn_and_in_order() -> None:
+    block: Deferred[tuple[int, int]] = Deferred()
+    time = HandTime()
+    ids = BlockProducerIds(lambda: block, Tasks(time))
+    resumed: list[int] = []
+    for number in range(500):
+        ids.when_available().on_done(lambda _, number=number: resumed.append(number))  # type: ignore[misc]
+    block.resolve((0, 1_000))
+    most = TURN_COST // RESUMED_COST + 1
+    assert 0 < len(resumed) <= most
+    while len(resumed) < 500:
+        before = len(resumed)
+        assert time.step()
+        assert len(resumed) - before <= most
+    assert resumed == list(range(500))
+    assert ids.when_available().done
 
 
 def test_a_request_without_a_producer_id_waits_for_the_block_but_not_for_ever() -> None:
