@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Protocol
 from kafkacompat.controller.changed_keys import changed_configs
 from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.faults import report
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.log_syncs import Anchoring
 from kafkacompat.partition.partition import Partition, Standing
 from kafkacompat.partition.purgatories import Wakeups
 from kafkacompat.partition.traffic import BrokerTraffic
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import LogRefused, passes
 from kafkacompat.tasks import Work, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
@@ -574,12 +575,14 @@ class UnopenedLogs:
             self._services.tasks.start("opening logs that lacked space", self._retry())
 
     async def _retry(self) -> None:
-        while self._short:
-            await self._services.tasks.sleep(SHORTAGE_INTERVAL_MS)
-            if self._short:
-                self._tried, waiting = next(iter(self._short.items()))
-                self.add(TopicPartition(*self._tried), *waiting)
-        self._retries = False
+        try:
+            while self._short:
+                await self._services.tasks.sleep(SHORTAGE_INTERVAL_MS)
+                if self._short:
+                    self._tried, waiting = next(iter(self._short.items()))
+                    self.add(TopicPartition(*self._tried), *waiting)
+        finally:
+            self._retries = False
 
     def discard(self, name: Key) -> None:
         self._waiting.pop(name, None)
@@ -621,7 +624,9 @@ class UnopenedLogs:
         clearing = self._logs.clear_names([TopicPartition(*name) for name in names])
         try:
             await self._services.workers.files.submit(partial(run_all, clearing, prepared))
-        except Exception as error:  # too many jobs, or a bug in kafkacompat
+        except Exception as error:
+            if not (isinstance(error, OSError) or passes(error)):
+                report("making the files of new partitions", error)
             if self._logs.closed:
                 return 0
             logger.error("no worker made the files of new partitions: %s", error)

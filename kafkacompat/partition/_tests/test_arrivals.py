@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from conftest import Faults
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
@@ -18,6 +19,7 @@ from kafkacompat.partition.hosted_partitions import (
     RETRY_INTERVAL_MS,
     SLICE_INTERVAL_MS,
 )
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = OPENED_AT_ONCE_MAX + 3 * OPENED_A_SLICE
@@ -155,13 +157,22 @@ def test_without_a_directory_what_waits_is_a_storage_error() -> None:
     assert world.produce(*LAST).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("problem", "is_a_bug"), [(WorkersBusy("64 wait"), False), (KeyError("a bug"), True)]
+)
+def test_without_a_free_worker_it_is_tried_again(
+    problem: Exception,
+    is_a_bug: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    faults: Faults,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     world.publish(large())
 
     def busy(function: object) -> Deferred[None]:
         answer: Deferred[None] = Deferred()
-        answer.fail(RuntimeError("jobs wait for worker threads"))
+        answer.fail(problem)
         return answer
 
     with monkeypatch.context() as patch:
@@ -169,6 +180,8 @@ def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch
         world.time.advance(3 * RETRY_INTERVAL_MS)
         assert opened(world) == OPENED_AT_ONCE_MAX
         assert world.produce(*LAST).error is ErrorCode.NONE
+    faults.take()  # the syncs of the opened logs meet it too
+    assert ("making the files of new partitions failed" in caplog.text) is is_a_bug
     go_on(world)
     assert opened(world) == COUNT
 
