@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
 from kafkacompat.deferred import Deferred, gather
+from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
-from kafkacompat.net.failures import ConnectionLost, RequestTimedOut
+from kafkacompat.net.failures import ChannelError, ConnectionLost, RequestTimedOut
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode, code_of
@@ -111,8 +112,11 @@ class EndOffsetReader:
 def _code_of(error: Exception) -> ErrorCode:
     if isinstance(error, RequestTimedOut):
         return ErrorCode.REQUEST_TIMED_OUT
-    is_lost = isinstance(error, (ConnectionLost, NodeLost))
-    return ErrorCode.NETWORK_EXCEPTION if is_lost else ErrorCode.UNKNOWN_SERVER_ERROR
+    if isinstance(error, (ConnectionLost, NodeLost)):
+        return ErrorCode.NETWORK_EXCEPTION
+    if not isinstance(error, ChannelError):
+        report("asking another node for the ends of partitions", error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _ends_of(response: Any) -> EndOffsets:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Faults
 from kafkacompat.api._tests.test_access import allow, authorizer, context
 from kafkacompat.api.alter_share_group_offsets import HANDLER as ALTER
 from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
@@ -663,6 +664,15 @@ def test_a_leader_that_does_not_answer_is_asked_again(
         world.time.advance(1_000 << attempt)
     assert answer.result() == {TopicPartition("there", 0): EndOffset(code)}
     assert len(channel.asked) == attempts
+
+
+def test_a_bug_behind_the_question_is_reported(world: ShareWorld, faults: Faults) -> None:
+    channel = Channel()
+    answer = reader(world, channel).latest([TopicPartition("there", 0)])
+    bug = KeyError("a bug")
+    channel.answers[0].fail(bug)
+    assert answer.result() == {TopicPartition("there", 0): EndOffset(E.UNKNOWN_SERVER_ERROR)}
+    assert faults.take() == [bug]
 
 
 def test_a_node_without_an_address_is_lost(world: ShareWorld) -> None:
