@@ -174,7 +174,8 @@ class Anchoring:
             return
         if waiting is None:
             waiting = self._waiting[place] = {}
-            self._services.tasks.start(f"making new logs in {place} durable", self._anchor(place))
+            # If it ended, no new log of the directory would ever be durable.
+            self._services.start_or_halt(f"making new logs in {place} durable", self._anchor(place))
         answer: Deferred[ErrorCode] = Deferred()
         waiting[core] = self.answers[core.topic_partition] = answer
 

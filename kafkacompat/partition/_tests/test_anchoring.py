@@ -381,6 +381,22 @@ def test_a_role_that_is_taken_while_a_job_fails_as_a_whole_leaves_nobody_waiting
     assert node.manager.when_flushed({T0: 1}) is None
 
 
+def test_a_bug_after_the_sync_of_a_new_log_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    halted: list[BaseException] = []
+    anchoring = node.manager.hosted.anchoring
+    anchoring._services = replace(anchoring._services, halt=halted.append)
+    bug = KeyError("a bug")
+
+    def anchored(core: Partition) -> None:
+        raise bug
+
+    monkeypatch.setattr(anchoring, "_anchored", anchored)
+    node.lead()
+    node.work()
+    assert halted == [bug]
+
+
 def is_anchoring(job: Any) -> bool:
     return getattr(job, "func", None) is anchor
 
