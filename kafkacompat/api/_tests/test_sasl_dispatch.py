@@ -320,7 +320,7 @@ def test_what_a_worker_refuses_is_answered_late() -> None:
         (KeyError("a bug"), True),
     ],
 )
-def test_a_connection_that_finds_no_worker_is_closed(
+def test_a_connection_is_closed_whose_authentication_is_not_carried_out(
     problem: Exception, is_a_bug: bool, faults: Faults
 ) -> None:
     client = Client(blocks=True)
