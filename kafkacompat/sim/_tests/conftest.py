@@ -8,6 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from conftest import Faults
+from kafkacompat.sim.faults.pools import Unforeseen
+from kafkacompat.sim.faults.refusals import chain
+
+
+@pytest.fixture(autouse=True)
+def _planted_failures_are_expected(faults: Faults) -> Iterator[None]:
+    """A job that the simulation lets fail is reported as a bug, and the simulation itself checks that it is."""
+    yield
+    faults.reported = [
+        error for error in faults.reported if not any(isinstance(each, Unforeseen) for each in chain(error))
+    ]
+
 
 @pytest.fixture(autouse=True)
 def _nothing_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
