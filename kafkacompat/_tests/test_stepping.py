@@ -11,7 +11,8 @@ import pytest
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping import freeing
-from kafkacompat.stepping.jobs import STEPS_S, Overloaded, Pace, Stepping, all_steps, driven
+from kafkacompat.stepping.jobs import STEPS_S, Stepping, all_steps, driven
+from kafkacompat.tasks import Overloaded, Pace
 
 
 class Body:

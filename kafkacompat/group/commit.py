@@ -14,7 +14,7 @@ from kafkacompat.group.classic.rebalance import reschedule_heartbeat
 from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord
 from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import ZERO_UUID
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_response import (
     OffsetCommitResponse,

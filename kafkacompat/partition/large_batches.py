@@ -18,7 +18,8 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.validate import TooMuchAtOnce, validate_in_steps
 from kafkacompat.records.validated import ValidatedBatch
-from kafkacompat.stepping.jobs import Overloaded, Stepping, Steps
+from kafkacompat.stepping.jobs import Stepping, Steps
+from kafkacompat.tasks import Overloaded
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from kafkacompat.share.values import (
     RecordState,
     ShareSettings,
 )
-from kafkacompat.stepping.jobs import Pace, Steps
+from kafkacompat.stepping.jobs import Steps
+from kafkacompat.tasks import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.one_by_one import OneByOne
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.share_services import ShareError, TopicIdPartition
 from kafkacompat.share.requests import RENEW, are_valid
 from kafkacompat.share.values import SUCCEEDED, PendingWrite
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import Pace
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.one_by_one import OneByOne
 

@@ -28,7 +28,7 @@ from kafkacompat.share.sessions import (
     rotated,
 )
 from kafkacompat.share.values import AcquireMode
-from kafkacompat.stepping.jobs import Pace
+from kafkacompat.tasks import Pace
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.share_fetch_response import PartitionData, ShareFetchResponse
 

@@ -16,9 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import forget_locals
 from kafkacompat.ports import Timers, Workers
-from kafkacompat.tasks import TURN_COST, Overloaded, Pace
-
-__all__ = ["Job", "Overloaded", "Pace", "Stepping", "Steps", "all_steps", "carried_out", "driven"]
+from kafkacompat.tasks import TURN_COST, Overloaded
 
 STEPS_S = 0.002
 
