@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interop_tests.harness.kafka_jars import CHECKOUT
-from kafkacompat.coordinator.shard_log import ShardLog
+from kafkacompat.coordinator.partition_writer import ShardLog
 from kafkacompat.group.offsets import OffsetStore
 from kafkacompat.sim._tests.cluster_mutants import (
     high_watermark_of_a_minority,

@@ -1,21 +1,31 @@
-"""The partitions of an internal topic, as a coordinator's shards write and read them.
-
-It passes the shards' appends to the partition service.
+"""What a coordinator's shard writes to its partition of an internal topic: records as batches, markers, and the position
+up to which they are committed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kafkacompat.coordinator.core import UNBOUNDED, InTransaction, PartitionWriter, RecordRun
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.ports import TransactionTerms
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.record import Record
 from kafkacompat.records.validate import Origin
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkacompat.partition.service import PartitionService
-    from kafkacompat.ports import Buffer, Log, TransactionTerms
+    from kafkacompat.ports import Buffer, Log
+
+    Encode = Callable[[Any], tuple[bytes, bytes | None]]
+
 
 ALL_REPLICAS = -1
 BATCH_FORMAT_VERSION = 13
@@ -76,3 +86,160 @@ class ServicePartitionWriter:
         if name is None:
             name = self._names[partition] = TopicPartition(self._topic, partition)
         return name
+
+
+logger = logging.getLogger(__name__)
+
+
+class ShardLog:
+    __slots__ = (
+        "_base_sequence",
+        "_compression",
+        "_doubtful_end",
+        "_partition",
+        "_told",
+        "_uncommitted",
+        "_writer",
+    )
+
+    def __init__(self, writer: PartitionWriter, partition: int, compression: int, base_sequence: int) -> None:
+        self._writer = writer
+        self._partition = partition
+        self._compression = compression
+        self._base_sequence = base_sequence
+        self._uncommitted: Deferred[ErrorCode] | None = None
+        """The latest append that is not committed yet."""
+        self._doubtful_end = -1
+        """The end offset of the latest append if the wait for it has failed, or of what was loaded."""
+        self._told = ErrorCode.NONE
+        """The error of the last append, to log it once."""
+
+    def found(self) -> Log | None:
+        """The log if this node leads the partition, otherwise None."""
+        return self._writer.log(self._partition)
+
+    def hand_over(self, damaged_offset: int) -> bool:
+        return self._writer.hand_over(self._partition, damaged_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """The present log end offset. -1 without a log."""
+        log = self.found()
+        return -1 if log is None else log.log_end_offset
+
+    def batch_bytes_max(self) -> int:
+        """The most bytes of keys and values in one operation's records. Unbounded if they are compressed."""
+        log = None if self._compression else self.found()
+        return UNBOUNDED if log is None else log.config.max_message_bytes
+
+    def append(
+        self, records: tuple[Any, ...], encode: Encode, now_ms: int, owner: InTransaction | None
+    ) -> tuple[ErrorCode, int, int]:
+        """Returns (error, first offset, end offset)."""
+        entries = []
+        left = self.batch_bytes_max()
+        count, before = 0, b""
+        if isinstance(records[0], RecordRun):
+            run, *records = records  # type: ignore[assignment]  # a list is read as well
+            count, before = run.count, run.body
+            left -= run.size
+        for index, record in enumerate(records, count):
+            key, value = encode(record)
+            entries.append(Record(index, now_ms, key, value))
+            left -= len(key) + (0 if value is None else len(value))
+            if left < 0:
+                break
+        count += len(records)
+        error, last_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
+        if left < 0:
+            pass  # the log would refuse the whole batch with this error
+        elif owner is None:
+            batch = build_batch(
+                entries, base_sequence=self._base_sequence, compression=self._compression, before=before
+            )
+            error, last_offset = self._writer.append(self._partition, batch)
+        else:
+            batch = build_batch(
+                entries,
+                compression=self._compression,
+                producer_id=owner.producer_id,
+                producer_epoch=owner.epoch,
+                base_sequence=self._base_sequence,
+                is_transactional=True,
+                before=before,
+            )
+            terms = TransactionTerms(owner.verification_guard, from_client=False)
+            error, last_offset = self._writer.append_transactional(self._partition, batch, terms)
+        if error is not ErrorCode.NONE and error is not self._told:
+            # Log it once: a full disk refuses every commit of every client, and the log file may be on the same disk.
+            logger.warning(
+                "coordinator partition %d: %d records could not be written: %s",
+                self._partition,
+                count,
+                error.name,
+            )
+        self._told = error
+        return error, last_offset - count + 1, last_offset + 1
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> tuple[ErrorCode, int]:
+        """End a transaction. Returns (error, offset of the marker)."""
+        marker = build_end_transaction_marker(
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        terms = TransactionTerms(transaction_version=transaction_version)
+        return self._writer.append_transactional(self._partition, marker, terms)
+
+    def when_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
+        """The result for records just appended, which later reads wait for too. None if they are committed."""
+        pending = self._writer.when_committed(self._partition, end_offset)
+        if pending is not None and not pending.done:
+            self._wait_for(pending, end_offset)
+        elif pending is not None and pending.result() is not ErrorCode.NONE:
+            self._doubtful_end = end_offset
+        return pending
+
+    @property
+    def is_all_committed(self) -> bool:
+        """False if that is not known."""
+        return self._uncommitted is None and self._doubtful_end < 0
+
+    def when_all_committed(self) -> Deferred[ErrorCode] | None:
+        """The result that a read must wait for. None if everything is committed."""
+        if self._uncommitted is None and self._doubtful_end >= 0:
+            pending = self._writer.when_committed(self._partition, self._doubtful_end)
+            if pending is not None and pending.done:
+                return pending
+            if pending is not None:
+                self._wait_for(pending, self._doubtful_end)
+            self._doubtful_end = -1
+        return self._uncommitted
+
+    def doubt(self, loaded_end: int) -> None:
+        """Reads wait for loaded records, which an earlier leader may not have committed."""
+        self._doubtful_end = loaded_end
+
+    def when_loaded_is_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
+        """Like `when_committed`, for loaded records of a shard that nobody reads yet."""
+        return self._writer.when_committed(self._partition, end_offset)
+
+    def _wait_for(self, pending: Deferred[ErrorCode], end_offset: int) -> None:
+        self._uncommitted = pending
+
+        def done(finished: Deferred[ErrorCode]) -> None:
+            if self._uncommitted is pending:
+                self._uncommitted = None
+                self._doubtful_end = -1 if finished.result() is ErrorCode.NONE else end_offset
+
+        pending.on_done(done)

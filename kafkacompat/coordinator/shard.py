@@ -1,18 +1,23 @@
 """One coordinator partition that this node leads: its machine, its timers, and its operations through the log.
 
-It loads the state, runs operations one at a time (`turns`), appends the records of each as one batch, sends answers when
+It loads the state, runs operations one at a time (`Turns`), appends the records of each as one batch, sends answers when
 they are committed, and unloads. The order is: operation, append, replay, `committed`, then replies, because a reply may
 cause the next request at once. Long work (loading, unloading, very many replies) runs in steps. Follows Kafka's coordinator
 runtime. The append is synchronous here, so only records in the log are replayed, and nothing is reverted.
+
+A key of a timer has at most one pending operation, the latest. A key is the object itself and not its name, because a name may be
+reused. Every heartbeat delays the end of a session, so a delay postpones the timer and sets no new one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from kafkacompat.coordinator.core import (
     Caller,
@@ -35,9 +40,7 @@ from kafkacompat.coordinator.loading import (
     LoadCosts,
     Loader,
 )
-from kafkacompat.coordinator.shard_log import ShardLog
-from kafkacompat.coordinator.timers import Operation, ShardTimers
-from kafkacompat.coordinator.turns import Turns
+from kafkacompat.coordinator.partition_writer import ShardLog
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.records.batch import NO_SEQUENCE
@@ -48,10 +51,151 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.coordinator.services import CoordinatorServices
     from kafkacompat.meters import RecentTimes
+    from kafkacompat.ports import Clock, TimerHandle, Timers
     from kafkacompat.tasks import Limit, Started, Work
     from kafkacompat.wire.message import Message
 
+
+TimerKey = tuple[Hashable, ...]
+Operation = Callable[[int], Any]
+
+
+class _Entry:
+    __slots__ = ("_timers", "deadline_ms", "handle", "key", "operation")
+
+    def __init__(self, timers: ShardTimers, key: TimerKey, deadline_ms: int, operation: Operation) -> None:
+        self._timers = timers
+        self.key = key
+        self.deadline_ms = deadline_ms
+        self.operation = operation
+        self.handle: TimerHandle = timers.alarms.call_at(deadline_ms, self.ring)
+
+    def move(self, deadline_ms: int) -> None:
+        is_earlier, self.deadline_ms = deadline_ms < self.deadline_ms, deadline_ms
+        if is_earlier:
+            self.handle.cancel()
+            self.handle = self._timers.alarms.call_at(deadline_ms, self.ring)
+        else:
+            self.handle.postpone(deadline_ms)
+
+    def ring(self) -> None:
+        self._timers.rings(self)
+
+
+class ShardTimers:
+    """`run` is called with the operation when it is due, and handles the result."""
+
+    __slots__ = ("_clock", "_entries", "_run", "alarms")
+
+    def __init__(self, clock: Clock, timers: Timers, run: Callable[[Operation], None]) -> None:
+        self._clock = clock
+        self.alarms = timers
+        self._run = run
+        self._entries: dict[TimerKey, _Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def schedule(self, key: TimerKey, delay_ms: int, operation: Operation) -> None:
+        deadline_ms = self._clock.monotonic_ms() + delay_ms
+        entry = self._entries.get(key)
+        if entry is None:
+            self._entries[key] = _Entry(self, key, deadline_ms, operation)
+        else:
+            entry.operation = operation
+            entry.move(deadline_ms)
+
+    def reschedule(self, key: TimerKey, delay_ms: int) -> bool:
+        """Like `schedule`, with the operation that the key has. False if it has none."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        entry.move(self._clock.monotonic_ms() + delay_ms)
+        return True
+
+    def cancel(self, key: TimerKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            entry.handle.cancel()
+
+    def is_scheduled(self, key: TimerKey) -> bool:
+        return key in self._entries
+
+    def cancel_all(self) -> Iterator[int]:
+        """Cancel all timers in steps. The runtime ignores timers that fire meanwhile."""
+        while self._entries:
+            _, entry = self._entries.popitem()
+            entry.handle.cancel()
+            yield 1
+
+    def rings(self, entry: _Entry) -> None:
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+            self._run(entry.operation)
+
+
+P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Turns:
+    __slots__ = ("_is_going_on", "_waiting", "is_taken")
+
+    def __init__(self) -> None:
+        self.is_taken = False
+        """Whether an append is under way, or its replay."""
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_going_on = False
+
+    def next(
+        self, operation: Callable[P, Deferred[T]], *arguments: P.args, **options: P.kwargs
+    ) -> Deferred[T]:
+        """Carry the operation out now, or after the present one, in order. What it raises then fails the answer."""
+        if self.is_taken:
+            return self._later(partial(operation, *arguments, **options))
+        try:
+            return operation(*arguments, **options)
+        finally:
+            if self._waiting:
+                self._go_on()
+
+    def take(self, part: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """Carry out the part of an operation in which no other one may begin."""
+        self.is_taken = True
+        try:
+            return part(*arguments, **options)
+        finally:
+            self.is_taken = False
+
+    def _later(self, operation: Callable[[], Deferred[T]]) -> Deferred[T]:
+        answer: Deferred[T] = Deferred()
+
+        def carry_out() -> None:
+            try:
+                given = operation()
+            except Exception as error:
+                answer.fail(error)
+            else:
+                given.pass_to(answer)
+
+        self._waiting.append(carry_out)
+        return answer
+
+    def _go_on(self) -> None:
+        if self.is_taken or self._is_going_on:
+            return
+        self._is_going_on = True
+        try:
+            while self._waiting:
+                try:
+                    self._waiting.popleft()()
+                except Exception as error:
+                    report("telling what a coordinator's operation has given", error)
+        finally:
+            self._is_going_on = False
+
+
 logger = logging.getLogger(__name__)
 
 OPERATION_COST = 200

@@ -14,9 +14,8 @@ from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.refusals import commit_refusal, or_refused
 from kafkacompat.coordinator.services import CoordinatorServices
-from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState
+from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.coordinator.shards import Shards
-from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group import classic_groups as classic_calls
 from kafkacompat.group import consumer_groups

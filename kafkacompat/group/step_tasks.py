@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkacompat.tasks import in_turns, pause
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.timers import ShardTimers, TimerKey
+    from kafkacompat.coordinator.shard import ShardTimers, TimerKey
     from kafkacompat.tasks import Tasks, Work
 
 T = TypeVar("T")

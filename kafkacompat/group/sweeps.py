@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused
-from kafkacompat.coordinator.rounds import STRETCH, TOMBSTONE_COST, stretches
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
+from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, stretches
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.commit import delete_offsets

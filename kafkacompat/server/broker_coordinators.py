@@ -14,7 +14,7 @@ from kafkacompat.group.group_coordinator import GroupCoordinator
 from kafkacompat.group.settings import coordinator_settings
 from kafkacompat.server.broker_shares import BrokerShares
 from kafkacompat.server.broker_transactions import TransactionsSide
-from kafkacompat.txn.settings import transaction_settings
+from kafkacompat.txn.transaction_coordinator import TransactionCoordinatorSettings
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, ProducerIds
@@ -64,7 +64,7 @@ class BrokerCoordinators:
             self.groups,
             producer_ids,
             lambda: partitions.image,
-            transaction_settings(settings.effective),
+            TransactionCoordinatorSettings.from_config(settings.effective),
             lambda: settings.get_boolean("transaction.partition.verification.enable"),
         )
         self.shares = BrokerShares(services, doors, settings, partitions, self.groups, topics, create_topics)

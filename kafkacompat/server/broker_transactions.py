@@ -10,10 +10,7 @@ from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.net.failures import UnsupportedByPeer
 from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager, VerifierMeter
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
-from kafkacompat.txn.transaction_coordinator import (
-    TransactionCoordinator,
-    TransactionCoordinatorSettings,
-)
+from kafkacompat.txn.transaction_coordinator import TransactionCoordinator, TransactionCoordinatorSettings
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ProducerIds

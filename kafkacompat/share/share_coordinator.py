@@ -16,9 +16,8 @@ from kafkacompat.api.share_services import ShareError, SharePartitionKey
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES, LoadCosts
 from kafkacompat.coordinator.services import CoordinatorServices
-from kafkacompat.coordinator.shard import Shard, ShardSettings
+from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardTimers
 from kafkacompat.coordinator.shards import Shards
-from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid

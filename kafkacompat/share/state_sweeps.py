@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.controller.changed_topics import changed_topics
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.coordinator.rounds import TOMBSTONE_COST, Rounds, stretches
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
+from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, stretches
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition, Uuid
 from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard

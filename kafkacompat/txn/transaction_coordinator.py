@@ -1,44 +1,58 @@
-"""The transaction coordinator of this node: api.transaction_services.TransactionService.
+"""The transaction coordinator of this node: TransactionService.
 
-It finds the shard of a transactional id, checks the request, runs the operation there, sweeps for timed-out
-transactions and expired ids, and completes transactions whose markers are written. Follows Kafka's
+It finds the shard of a transactional id, checks the request, runs the operation there, and completes transactions
+whose markers are written. It walks all ids periodically, in steps, to abort transactions that were open too long, and
+to remove ids that were unused too long. An id that fails is reported, and the others continue. Follows Kafka's
 TransactionCoordinator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat import expressions
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.config.reading import Settings
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.coordinator.services import CoordinatorServices
-from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState
-from kafkacompat.coordinator.shards import Shards
-from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardSettings, ShardState, ShardTimers
+from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, Shards, stretches
 from kafkacompat.deferred import Deferred
 from kafkacompat.expressions import ExpressionRefused
+from kafkacompat.faults import report
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.tasks import TURN_COST, Pace, Work, pause
-from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
-from kafkacompat.txn.end import EndRequest, end_transaction
-from kafkacompat.txn.environment import IDS_BYTES, Environment, TransactionSettings, ids_memory
-from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, checked_timeout_ms, init_producer_id
-from kafkacompat.txn.partitions import add_partitions, verify_partitions
-from kafkacompat.txn.states import STATES_BY_NAME
-from kafkacompat.txn.sweeps import TransactionSweeps
-from kafkacompat.txn.sweeps import machine_of as _machine
-from kafkacompat.txn.transaction_marker_channel_manager import (
-    Sending,
-    TransactionMarkerChannelManager,
+from kafkacompat.txn.operations import (
+    EndRequest,
+    Initialised,
+    ListFilter,
+    ProducerIdAndEpoch,
+    abort_timed_out,
+    add_partitions,
+    checked_timeout_ms,
+    describe_transaction,
+    end_transaction,
+    expired_records,
+    has_timed_out,
+    init_producer_id,
+    list_transactions,
+    verify_partitions,
 )
-from kafkacompat.txn.transaction_state_manager import TransactionStateManager
+from kafkacompat.txn.transaction_marker_channel_manager import Sending, TransactionMarkerChannelManager
+from kafkacompat.txn.transaction_metadata import STATES_BY_NAME
+from kafkacompat.txn.transaction_state_manager import (
+    IDS_BYTES,
+    Environment,
+    TransactionSettings,
+    TransactionStateManager,
+    ids_memory,
+)
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
@@ -53,11 +67,13 @@ if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.inter_broker_sender import Requests
-    from kafkacompat.ports import Workers
+    from kafkacompat.ports import Clock, Workers
+    from kafkacompat.tasks import Tasks
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
     from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
+
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +99,22 @@ class TransactionCoordinatorSettings:
     expiry_interval_ms: int = 3_600_000
     load_step_bytes: int = LOAD_STEP_BYTES
     ids_max_bytes: int = IDS_BYTES
+
+    @classmethod
+    def from_config(cls, config: Settings) -> TransactionCoordinatorSettings:
+        """The settings in force at the start."""
+        return cls(
+            transactions=TransactionSettings(
+                max_timeout_ms=config.get_int("transaction.max.timeout.ms"),
+                expiration_ms=config.get_int("transactional.id.expiration.ms"),
+                has_two_phase_commit=config.get_boolean("transaction.two.phase.commit.enable"),
+            ),
+            request_timeout_ms=config.get_int("request.timeout.ms"),
+            abort_interval_ms=config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiry_interval_ms=config.get_int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            load_step_bytes=min(config.get_int("transaction.state.log.load.buffer.size"), LOAD_STEP_BYTES),
+            ids_max_bytes=config.get_int("transactional.ids.max.bytes"),
+        )
 
 
 class TransactionCoordinator:
@@ -190,7 +222,7 @@ class TransactionCoordinator:
             shard = self._shard(transactional_id)
             written = shard.write(
                 lambda now_ms: init_producer_id(
-                    _machine(shard), transactional_id, timeout_ms, expected, now_ms, connection_id
+                    machine_of(shard), transactional_id, timeout_ms, expected, now_ms, connection_id
                 )
             )
         except Refused as refusal:
@@ -209,7 +241,7 @@ class TransactionCoordinator:
         try:
             shard = self._shard(transactional_id)
             result = add_partitions(
-                _machine(shard),
+                machine_of(shard),
                 transactional_id,
                 producer_id,
                 producer_epoch,
@@ -234,7 +266,7 @@ class TransactionCoordinator:
         try:
             shard = self._shard(transactional_id)
             return verify_partitions(
-                _machine(shard), transactional_id, producer_id, producer_epoch, partitions
+                machine_of(shard), transactional_id, producer_id, producer_epoch, partitions
             )
         except Refused as refusal:
             return dict.fromkeys(partitions, refusal.code)
@@ -244,7 +276,7 @@ class TransactionCoordinator:
         try:
             shard = self._shard(request.transactional_id)
             result = end_transaction(
-                _machine(shard),
+                machine_of(shard),
                 request.transactional_id,
                 EndRequest(request.producer_id, request.producer_epoch, request.committed, client_version),
                 now_ms,
@@ -277,7 +309,7 @@ class TransactionCoordinator:
 
     def _describe(self, transactional_id: str) -> TransactionState:
         try:
-            return describe_transaction(_machine(self._shard(transactional_id)), transactional_id)
+            return describe_transaction(machine_of(self._shard(transactional_id)), transactional_id)
         except Refused as refusal:
             return TransactionState(transactional_id=transactional_id, error_code=refusal.code)
 
@@ -310,7 +342,7 @@ class TransactionCoordinator:
             if shard.state is ShardState.LOADING:
                 return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if shard.state is ShardState.ACTIVE:
-                listed = await list_transactions(_machine(shard), wanted, now_ms, self._matching)
+                listed = await list_transactions(machine_of(shard), wanted, now_ms, self._matching)
                 if shard.state is ShardState.ACTIVE:  # otherwise another node leads them by now
                     response.transaction_states += listed
         return response
@@ -322,7 +354,7 @@ class TransactionCoordinator:
         if shard is None or shard.epoch != sending.coordinator_epoch or shard.state is not ShardState.ACTIVE:
             return Deferred.of(None)
         transactional_id = sending.markers.transactional_id
-        return shard.write(lambda _: _machine(shard).complete(transactional_id))
+        return shard.write(lambda _: machine_of(shard).complete(transactional_id))
 
     # --- finding the shard
 
@@ -353,3 +385,79 @@ def _refused_end(refusal: Refused) -> EndTxnResponse:
 
 def _matches(expression: Any, transactional_id: str) -> bool:
     return expression.fullmatch(transactional_id) is not None
+
+
+_LATER = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""Errors for a timed-out transaction that another request is ending."""
+
+
+class TransactionSweeps:
+    """Call `start`, then `stop`. A sweep that is not complete at the next interval continues."""
+
+    def __init__(self, clock: Clock, tasks: Tasks, shards: Iterable[Shard]) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._rounds = Rounds(tasks, shards)
+
+    def start(self, abort_interval_ms: int, expiry_interval_ms: int) -> None:
+        self._rounds.plan("the sweep to abort transactions", abort_interval_ms, self._abort_timed_out)
+        self._rounds.plan("the sweep to expire transactions", expiry_interval_ms, self._expire)
+
+    def stop(self) -> None:
+        self._rounds.stop()
+
+    def _abort_timed_out(self, shard: Shard) -> Work[None]:
+        machine = machine_of(shard)
+        for transaction in list(machine.transactions.values()):
+            now_ms = self._clock.now_ms()
+            if has_timed_out(machine, transaction, now_ms):
+                transactional_id = transaction.transactional_id
+                what = f"aborting the transaction of {transactional_id!r}"
+                self._tasks.start(what, self._abort(shard, transactional_id))
+                yield OPERATION_COST
+            else:
+                yield 1
+
+    async def _abort(self, shard: Shard, transactional_id: str) -> None:
+        try:
+            await shard.write(partial(abort_timed_out, machine_of(shard), transactional_id))
+        except Refused as refusal:
+            if refusal.code not in _LATER:
+                logger.warning(
+                    "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
+                )
+        else:
+            logger.info("the transaction of %r is aborted, its time is over", transactional_id)
+
+    def _expire(self, shard: Shard) -> Work[None]:
+        machine = machine_of(shard)
+        for stretch in stretches(iter(list(machine.transactions.values()))):
+            now_ms = self._clock.now_ms()
+            try:
+                expired = expired_records(machine, stretch, now_ms)
+            except Exception as error:
+                report("looking for unused transactional ids", error)
+                expired = []
+            for result in expired:
+                self._tasks.start("forgetting unused transactional ids", _forget(shard, result))
+                yield len(result.records) * TOMBSTONE_COST
+            yield len(stretch)
+
+
+def machine_of(shard: Shard) -> TransactionStateManager:
+    machine = shard.machine
+    assert isinstance(machine, TransactionStateManager)
+    return machine
+
+
+async def _forget(shard: Shard, result: CoordinatorResult[Any, None]) -> None:
+    try:
+        await shard.write(lambda _: result)
+    except Refused as refusal:
+        logger.warning("transactional ids that are unused stay: %s", refusal)

@@ -29,7 +29,7 @@ from kafkacompat.wire.messages.write_txn_markers_request import (
 if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.txn.environment import Markers
+    from kafkacompat.txn.transaction_state_manager import Markers
 
 logger = logging.getLogger(__name__)
 

@@ -1,16 +1,61 @@
-"""One transactional id: the state of its last record, and the pending transition.
+"""One transactional id: its states and the allowed transitions, the values of its last record, and the pending transition.
 
-It allows at most one pending step, and only steps in the transition table. As in Kafka, a step is prepared (pending),
-written, and then completed or dropped. The values never change otherwise.
+Numbers and names of the states are those of Kafka's TransactionState. PREPARE_EPOCH_FENCE is only ever pending, DEAD is the state
+between an id's expiry and its tombstone, and neither is ever written. At most one step is pending, and only steps in the table of
+transitions are allowed. As in Kafka, a step is prepared (pending), written, and then completed or dropped. The values never change
+otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
 from kafkacompat.memory import Held
-from kafkacompat.txn.states import VALID_PREVIOUS_STATES, TransactionState
+
+
+class TransactionState(IntEnum):
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+_S = TransactionState
+
+STATE_NAMES: Mapping[TransactionState, str] = {
+    state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState
+}
+STATES_BY_NAME: Mapping[str, TransactionState] = {name: state for state, name in STATE_NAMES.items()}
+
+AT_REST = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+"""No transaction is open or being ended."""
+PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
+COMPLETED = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+
+VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = {
+    _S.EMPTY: AT_REST,
+    _S.ONGOING: AT_REST | {_S.ONGOING},
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    _S.PREPARE_ABORT: AT_REST | {_S.ONGOING, _S.PREPARE_EPOCH_FENCE},
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+    _S.DEAD: AT_REST,
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+}
+"""State -> the states it may follow. An abort without a transaction is from KIP-890 and only increments the epoch."""
+
+COMPLETION_OF: Mapping[TransactionState, TransactionState] = {
+    _S.PREPARE_COMMIT: _S.COMPLETE_COMMIT,
+    _S.PREPARE_ABORT: _S.COMPLETE_ABORT,
+}
+
 
 MAX_EPOCH = 32_767
 MAX_PRODUCER_EPOCH_FOR_CLIENTS = MAX_EPOCH - 1

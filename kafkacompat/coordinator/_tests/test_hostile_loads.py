@@ -23,8 +23,11 @@ from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import MAGIC_POSITION, build_batch
 from kafkacompat.records.record import Record, append_varint
 from kafkacompat.tasks import TURN_COST
-from kafkacompat.txn.environment import Environment, TransactionSettings
-from kafkacompat.txn.transaction_state_manager import TransactionStateManager
+from kafkacompat.txn.transaction_state_manager import (
+    Environment,
+    TransactionSettings,
+    TransactionStateManager,
+)
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey

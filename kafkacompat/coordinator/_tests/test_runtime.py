@@ -26,8 +26,7 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, image_of, topic_image
-from kafkacompat.coordinator.shard import ShardState
-from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.coordinator.shard import ShardState, ShardTimers
 from kafkacompat.group._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.group.classic.records import empty_group_record
 from kafkacompat.group.environment import GroupSettings

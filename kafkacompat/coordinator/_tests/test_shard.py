@@ -15,8 +15,7 @@ from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused, Rep
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.services import CoordinatorServices
-from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState
-from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.meters import RecentTimes
 from kafkacompat.tasks import Limit, Tasks

@@ -25,8 +25,8 @@ from kafkacompat.coordinator._tests.clients import (
 from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, topic_image
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
 from kafkacompat.coordinator.loading import RECORD_COST
-from kafkacompat.coordinator.rounds import STRETCH
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, REPLY_COST, ShardState
+from kafkacompat.coordinator.shards import STRETCH
 from kafkacompat.group import retention
 from kafkacompat.group._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier

@@ -7,17 +7,20 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime, PauselessTasks, PromptWorkers
-from kafkacompat.txn.describe import (
+from kafkacompat.txn.operations import (
     LOOKED_AT_A_STEP,
     MATCHED_AT_ONCE_CHARACTERS,
     ListFilter,
     list_transactions,
 )
-from kafkacompat.txn.environment import Environment, TransactionSettings
-from kafkacompat.txn.records import TransactionRecord
-from kafkacompat.txn.states import TransactionState as S
+from kafkacompat.txn.transaction_log import TransactionRecord
+from kafkacompat.txn.transaction_metadata import TransactionState as S
 from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
-from kafkacompat.txn.transaction_state_manager import TransactionStateManager
+from kafkacompat.txn.transaction_state_manager import (
+    Environment,
+    TransactionSettings,
+    TransactionStateManager,
+)
 
 NOW_MS = 1_000_000
 KNOWN = {

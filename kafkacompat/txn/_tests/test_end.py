@@ -9,19 +9,34 @@ from typing import TypeVar
 import pytest
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.txn.end import EndAction, Ended, EndRequest, decide, end_transaction
-from kafkacompat.txn.environment import Environment, Markers, TransactionResult, TransactionSettings
-from kafkacompat.txn.expiry import abort_timed_out, expired_records
-from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
-from kafkacompat.txn.records import TransactionRecord
-from kafkacompat.txn.states import TransactionState as S
+from kafkacompat.txn.operations import (
+    NO_EXPECTATION,
+    EndAction,
+    Ended,
+    EndRequest,
+    Initialised,
+    ProducerIdAndEpoch,
+    abort_timed_out,
+    decide,
+    end_transaction,
+    expired_records,
+    init_producer_id,
+)
+from kafkacompat.txn.transaction_log import TransactionRecord
 from kafkacompat.txn.transaction_metadata import (
     MAX_EPOCH,
     MAX_PRODUCER_EPOCH_FOR_CLIENTS,
     TransactionMetadata,
     TxnTransitMetadata,
 )
-from kafkacompat.txn.transaction_state_manager import TransactionStateManager
+from kafkacompat.txn.transaction_metadata import TransactionState as S
+from kafkacompat.txn.transaction_state_manager import (
+    Environment,
+    Markers,
+    TransactionResult,
+    TransactionSettings,
+    TransactionStateManager,
+)
 from kafkacompat.wire.errors import ErrorCode as E
 
 T = TypeVar("T")

@@ -9,24 +9,30 @@ import pytest
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.ids import TopicPartition
-from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
-from kafkacompat.txn.initialise import (
+from kafkacompat.txn.operations import (
     NO_EXPECTATION,
     Initialised,
     ProducerIdAndEpoch,
+    add_partitions,
     checked_timeout_ms,
     init_producer_id,
+    verify_partitions,
 )
-from kafkacompat.txn.partitions import add_partitions, verify_partitions
-from kafkacompat.txn.states import AT_REST, PREPARED
-from kafkacompat.txn.states import TransactionState as S
 from kafkacompat.txn.transaction_metadata import (
+    AT_REST,
     MAX_PRODUCER_EPOCH_FOR_CLIENTS,
     NO_TIMEOUT_MS,
+    PREPARED,
     TransactionMetadata,
     TxnTransitMetadata,
 )
-from kafkacompat.txn.transaction_state_manager import TransactionStateManager
+from kafkacompat.txn.transaction_metadata import TransactionState as S
+from kafkacompat.txn.transaction_state_manager import (
+    Environment,
+    Markers,
+    TransactionSettings,
+    TransactionStateManager,
+)
 from kafkacompat.wire.errors import ErrorCode as E
 
 MAX_TIMEOUT_MS = 900_000

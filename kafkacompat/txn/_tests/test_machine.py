@@ -14,15 +14,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.ids import TopicPartition
-from kafkacompat.txn.end import Ended, EndRequest, end_transaction
-from kafkacompat.txn.environment import Environment, Markers, TransactionResult, TransactionSettings
-from kafkacompat.txn.expiry import abort_timed_out, expired_records, has_timed_out
-from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
-from kafkacompat.txn.partitions import add_partitions, verify_partitions
-from kafkacompat.txn.records import TransactionRecord, decode_record, encode_record
-from kafkacompat.txn.states import AT_REST, PREPARED
-from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction_state_manager import TransactionStateManager
+from kafkacompat.txn.operations import (
+    NO_EXPECTATION,
+    Ended,
+    EndRequest,
+    Initialised,
+    ProducerIdAndEpoch,
+    abort_timed_out,
+    add_partitions,
+    end_transaction,
+    expired_records,
+    has_timed_out,
+    init_producer_id,
+    verify_partitions,
+)
+from kafkacompat.txn.transaction_log import TransactionRecord, decode_record, encode_record
+from kafkacompat.txn.transaction_metadata import AT_REST, PREPARED
+from kafkacompat.txn.transaction_metadata import TransactionState as S
+from kafkacompat.txn.transaction_state_manager import (
+    Environment,
+    Markers,
+    TransactionResult,
+    TransactionSettings,
+    TransactionStateManager,
+)
 from kafkacompat.wire.errors import ErrorCode as E
 
 TIMEOUT_MS = 10_000

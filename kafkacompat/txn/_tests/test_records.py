@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.ids import TopicPartition
-from kafkacompat.txn.records import (
+from kafkacompat.txn.transaction_log import (
     WRITABLE_STATES,
     TransactionRecord,
     decode_record,
     encode_record,
     value_version_for,
 )
-from kafkacompat.txn.states import TransactionState as S
+from kafkacompat.txn.transaction_metadata import TransactionState as S
 from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
 
 KEY = bytes.fromhex("0000 0008 66616374732d7478")

@@ -6,9 +6,15 @@ import itertools
 
 import pytest
 
-from kafkacompat.txn.states import STATE_NAMES, STATES_BY_NAME, VALID_PREVIOUS_STATES
-from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction_metadata import IllegalTransition, TransactionMetadata, TxnTransitMetadata
+from kafkacompat.txn.transaction_metadata import (
+    STATE_NAMES,
+    STATES_BY_NAME,
+    VALID_PREVIOUS_STATES,
+    IllegalTransition,
+    TransactionMetadata,
+    TxnTransitMetadata,
+)
+from kafkacompat.txn.transaction_metadata import TransactionState as S
 
 REST = {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
 ALLOWED = (

@@ -13,7 +13,6 @@ from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_imag
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.tasks import Tasks
-from kafkacompat.txn.environment import Markers
 from kafkacompat.txn.transaction_marker_channel_manager import (
     RETRY_MS,
     WRITTEN_AT_ONCE,
@@ -21,6 +20,7 @@ from kafkacompat.txn.transaction_marker_channel_manager import (
     Sending,
     TransactionMarkerChannelManager,
 )
+from kafkacompat.txn.transaction_state_manager import Markers
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from kafkacompat.wire.messages.write_txn_markers_response import (

@@ -11,12 +11,12 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.coordinator.inter_broker_sender import RESUMED_COST, InterBrokerSender, NodeLost
-from kafkacompat.coordinator.rounds import STRETCH
 from kafkacompat.coordinator.shard import Shard
+from kafkacompat.coordinator.shards import STRETCH
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import TURN_COST, Tasks
-from kafkacompat.txn import sweeps
+from kafkacompat.txn import transaction_coordinator
 from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, World
 from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
@@ -61,7 +61,7 @@ def test_unused_ids_that_cannot_be_forgotten_keep_no_others(
     world = World()
     for index in range(2_000):
         world.init(f"tx{index}")
-    place: Any = sweeps if broken == "expired_records" else Shard
+    place: Any = transaction_coordinator if broken == "expired_records" else Shard
     real = getattr(place, broken)
     calls = 0
 
@@ -87,18 +87,18 @@ def test_timed_out_transactions_are_aborted_in_steps_and_one_that_fails_keeps_no
     for index in range(size):
         world.init(f"tx{index}")
         world.coordinator.add_partitions(f"tx{index}", 10, 0, frozenset([T0]), 2)
-    abort = sweeps.abort_timed_out
+    abort = transaction_coordinator.abort_timed_out
 
     def broken(machine: Any, transactional_id: str, now_ms: int) -> Any:
         if transactional_id == "tx7":
             raise KeyError(transactional_id)
         return abort(machine, transactional_id, now_ms)
 
-    monkeypatch.setattr(sweeps, "abort_timed_out", broken)
+    monkeypatch.setattr(transaction_coordinator, "abort_timed_out", broken)
     world.time.ms = 70_000
     counts = steps_of(world)
     assert sum(counts) == 2 * (size - 1)  # prepared and completed
-    assert max(counts) <= 2 * (TURN_COST // sweeps.OPERATION_COST + 1)
+    assert max(counts) <= 2 * (TURN_COST // transaction_coordinator.OPERATION_COST + 1)
     assert {type(error) for error in faults.take()} == {KeyError}
 
 

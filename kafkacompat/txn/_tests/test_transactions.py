@@ -21,14 +21,14 @@ from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from kafkacompat.txn.environment import TransactionSettings, size_of_id
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
-from kafkacompat.txn.sweeps import machine_of
 from kafkacompat.txn.transaction_coordinator import (
     TransactionCoordinator,
     TransactionCoordinatorSettings,
+    machine_of,
 )
 from kafkacompat.txn.transaction_marker_channel_manager import END_RETRY_MS
+from kafkacompat.txn.transaction_state_manager import TransactionSettings, size_of_id
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from kafkacompat.coordinator.core import LoadFailure, decoded_in_steps
 from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
 from kafkacompat.tasks import at_once
-from kafkacompat.txn.states import TransactionState
-from kafkacompat.txn.transaction_metadata import NO_PARTITIONS, TxnTransitMetadata
+from kafkacompat.txn.transaction_metadata import NO_PARTITIONS, TransactionState, TxnTransitMetadata
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
