@@ -61,14 +61,18 @@ def in_turns(work: Work[T]) -> Work[T]:
     return (yield from work)
 
 
-def at_once(work: Work[T]) -> T:
-    """The value of a work that is known to be short, or whose caller blocks nobody: without pauses."""
+def at_once(work: Work[T] | Coroutine[Any, None, T]) -> T:
+    """The value of a work or a coroutine that is known to be short, or whose caller blocks nobody: without pauses. All values
+    that it awaits must be there."""
+    send = work.send
     while True:
         try:
-            next(work)
+            waits_for = send(None)
         except StopIteration as end:
             value: T = end.value
             return value
+        if type(waits_for) is not int:
+            raise RuntimeError("what is carried out at once waits for a value that is not there")
 
 
 class Pace:

@@ -10,7 +10,6 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import freeing
 from kafkacompat.stepping.jobs import STEPS_S, Stepping, all_steps, driven
 from kafkacompat.tasks import Overloaded, Pace
 
@@ -186,20 +185,3 @@ def test_a_step_is_over_when_as_much_is_done_whichever_loop_did_it() -> None:
     pace = Pace(10)
     assert [pace.is_over(4), pace.is_over(4), pace.is_over(4)] == [False, False, True]
     assert [pace.is_over() for _ in range(10)] == [False] * 9 + [True]
-
-
-def test_large_containers_are_emptied_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freeing, "FREED_AT_ONCE", 10)
-    machinery = Machinery()
-    frees = freeing.Freeing(machinery)
-    small, listed, mapped = list(range(10)), list(range(25)), dict.fromkeys(range(12))
-    for held in (small, listed, mapped):
-        frees.free(held)  # type: ignore[arg-type]
-    sizes = []
-    while machinery.pending():
-        machinery.fire()
-        sizes.append((len(listed), len(mapped)))
-    assert sizes == [(15, 12), (5, 12), (0, 12), (0, 2), (0, 0)]
-    assert len(small) == 10
-    frees.free([0] * 11)
-    assert machinery.waiting == [0]

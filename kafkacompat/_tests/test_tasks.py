@@ -318,6 +318,16 @@ def test_a_work_ends_with_its_task(runner: TaskRunner) -> None:
     assert runner.seen == ["end"]
 
 
+def test_a_coroutine_at_once_awaits_only_what_is_there() -> None:
+    async def adds(value: Deferred[int]) -> int:
+        await pause()
+        return 1 + await value
+
+    assert at_once(adds(Deferred.of(2))) == 3
+    with pytest.raises(RuntimeError, match="not there"):
+        at_once(adds(Deferred()))
+
+
 def test_a_work_at_once_takes_no_turn() -> None:
     seen: list[Any] = []
     assert at_once(counted(seen, 3, TURN_COST)) == "counted"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.memory import Freeing
 from kafkacompat.partition.delayed_operations import ANSWER_US, DelayedOperation, DelayedOperationPurgatory
 from kafkacompat.partition.fetch_response_size import response_size, response_size_in_steps
 from kafkacompat.partition.fetch_session import (
@@ -30,7 +31,6 @@ from kafkacompat.partition.replica_selector import nearest_replica
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.ports import AbortedTransaction as AbortedOfLog
 from kafkacompat.records.batch import BatchCorrupt
-from kafkacompat.stepping.freeing import Freeing
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
@@ -110,7 +110,7 @@ class FetchEngine:
         """`selects_by_rack`: see replica_selector. `throttle` limits followers that are not in sync."""
         self.sessions = sessions
         clock, timers = services.clock, services.timers
-        self._freeing = Freeing(timers)
+        self._freeing = Freeing(services.tasks)
         sessions.free = self._freeing.free
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes

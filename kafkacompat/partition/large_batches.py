@@ -10,16 +10,16 @@ how large a body is. So each batch begins as a usual one. One that gets larger b
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.faults import forget_locals
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.limits import BatchLimits
-from kafkacompat.records.validate import TooMuchAtOnce, validate_in_steps
+from kafkacompat.records.validate import TooMuchAtOnce, validate_large
 from kafkacompat.records.validated import ValidatedBatch
-from kafkacompat.stepping.jobs import Stepping, Steps
-from kafkacompat.tasks import Overloaded
+from kafkacompat.tasks import Limit, Overloaded, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,80 +34,70 @@ HUGE_AT_ONCE = 2
 """Batches opened at the same time. Each of the huge ones may use what batch.max.unpacked.bytes allows."""
 WAITING_MAX = 1000
 """Waiting batches of each kind. Beyond this the answer is REQUEST_TIMED_OUT, after which a producer retries."""
-PAUSES_MAX = 1 << 30
-"""Effectively unbounded: a connection has at most one, so the bound on connections applies."""
 
 T = TypeVar("T")
 
 
-def _given_back(given: T) -> Steps[T]:
-    yield None
-    return given
-
-
 class LargeBatches:
     def __init__(self, services: PartitionServices, limits: BatchLimits) -> None:
-        timers, workers = services.timers, services.workers.batches
         self._clock = services.clock
+        self._tasks = services.tasks
+        self._workers = services.workers.batches
         self._limits = limits
-        self._usual = Stepping(timers, workers, USUAL_AT_ONCE, WAITING_MAX)
-        self._huge = Stepping(timers, workers, HUGE_AT_ONCE, WAITING_MAX)
-        self._pauses = Stepping(timers, workers, PAUSES_MAX, 0)
+        self._usual = Limit(USUAL_AT_ONCE, WAITING_MAX)
+        self._huge = Limit(HUGE_AT_ONCE, WAITING_MAX)
 
     def pause(self, given: T) -> Deferred[T]:
         """The given value, after a turn of the loop."""
-        return self._pauses.submit(_given_back(given))
+        return self._tasks.run("a Produce that pauses", _after_a_turn(given))
 
     def validate(
         self, records: Buffer, config: LogConfig, zstd_allowed: bool
     ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
         """The batch, or its refusal. The records stay in use until then."""
-        given: Deferred[Buffer | ValidatedBatch | LogRefused] = Deferred()
-        self._begin(self._usual, USUAL_BYTES, given, records, config, zstd_allowed)
-        return given
+        return self._tasks.run("validating a large batch", self._validate(records, config, zstd_allowed))
 
-    # Functions within `validate` that name each other would be a cycle, and the records would stay in memory until the
-    # garbage collector comes.
-
-    def _begin(
-        self,
-        stepping: Stepping,
-        memory_bytes: int,
-        given: Deferred[Buffer | ValidatedBatch | LogRefused],
-        records: Buffer,
-        config: LogConfig,
-        zstd_allowed: bool,
-    ) -> None:
-        steps = validate_in_steps(
-            records,
-            config,
-            self._clock.now_ms(),
-            zstd_allowed=zstd_allowed,
-            limits=self._limits,
-            memory_bytes=memory_bytes,
-        )
-        stepping.submit(steps).on_done(partial(self._validated, given, records, config, zstd_allowed))
-
-    def _validated(
-        self,
-        given: Deferred[Buffer | ValidatedBatch | LogRefused],
-        records: Buffer,
-        config: LogConfig,
-        zstd_allowed: bool,
-        done: Deferred[ValidatedBatch],
-    ) -> None:
-        verdict: ValidatedBatch | LogRefused
+    async def _validate(
+        self, records: Buffer, config: LogConfig, zstd_allowed: bool
+    ) -> Buffer | ValidatedBatch | LogRefused:
         try:
-            verdict = done.result()
+            try:
+                return await self._validated(self._usual, USUAL_BYTES, records, config, zstd_allowed)
+            except TooMuchAtOnce as error:
+                forget_locals(error.__traceback__)
+            return await self._validated(
+                self._huge, self._limits.unpacked_bytes, records, config, zstd_allowed
+            )
         except LogRefused as refused:
-            verdict = refused.with_traceback(None)  # it would keep the records, and lead to itself
-        except TooMuchAtOnce as error:
-            error.__traceback__ = None
-            self._begin(self._huge, self._limits.unpacked_bytes, given, records, config, zstd_allowed)
-            return
+            # The frames that it has left would keep the records, and lead to it.
+            forget_locals(refused.__traceback__)
+            return refused.with_traceback(None)
         except Overloaded as error:
-            verdict = LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
-        except Exception as error:
-            given.fail(error)
-            return
-        given.resolve(verdict)
+            return LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
+
+    async def _validated(
+        self, places: Limit, memory_bytes: int, records: Buffer, config: LogConfig, zstd_allowed: bool
+    ) -> ValidatedBatch:
+        now_ms = self._clock.now_ms()
+        async with places:
+            await pause()
+            return await validate_large(
+                records,
+                config,
+                now_ms,
+                self._in_worker,
+                zstd_allowed=zstd_allowed,
+                limits=self._limits,
+                memory_bytes=memory_bytes,
+            )
+
+    async def _in_worker(self, job: Callable[[], T]) -> T:
+        given = self._workers.submit(job)
+        await when_all_done([given])
+        await pause()  # the jobs of many batches may be done in one turn
+        return given.result()
+
+
+async def _after_a_turn(given: T) -> T:
+    await pause()
+    return given

@@ -6,9 +6,9 @@ steps.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkacompat.ports import Fault, LogRefused
 from kafkacompat.records import compression as codecs
@@ -33,7 +33,7 @@ from kafkacompat.records.scan import (
     scan_whole,
 )
 from kafkacompat.records.validated import ValidatedBatch, trusted_batch
-from kafkacompat.stepping.jobs import Steps
+from kafkacompat.tasks import TURN_COST, Work, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -48,8 +48,16 @@ STEP_ROWS = 2048
 STEP_BYTES = 1024 * 1024
 """Bytes copied in one step."""
 
+T = TypeVar("T")
 
-def judge(
+
+class InWorker(Protocol):
+    """Has a job done that releases the interpreter's lock most of the time."""
+
+    def __call__(self, job: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+async def judge(
     header: BatchHeader,
     view: memoryview,
     target: int,
@@ -57,18 +65,18 @@ def judge(
     facts: BodyFacts,
     config: LogConfig,
     now_ms: int,
-) -> Steps[ValidatedBatch]:
+    in_worker: InWorker,
+) -> ValidatedBatch:
     """Check valid records against the topic's settings. Returns the batch as it must be written."""
     stamps_append_time = config.message_timestamp_type == "LogAppendTime"
     if is_suspicious(header, facts, config, now_ms, stamps_append_time):
-        yield from _refuse_records(header, body, config, now_ms, stamps_append_time)
+        await in_turns(_refuse_records(header, body, config, now_ms, stamps_append_time))
     if target != header.attributes & CODEC_MASK:
         append_time_ms = now_ms if stamps_append_time else None
-        return (yield from _re_encoded(header, body, facts, target, config, append_time_ms))
+        return await _re_encoded(header, body, facts, target, config, append_time_ms, in_worker)
     stamp_it = partial(stamped, header, view, facts, now_ms, stamps_append_time)
     if header.size > STEP_BYTES and _is_changed_by_stamp(header, facts, now_ms, stamps_append_time):
-        batch: ValidatedBatch = yield stamp_it  # all of it is read for the new CRC
-        return batch
+        return await in_worker(stamp_it)  # all of it is read for the new CRC
     return stamp_it()
 
 
@@ -125,7 +133,7 @@ def _refuse_records(
     config: LogConfig,
     now_ms: int,
     stamps_append_time: bool,
-) -> Generator[None, None, None]:
+) -> Work[None]:
     """Raise for the invalid records, if any. The quick check may suspect a valid batch."""
     errors: list[tuple[int, str | None]] = []
     bad_timestamp = lacks_key = False
@@ -159,7 +167,7 @@ def _refuse_records(
                 break
         if len(errors) >= SHOWN_RECORD_ERRORS:
             break
-        yield None
+        yield TURN_COST
     if not errors:
         return
     fault = Fault.NO_KEY if lacks_key else None
@@ -178,14 +186,15 @@ def _refuse_records(
     )
 
 
-def _re_encoded(
+async def _re_encoded(
     header: BatchHeader,
     body: bytes | bytearray,
     facts: BodyFacts,
     target: int,
     config: LogConfig,
     append_time_ms: int | None,
-) -> Steps[ValidatedBatch]:
+    in_worker: InWorker,
+) -> ValidatedBatch:
     # The delta of the first record need not be 0. Kafka rewrites the batch with that record's timestamp as its base.
     rows = scan(body, 0, len(body), ANY_OFFSET, 1, 1, HEADERS_UNSEEN, True)[-1]
     assert rows is not None
@@ -194,13 +203,13 @@ def _re_encoded(
     level = level_of(target, config)
     try:
         if by_ms:
-            batch = yield from _packed_with_another_base(
-                body, header.record_count, by_ms, target, level, bound
+            batch = await _packed_with_another_base(
+                body, header.record_count, by_ms, target, level, bound, in_worker
             )
         elif len(body) <= codecs.packing_piece(target, level):
-            batch = yield partial(codecs.pack, target, body, level, bound, HEADER_SIZE)
+            batch = await in_worker(partial(codecs.pack, target, body, level, bound, HEADER_SIZE))
         else:
-            batch = yield from _packed_in_pieces(body, target, level, bound)
+            batch = await _packed_in_pieces(body, target, level, bound, in_worker)
     except codecs.PackedTooLarge:
         raise LogRefused(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -226,24 +235,32 @@ def _re_encoded(
         record_count=header.record_count,
     )
     if len(batch) > STEP_BYTES:
-        yield seal_it
+        await in_worker(seal_it)
     else:
         seal_it()
     return trusted_batch(batch)
 
 
-def _packed_in_pieces(body: bytes | bytearray, codec: int, level: int | None, bound: int) -> Steps[bytearray]:
+async def _packed_in_pieces(
+    body: bytes | bytearray, codec: int, level: int | None, bound: int, in_worker: InWorker
+) -> bytearray:
     packer = codecs.Packer(codec, level, bound, HEADER_SIZE)
     piece = codecs.packing_piece(codec, level)
     for start in range(0, len(body), piece):
-        yield partial(packer.add, body, start, start + piece)
-    yield packer.end
+        await in_worker(partial(packer.add, body, start, start + piece))
+    await in_worker(packer.end)
     return packer.packed
 
 
-def _packed_with_another_base(
-    body: bytes | bytearray, count: int, by_ms: int, codec: int, level: int | None, bound: int
-) -> Steps[bytearray]:
+async def _packed_with_another_base(
+    body: bytes | bytearray,
+    count: int,
+    by_ms: int,
+    codec: int,
+    level: int | None,
+    bound: int,
+    in_worker: InWorker,
+) -> bytearray:
     """The compressed body with all timestamp deltas lowered by `by_ms`. A record may be as large as the body, so it is
     copied in parts, and each part is compressed before the next one is made."""
     packer = codecs.Packer(codec, level, bound, HEADER_SIZE)
@@ -257,15 +274,15 @@ def _packed_with_another_base(
                 while end - rest > piece:
                     moved += view[rest : rest + piece]
                     rest += piece
-                    yield partial(packer.add, moved)
+                    await in_worker(partial(packer.add, moved))
                     moved = bytearray()
                 moved += view[rest:end]
                 if len(moved) > piece:
-                    yield partial(packer.add, moved)
+                    await in_worker(partial(packer.add, moved))
                     moved = bytearray()
-            yield None
-    yield partial(packer.add, moved)
-    yield packer.end
+            await pause()
+    await in_worker(partial(packer.add, moved))
+    await in_worker(packer.end)
     return packer.packed
 
 

@@ -12,7 +12,7 @@ buffer; nothing is copied unless it must be re-encoded.
 - The usual batch is sound and stays as it is: one pass of `validate_produce` finds that. Any other batch is looked at
   again from the beginning, by the functions that also say what is wrong.
 - A small batch can expand to hundreds of megabytes and millions of records. Work beyond one step of the loop raises
-  TooMuchAtOnce, and `validate_in_steps` does the same in steps.
+  TooMuchAtOnce, and `validate_large` does the same with pauses and jobs for worker threads.
 
 Follows KIP-98, KIP-32 (timestamps), KIP-467 (record errors), KIP-937 (timestamp bounds).
 """
@@ -20,10 +20,12 @@ Follows KIP-98, KIP-32 (timestamps), KIP-467 (record errors), KIP-937 (timestamp
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.ports import Fault, LogRefused, RefusedAtSight
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import (
@@ -42,12 +44,12 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.check import BodyFacts, check_records
 from kafkacompat.records.crc import crc32c
-from kafkacompat.records.judge import is_suspicious, judge, level_of, stamped, too_large
+from kafkacompat.records.judge import InWorker, is_suspicious, judge, level_of, stamped, too_large
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.scan import IS_COMPILED, NULL_KEYS, scan
 from kafkacompat.records.validated import ValidatedBatch
-from kafkacompat.stepping.jobs import Steps, all_steps
+from kafkacompat.tasks import at_once, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ PARTITION_UNITS = 16
 PLAIN_BITS = CODEC_MASK | TRANSACTIONAL_BIT
 """Of the attributes. A batch with others needs a closer look."""
 DEFAULT_LIMITS = BatchLimits()
+
+T = TypeVar("T")
 
 
 class TooMuchAtOnce(Exception):
@@ -248,27 +252,32 @@ def _checked_at_once(
         if cost > allowance.re_encoded_bytes:
             raise TooMuchAtOnce
         allowance.re_encoded_bytes -= cost
-        return all_steps(judge(header, view, target, body, facts, config, now_ms))
+        return at_once(judge(header, view, target, body, facts, config, now_ms, _here))
     return stamped(header, view, facts, now_ms, stamps_append_time)
 
 
-def validate_in_steps(
+def _here(job: Callable[[], T]) -> Deferred[T]:
+    return Deferred.of(job())
+
+
+async def validate_large(
     records: Buffer,
     config: LogConfig,
     now_ms: int,
+    in_worker: InWorker,
     *,
     zstd_allowed: bool = True,
     origin: Origin = Origin.CLIENT,
     limits: BatchLimits = DEFAULT_LIMITS,
     memory_bytes: int = 1 << 62,
-) -> Steps[ValidatedBatch]:
-    """`validate_produce` as a generator with short steps and jobs. It uses the records until it ends. Raises
+) -> ValidatedBatch:
+    """`validate_produce` with pauses, and with jobs for worker threads. It uses the records until it ends. Raises
     TooMuchAtOnce for a body that may be larger, but not than `memory_bytes`."""
     crc: int | None = None
     if len(records) > Allowance.copied_bytes:
-        crc = yield partial(crc_of, records)
+        crc = await in_worker(partial(crc_of, records))
     header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits, crc=crc)
-    return (yield from _steps(header, view, target, config, now_ms, limits, memory_bytes))
+    return await _opened_and_checked(header, view, target, config, now_ms, limits, memory_bytes, in_worker)
 
 
 def _begin(
@@ -311,7 +320,7 @@ def _begin(
     return header, view, target
 
 
-def _steps(
+async def _opened_and_checked(
     header: BatchHeader,
     view: memoryview,
     target: int,
@@ -319,7 +328,8 @@ def _steps(
     now_ms: int,
     limits: BatchLimits,
     memory_bytes: int,
-) -> Steps[ValidatedBatch]:
+    in_worker: InWorker,
+) -> ValidatedBatch:
     codec = header.attributes & CODEC_MASK
     bound = limits.unpacked_bytes
     stored_max = config.max_message_bytes - HEADER_SIZE
@@ -328,11 +338,11 @@ def _steps(
     unpacking = codecs.Unpacking(codec, view[HEADER_SIZE:], min(bound, memory_bytes), limits.frames)
     go_on = partial(unpacking.go_on, codecs.PIECE_BYTES)
     try:
-        while not (yield go_on):
+        while not await in_worker(go_on):
             pass
     except codecs.DecompressionFailed as error:
         error.__traceback__ = None  # it would keep the body until it is found as garbage
-        yield from _freed(unpacking.body)
+        await _free(unpacking.body, in_worker)
         if isinstance(error, codecs.DecompressedTooLarge):
             if bound > memory_bytes:
                 raise TooMuchAtOnce from None
@@ -341,20 +351,20 @@ def _steps(
         raise _not_opened(error) from error
     body = unpacking.body
     try:
-        batch = yield from _checked(header, view, target, body, config, now_ms, limits)
+        batch = await _checked(header, view, target, body, config, now_ms, limits, in_worker)
     except LogRefused:
-        yield from _freed(body)
+        await _free(body, in_worker)
         raise
-    yield from _freed(body)
+    await _free(body, in_worker)
     return batch
 
 
-def _freed(body: bytes | bytearray) -> Steps[None]:
+async def _free(body: bytes | bytearray, in_worker: InWorker) -> None:
     if len(body) > codecs.FREED_AT_ONCE:
-        yield partial(codecs.free, body)
+        await in_worker(partial(codecs.free, body))
 
 
-def _checked(
+async def _checked(
     header: BatchHeader,
     view: memoryview,
     target: int,
@@ -362,16 +372,17 @@ def _checked(
     config: LogConfig,
     now_ms: int,
     limits: BatchLimits,
-) -> Steps[ValidatedBatch]:
+    in_worker: InWorker,
+) -> ValidatedBatch:
     count = header.record_count
     try:
         facts = check_records(body, count, limits, STEP_UNITS)
         while not isinstance(facts, BodyFacts):
-            yield None
+            await pause()
             facts = check_records(body, count, limits, STEP_UNITS, facts)
     except (RecordMalformed, RecordLimitExceeded) as error:
         raise _unsound(error) from error
-    return (yield from judge(header, view, target, body, facts, config, now_ms))
+    return await judge(header, view, target, body, facts, config, now_ms, in_worker)
 
 
 def refusal_at_sight(records: Buffer, zstd_allowed: bool) -> RefusedAtSight | None:

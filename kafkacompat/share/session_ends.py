@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import for_each, report
+from kafkacompat.memory import Freeing
 from kafkacompat.share.values import PendingWrite
-from kafkacompat.stepping.freeing import Freeing
 from kafkacompat.tasks import pause
 
 if TYPE_CHECKING:
     from kafkacompat.api.share_services import TopicIdPartition
-    from kafkacompat.ports import Timers
     from kafkacompat.share.led_partition import LedPartition
     from kafkacompat.share.partition_cache import SharePartitionCache
     from kafkacompat.share.sessions import (
@@ -28,13 +27,11 @@ RELEASED_AT_ONCE = 10
 
 
 class SessionEnds:
-    def __init__(
-        self, sessions: ShareSessionCache, cache: SharePartitionCache, timers: Timers, tasks: Tasks
-    ) -> None:
+    def __init__(self, sessions: ShareSessionCache, cache: SharePartitionCache, tasks: Tasks) -> None:
         self._sessions = sessions
         self._cache = cache
         self._tasks = tasks
-        self._freeing = Freeing(timers)
+        self._freeing = Freeing(tasks)
         self._releases: OrderedDict[tuple[LedPartition, str], None] = OrderedDict()
         """Share-partitions and members, in order."""
         self._ended_groups: list[str] = []

@@ -73,7 +73,7 @@ class SharePartitionManager:
             clock, timers, manager.wakeups.budget
         )
         self.fetches = fetches = ShareFetches(cache, purgatory, clock, timers, random, workers)
-        self._ends = ends = SessionEnds(sessions, cache, timers, tasks)
+        self._ends = ends = SessionEnds(sessions, cache, tasks)
         self._meter = meter = AcknowledgementMeter()
         self._parts = ShareParts(
             manager, sessions, ends, cache, meter, fetches, settings, clock, timers, fetch_max_bytes

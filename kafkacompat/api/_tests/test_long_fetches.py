@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat import memory
 from kafkacompat.api._tests.test_long_requests import in_steps, stepping_api
 from kafkacompat.api._tests.world import Api
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
@@ -16,7 +17,6 @@ from kafkacompat.partition.fetch_session import EVICTION_MS, CachedPartition
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.service import FetchRequestPartition
 from kafkacompat.ports.dispatcher import Pending
-from kafkacompat.stepping import freeing
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 COUNT = 2_500
@@ -165,7 +165,7 @@ def test_a_session_that_outgrows_the_room_for_all_is_over_and_the_next_fetch_has
 @pytest.mark.parametrize("end", ["by its client", "for another one", "without room"])
 def test_what_a_long_fetch_keeps_is_freed_in_steps(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client may name half a million partitions. They would take a tenth of a second to go."""
-    monkeypatch.setattr(freeing, "FREED_AT_ONCE", 100)
+    monkeypatch.setattr(memory, "FREED_AT_ONCE", 100)
     for kind in (CachedPartition, FetchRequestPartition):
         monkeypatch.setattr(kind, "__del__", lambda self: None, raising=False)
     api = consumer_api()
@@ -190,7 +190,7 @@ def test_what_a_long_fetch_keeps_is_freed_in_steps(end: str, monkeypatch: pytest
 def test_what_a_long_fetch_keeps_is_freed_in_steps_if_its_client_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(freeing, "FREED_AT_ONCE", 100)
+    monkeypatch.setattr(memory, "FREED_AT_ONCE", 100)
     api = consumer_api()
     reply = api.send(asking(range(COUNT), session_epoch=0, max_wait_ms=10_000), 12)
     purgatory = api.world.engine.purgatory
@@ -209,7 +209,7 @@ def test_what_a_long_fetch_keeps_is_freed_in_steps_if_its_client_leaves(
 
 
 def test_a_session_that_is_dropped_while_a_fetch_uses_it_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freeing, "FREED_AT_ONCE", 100)
+    monkeypatch.setattr(memory, "FREED_AT_ONCE", 100)
     api = consumer_api()
     session_id = session_of(api)
     waiting = asking([], session_id=session_id, session_epoch=1, max_wait_ms=10_000)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import random
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafkacompat.config import LogConfig
+from kafkacompat.deferred import Deferred
 from kafkacompat.ports import LogRefused
 from kafkacompat.records import check, compression, judge, scan
 from kafkacompat.records import validate as validation
@@ -34,11 +36,10 @@ from kafkacompat.records.validate import (
     STEP_UNITS,
     Allowance,
     TooMuchAtOnce,
-    validate_in_steps,
+    validate_large,
     validate_produce,
 )
 from kafkacompat.records.validated import ValidatedBatch
-from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode
 
 CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
@@ -55,28 +56,63 @@ def at_once(batch: Any, config: LogConfig = ROOMY, allowance: Allowance | None =
     return validate_produce(batch, config, NOW_MS, allowance=allowance or Allowance())
 
 
+class Driven:
+    """A validation of which the steps of the loop and the jobs for threads are counted."""
+
+    def __init__(self, batch: Any, config: LogConfig, **options: Any) -> None:
+        self._coroutine = validate_large(batch, config, NOW_MS, self._in_worker, **options)  # type: ignore[arg-type]
+        self._result: ValidatedBatch | Exception | None = None
+        self._job: tuple[Callable[[], Any], Deferred[Any]] | None = None
+        self.steps, self.jobs = 1, 0
+
+    def _in_worker(self, job: Callable[[], Any]) -> Deferred[Any]:
+        assert self._job is None, "one job at a time"
+        given: Deferred[Any] = Deferred()
+        self._job = job, given
+        return given
+
+    def step(self) -> bool:
+        """Go on to the next pause or job. Returns whether it is over."""
+        try:
+            waits_for = self._coroutine.send(None)
+        except StopIteration as end:
+            self._result = end.value
+            return True
+        except Exception as error:
+            self._result = error
+            return True
+        if isinstance(waits_for, int):
+            self.steps += 1
+        return False
+
+    def do_job(self) -> None:
+        """Do the job that it waits for, if it waits for one."""
+        if self._job is None:
+            return
+        self.jobs += 1
+        (job, given), self._job = self._job, None
+        try:
+            value = job()
+        except Exception as error:
+            given.fail(error)
+        else:
+            given.resolve(value)
+
+    def value(self) -> ValidatedBatch:
+        if isinstance(self._result, Exception):
+            raise self._result
+        assert self._result is not None
+        return self._result
+
+
 def in_steps(
-    batch: Any, config: LogConfig = ROOMY, limits: BatchLimits | None = None
+    batch: Any, config: LogConfig = ROOMY, limits: BatchLimits | None = None, **options: Any
 ) -> tuple[ValidatedBatch, int, int]:
     """(the batch, steps of the loop, jobs for threads)."""
-    steps, jobs = 1, 0
-    work = validate_in_steps(batch, config, NOW_MS, limits=limits or BatchLimits())
-    given: Any = None
-    failed: Exception | None = None
-    try:
-        while True:
-            job = work.send(given) if failed is None else work.throw(failed)
-            given = failed = None
-            if job is None:
-                steps += 1
-                continue
-            jobs += 1
-            try:
-                given = job()
-            except Exception as error:
-                failed = error
-    except StopIteration as end:
-        return end.value, steps, jobs
+    work = Driven(batch, config, limits=limits or BatchLimits(), **options)
+    while not work.step():
+        work.do_job()
+    return work.value(), work.steps, work.jobs
 
 
 def refusal(batch: Any, config: LogConfig = ROOMY, limits: BatchLimits | None = None) -> LogRefused:
@@ -160,21 +196,16 @@ def test_many_headers_in_many_records_take_steps() -> None:
 
 def copied_most(batch: Any, config: LogConfig) -> tuple[int, int]:
     """The most bytes of memory that a step of the loop adds, and that all of the work has at a time."""
-    work = validate_in_steps(batch, config, NOW_MS)
-    given: Any = None
+    work = Driven(batch, config)
     in_a_step = in_all = 0
     tracemalloc.start()
     try:
         while True:
             before, _ = tracemalloc.get_traced_memory()
             tracemalloc.reset_peak()
-            try:
-                job = work.send(given)
-                is_over = False
-            except (StopIteration, LogRefused):
-                job, is_over = None, True
+            is_over = work.step()
             in_a_step = max(in_a_step, tracemalloc.get_traced_memory()[1] - before)
-            given = job() if job is not None else None
+            work.do_job()
             in_all = max(in_all, tracemalloc.get_traced_memory()[1])
             if is_over:
                 return in_a_step, in_all
@@ -324,13 +355,11 @@ def test_a_large_body_is_freed_by_a_job(
 
 def test_a_body_that_needs_more_memory_than_given_is_put_off() -> None:
     batch = batch_of_body(record_of_value(5_000_000), compression.ZSTD)
-    work = validate_in_steps(batch, ROOMY, NOW_MS, memory_bytes=4_000_000)
     with pytest.raises(TooMuchAtOnce):
-        all_steps(work)
+        in_steps(batch, memory_bytes=4_000_000)
     limits = BatchLimits(unpacked_bytes=4_000_000)
-    work = validate_in_steps(batch, ROOMY, NOW_MS, limits=limits, memory_bytes=4_000_000)
     with pytest.raises(LogRefused, match=r"batch\.max\.unpacked\.bytes"):
-        all_steps(work)
+        in_steps(batch, limits=limits, memory_bytes=4_000_000)
 
 
 # Records

@@ -295,7 +295,7 @@ def test_forgotten_partitions_make_room(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_a_large_session_keeps_is_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkacompat.stepping.freeing.FREED_AT_ONCE", 10)
+    monkeypatch.setattr("kafkacompat.memory.FREED_AT_ONCE", 10)
     world = ShareWorld()
     world.fetched(partitions=range(25), max_wait_ms=0)
     session = world.shares.sessions.get(SessionKey("g", "m"))
