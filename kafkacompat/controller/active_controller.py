@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, ControllerTimedOut, NotController
 from kafkacompat.controller.command_runner import CommandRunner
+from kafkacompat.controller.event_queue import EventQueue
 from kafkacompat.controller.host_names import Resolve, known_hosts
 from kafkacompat.controller.leadership import Leadership
 from kafkacompat.controller.liveness import Liveness
@@ -19,7 +20,6 @@ from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskCon
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import Clock, Random
 from kafkacompat.stepping.stepped import whole
@@ -59,7 +59,7 @@ class ActiveController:
         liveness: Liveness,
         periodic_tasks: PeriodicTaskControlManager,
         own_decisions: OwnDecisions,
-        turns: Turns,
+        queue: EventQueue,
         clock: Clock,
         bootstrap_values: Sequence[bytes],
         resolve: Resolve,
@@ -73,14 +73,14 @@ class ActiveController:
         self._driver = driver
         self._random = random
         self._liveness = liveness
-        self._turns = turns
+        self._queue = queue
         self._clock = clock
         self._resolve = resolve
         self._logs_left = logs_left
         self.timed_out_heartbeats = 0
         """Heartbeats that were refused, because too many commands waited."""
         self._leadership = Leadership(machine, liveness, periodic_tasks, own_decisions, bootstrap_values)
-        self._commands = CommandRunner(self._leadership, machine, turns, liveness, periodic_tasks, quotas)
+        self._commands = CommandRunner(self._leadership, machine, queue, liveness, periodic_tasks, quotas)
 
     @property
     def is_active(self) -> bool:
@@ -186,7 +186,7 @@ class ActiveController:
             names = yield from hosts_to_resolve.in_steps(request)
             return known_hosts(names, self._resolve)
 
-        return self._turns.take_steps(command).and_then(
+        return self._queue.submit_steps(command).and_then(
             lambda known: self._commands.run(
                 lambda: alter_client_quotas.in_steps(self._image, request, known)
             )
@@ -213,7 +213,7 @@ class ActiveController:
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.kraft_version_upgrade import update_features_and_kraft_version
 
-        return self._turns.take(
+        return self._queue.submit(
             lambda: update_features_and_kraft_version(
                 self._image,
                 self._settings,
@@ -233,7 +233,7 @@ class ActiveController:
             report = self._driver.report()
             return Deferred.of((yield from describe_quorum.in_steps(request, report, with_identities=newer)))
 
-        return self._turns.take_steps(describing)
+        return self._queue.submit_steps(describing)
 
     def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]:
         return self._driver.handle(request, context.api_version)

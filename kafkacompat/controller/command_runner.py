@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.api.request_context import NotController
 from kafkacompat.controller.balance import allows_unclean_elections
+from kafkacompat.controller.event_queue import EventQueue
 from kafkacompat.controller.leadership import Leadership
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -20,7 +21,6 @@ from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskCon
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.quota.mutations import MayMutate, MutationQuota, unlimited
 from kafkacompat.tasks import TURN_COST, Work
@@ -39,14 +39,14 @@ class CommandRunner:
         self,
         leadership: Leadership,
         machine: MetadataMachine,
-        turns: Turns,
+        queue: EventQueue,
         liveness: Liveness,
         periodic_tasks: PeriodicTaskControlManager,
         quotas: QuotaManagers,
     ) -> None:
         self._leadership = leadership
         self._machine = machine
-        self._turns = turns
+        self._queue = queue
         self._liveness = liveness
         self._periodic_tasks = periodic_tasks
         self._quotas = quotas
@@ -55,7 +55,7 @@ class CommandRunner:
         self, command: Callable[[], Work[ControllerResult[MetadataRecord, T]]], *, is_atomic: bool = True
     ) -> Deferred[T]:
         """`command` is called when its turn has come, and reads the image then."""
-        return self._turns.take_steps(lambda: self._in_steps(command(), is_atomic=is_atomic))
+        return self._queue.submit_steps(lambda: self._in_steps(command(), is_atomic=is_atomic))
 
     def _in_steps(
         self, command: Work[ControllerResult[MetadataRecord, T]], *, is_atomic: bool = True
@@ -112,13 +112,13 @@ class CommandRunner:
                 self._periodic_tasks.elect_uncleanly()
             return answer
 
-        return self._turns.take_steps(configure)
+        return self._queue.submit_steps(configure)
 
     def run_for_node(
         self, request: Any, command: Callable[[], Work[ControllerResult[MetadataRecord, Any]]]
     ) -> Deferred[Any]:
         """Run a command for another node. If it raises BrokerRefused, the answer has that error."""
-        return self._turns.take_steps(lambda: self._answered(request, command(), is_atomic=True))
+        return self._queue.submit_steps(lambda: self._answered(request, command(), is_atomic=True))
 
     def run_for_broker(
         self, request: Any, command: Callable[[], Work[ControllerResult[MetadataRecord, Any]]]
@@ -137,7 +137,7 @@ class CommandRunner:
                     liveness.schedule()
                 raise
 
-        return self._turns.take_steps(carry_out)
+        return self._queue.submit_steps(carry_out)
 
     def _answered(
         self, request: Any, command: Work[ControllerResult[MetadataRecord, Any]], *, is_atomic: bool

@@ -236,7 +236,7 @@ class MetadataMachine:
     def append_all(
         self, records: Sequence[MetadataRecord], *, is_atomic: bool, may_resign: bool = True
     ) -> Work[None]:
-        """Like `append`, in steps. Nothing else may be appended between them (controller/turns.py).
+        """Like `append`, in steps. Nothing else may be appended between them (controller/event_queue.py).
 
         If not atomic, very many records are written as several batches. Each record must then be valid without the
         next ones.

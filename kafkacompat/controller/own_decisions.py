@@ -14,10 +14,10 @@ from kafkacompat.faults import report
 from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
+    from kafkacompat.controller.event_queue import EventQueue
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.controller.records import MetadataRecord
     from kafkacompat.controller.result import ControllerResult
-    from kafkacompat.controller.turns import Turns
     from kafkacompat.ports import Timers
 
 T = TypeVar("T")
@@ -27,10 +27,10 @@ TRY_AGAIN_MS = 1_000
 
 
 class OwnDecisions:
-    def __init__(self, machine: MetadataMachine, timers: Timers, turns: Turns) -> None:
+    def __init__(self, machine: MetadataMachine, timers: Timers, queue: EventQueue) -> None:
         self._machine = machine
         self._timers = timers
-        self._turns = turns
+        self._queue = queue
 
     def take(self, decision: Callable[[], Work[None]]) -> None:
         """Run the decision in its turn, unless the leadership has changed by then."""
@@ -42,7 +42,7 @@ class OwnDecisions:
             return Deferred.of(None)
 
         try:
-            self._turns.take_steps(decide).unheeded("a decision of the controller", NotController)
+            self._queue.submit_steps(decide).unheeded("a decision of the controller", NotController)
         except ControllerTimedOut:
             self.try_again(lambda: self.take(decision))
 

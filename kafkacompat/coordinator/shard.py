@@ -1,6 +1,6 @@
 """One coordinator partition that this node leads: its machine, its timers, and its operations through the log.
 
-It loads the state, runs operations one at a time (`Turns`), appends the records of each as one batch, sends answers when
+It loads the state, runs operations one at a time (`OperationQueue`), appends the records of each as one batch, sends answers when
 they are committed, and unloads. The order is: operation, append, replay, `committed`, then replies, because a reply may
 cause the next request at once. Long work (loading, unloading, very many replies) runs in steps. Follows Kafka's coordinator
 runtime. The append is synchronous here, so only records in the log are replayed, and nothing is reverted.
@@ -139,7 +139,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Turns:
+class OperationQueue:
     __slots__ = ("_is_going_on", "_waiting", "is_taken")
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Turns:
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_going_on = False
 
-    def next(
+    def submit(
         self, operation: Callable[P, Deferred[T]], *arguments: P.args, **options: P.kwargs
     ) -> Deferred[T]:
         """Carry the operation out now, or after the present one, in order. What it raises then fails the answer."""
@@ -160,7 +160,7 @@ class Turns:
             if self._waiting:
                 self._go_on()
 
-    def take(self, part: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+    def exclusively(self, part: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         """Carry out the part of an operation in which no other one may begin."""
         self.is_taken = True
         try:
@@ -248,7 +248,7 @@ class Shard:
         "_services",
         "_settings",
         "_tasks",
-        "_turns",
+        "_operations",
         "epoch",
         "large",
         "loader",
@@ -279,7 +279,7 @@ class Shard:
         self._log = ShardLog(writer, partition, settings.compression, settings.base_sequence)
         self._clock = services.clock
         self._tasks = services.tasks
-        self._turns = Turns()
+        self._operations = OperationQueue()
         self._load_times = load_times
         self._load_task: Started | None = None
         self._make_machine = make_machine
@@ -440,25 +440,25 @@ class Shard:
 
     def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
         """Run one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
-        return self._turns.next(self._write, operation, None)
+        return self._operations.submit(self._write, operation, None)
 
     def ask(self, operation: Callable[[Caller, int], CoordinatorResult[Any, None]]) -> Deferred[Any]:
         """Run an operation that answers its caller by a reply, now or in a later operation. Raises Refused, or the
         Deferred fails with it, if the operation was not carried out. What the log refuses, the operation answers."""
-        return self._turns.next(self._ask, operation)
+        return self._operations.submit(self._ask, operation)
 
     def transactional_write(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
     ) -> Deferred[T]:
         """Like `write`, but the records take effect only with the transaction's marker."""
-        return self._turns.next(self._write, operation, owner)
+        return self._operations.submit(self._write, operation, owner)
 
     def complete_transaction(
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
     ) -> Deferred[ErrorCode]:
         """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused, or the Deferred
         fails with it."""
-        return self._turns.next(
+        return self._operations.submit(
             self._complete_transaction, producer_id, epoch, committed, coordinator_epoch, version
         )
 
@@ -476,18 +476,18 @@ class Shard:
                 self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
             return error, offset
 
-        error, offset = self._turns.take(append)
+        error, offset = self._operations.exclusively(append)
         pending = None if error is not ErrorCode.NONE else self._log.when_committed(offset + 1)
         return Deferred.of(error) if pending is None else pending
 
     def in_turn(self, act: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Do what looks at the state before it writes: now, or when the record of the present operation is replayed."""
-        return self._turns.next(act)
+        return self._operations.submit(act)
 
     def at_once(self, operation: Callable[[int], bool]) -> bool:
         """Run an operation that writes nothing and answers nobody. It returns whether it has done what is to be done. False
         without a call if another operation is under way, or what is seen is not committed yet."""
-        if self.state is not _ACTIVE or self._turns.is_taken or not self._log.is_all_committed:
+        if self.state is not _ACTIVE or self._operations.is_taken or not self._log.is_all_committed:
             return False
         return operation(self._clock.now_ms())
 
@@ -521,7 +521,7 @@ class Shard:
     ) -> Deferred[T]:
         """The response, once the records are committed. Without records, once everything it may show is."""
         if result.records:
-            error, end_offset = self._turns.take(self._append, result, now_ms, owner)
+            error, end_offset = self._operations.exclusively(self._append, result, now_ms, owner)
             if error is not ErrorCode.NONE:
                 answer: Deferred[T] = Deferred()
                 answer.fail(Refused(client_error(error)))
@@ -589,7 +589,7 @@ class Shard:
             self._send(following.replies)
             return
         # What the log refuses is undone (CoordinatorResult.refused).
-        self._turns.next(self._complete, following, now_ms).unheeded(
+        self._operations.submit(self._complete, following, now_ms).unheeded(
             f"what follows a write to coordinator partition {self.partition}", Refused
         )
 

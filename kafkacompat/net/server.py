@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
@@ -21,11 +22,9 @@ from kafkacompat.net.connection import Connection
 from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.listener import BoundListener
 from kafkacompat.net.memory_pool import MemoryPool
-from kafkacompat.net.muting import mute
 from kafkacompat.net.newcomers import Newcomers
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.settings import Admission, NetworkSettings, idle_too_long
-from kafkacompat.net.turn_line import TurnLine
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher
 from kafkacompat.ports.network import ListenerReading
@@ -33,6 +32,77 @@ from kafkacompat.ports.network import ListenerReading
 if TYPE_CHECKING:
     from kafkacompat.net.handshakes import Handshakes
     from kafkacompat.ports.tls import TlsTerms
+
+
+class ReadyQueue:
+    """Connections that have something to do. Each is in it once, and gets its turn in the order of arrival.
+
+    `run` in its own task. The poller gives turns too, between two looks at its sockets."""
+
+    def __init__(self) -> None:
+        self._ready: deque[Connection] = deque()
+        self._taker: trio.lowlevel.Task | None = None
+        """Set while `run` waits for the queue to fill."""
+
+    def add(self, connection: Connection) -> bool:
+        """Returns False for a connection that is in the queue already."""
+        if connection.in_line:
+            return False
+        connection.in_line = True
+        self._ready.append(connection)
+        return True
+
+    async def run(self) -> None:
+        while True:
+            while self._ready:
+                self.give(monotonic() + BUSY_S)
+                await trio.lowlevel.checkpoint()
+            self._taker = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._forget_taker)
+
+    def give(self, until_s: float) -> None:
+        """Give a turn to each connection in the queue, as far as time allows, but to at least one."""
+        ready = self._ready
+        for _ in range(len(ready)):
+            connection = ready.popleft()
+            connection.in_line = False
+            connection.turn()
+            if monotonic() >= until_s:
+                return
+
+    def wake(self) -> None:
+        """Let `run` go on if the queue is not empty."""
+        if self._ready:
+            taker, self._taker = self._taker, None
+            if taker is not None:
+                trio.lowlevel.reschedule(taker)
+
+    def _forget_taker(self, _raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+        self._taker = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+MUTED_LOOK_MS = 60_000
+"""How often a muted connection is looked at. It may have closed."""
+
+
+def mute(connection: Connection, throttle_ms: int, nursery: trio.Nursery, clock: Clock) -> None:
+    """Mute a connection for its throttle time, also while it grows."""
+    now_ms = clock.monotonic_ms()
+    is_muted = connection.muted_until_ms > now_ms
+    connection.mute(now_ms + throttle_ms)
+    if not is_muted:
+        nursery.start_soon(_unmute_later, connection, clock)
+
+
+async def _unmute_later(connection: Connection, clock: Clock) -> None:
+    while not connection.closed:
+        rest_ms = connection.muted_until_ms - clock.monotonic_ms()
+        if rest_ms <= 0:
+            connection.unmute()
+            return
+        await trio.sleep(min(rest_ms, MUTED_LOOK_MS) / 1000)
+
 
 SWEEP_INTERVAL_MS = 60_000
 """The longest interval between checks of quiet connections. They free memory after the same time."""
@@ -71,8 +141,8 @@ class Server:
         self.acceptors = Acceptors(settings, clock, self._enters, descriptors or Descriptors())
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
-        self._line = TurnLine()
-        self._poller = Poller(self._line.give, self._line.wake)
+        self._ready = ReadyQueue()
+        self._poller = Poller(self._ready.give, self._ready.wake)
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -121,7 +191,7 @@ class Server:
                 self._nursery = nursery
                 nursery.start_soon(self.acceptors.run)
                 nursery.start_soon(self._poller.run)
-                nursery.start_soon(self._line.run)
+                nursery.start_soon(self._ready.run)
                 nursery.start_soon(self._sweep)
                 if self._handshakes is not None:
                     nursery.start_soon(self._handshakes.run)
@@ -153,8 +223,8 @@ class Server:
     # Calls from connections (connection.Host).
 
     def take_turn_soon(self, connection: Connection) -> None:
-        if self._line.add(connection) and not self._poller.serving:
-            self._line.wake()
+        if self._ready.add(connection) and not self._poller.serving:
+            self._ready.wake()
 
     def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
         if not before:

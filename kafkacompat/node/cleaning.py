@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.deferred import Deferred, when_all_done
-from kafkacompat.node.periodic import Lane, Numbers, Plan, report_unexpected
+from kafkacompat.node.periodic import Numbers, Plan, SerialExecutor, report_unexpected
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Clock, WorkerPools
@@ -73,7 +73,7 @@ class BackgroundCleaning:
         self._clock = clock
         self._tasks = tasks
         self._workers = workers.cleaning
-        self._checkpoints = Lane(tasks, workers.files)
+        self._checkpoints = SerialExecutor(tasks, workers.files)
         self._active = 0
         self._looks_on = False
         self._stopped: Deferred[None] | None = None
@@ -83,7 +83,7 @@ class BackgroundCleaning:
 
     def _checkpoint_soon(self) -> None:
         if self._stopped is None:
-            self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
+            self._checkpoints.submit("checkpoint of the cleaner", self._cleaner.checkpoint)
 
     def stop(self) -> Deferred[None]:
         """Start no more cleanings and end the running ones. Resolves when no worker uses the logs any more."""
@@ -137,7 +137,7 @@ class BackgroundCleaning:
             # Only after a success: a retry does not empty a full disk, so after a failure the next search is soon
             # enough.
             logger.info("%s, in %d ms", step.summary, self._clock.monotonic_ms() - began_ms)
-            self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
+            self._checkpoints.submit("checkpoint of the cleaner", self._cleaner.checkpoint)
             self._fill()
 
     def _maybe_stopped(self) -> None:

@@ -1,9 +1,9 @@
 """Periodic tasks of a node: checkpoints, flushes, retention, expiry of idle producers.
 
 Whenever the interval of a setting is over, the log upkeep is asked for the due work. Blocking work runs in a worker,
-and its result is applied in the loop's thread. This module decides nothing about logs. There are several lanes, among
+and its result is applied in the loop's thread. This module decides nothing about logs. There are several executors, among
 them one for the syncs of each log directory. A sync, the removal of large files or the reading of old ones can take
-seconds. Neither the syncs of other directories nor the small checkpoint files should wait for it. A lane runs one job
+seconds. Neither the syncs of other directories nor the small checkpoint files should wait for it. An executor runs one job
 at a time, and a job that already waits is not queued again. So two jobs never write the same checkpoint.
 """
 
@@ -93,7 +93,7 @@ def report_unexpected(duty: str, error: Exception) -> None:
         report(duty, error)
 
 
-class Lane:
+class SerialExecutor:
     """Runs jobs in worker threads, one after another. At most one job of each kind waits."""
 
     __slots__ = ("_idle", "_is_stopped", "_tasks", "_waiting", "_workers")
@@ -106,7 +106,7 @@ class Lane:
         """Done while no job runs."""
         self._is_stopped = False
 
-    def ask(self, kind: str, begin: Begin) -> None:
+    def submit(self, kind: str, begin: Begin) -> None:
         """Queue a job. `begin` is called when the job's turn comes, so that its plan is up to date."""
         if self._is_stopped:
             return
@@ -154,10 +154,10 @@ class PeriodicWork:
         self._upkeep = upkeep
         self._clock = clock
         self._tasks = tasks
-        self._syncs = {place: Lane(tasks, workers.log_sync.at(place)) for place in upkeep.places()}
-        self._files = Lane(tasks, workers.files)
-        self._removals = Lane(tasks, workers.files)
-        self._reads = Lane(tasks, workers.files)
+        self._syncs = {place: SerialExecutor(tasks, workers.log_sync.at(place)) for place in upkeep.places()}
+        self._files = SerialExecutor(tasks, workers.files)
+        self._removals = SerialExecutor(tasks, workers.files)
+        self._reads = SerialExecutor(tasks, workers.files)
         self._expiry: Started | None = None
         self._retention: Retention | None = None
         """The running pass."""
@@ -166,7 +166,7 @@ class PeriodicWork:
     def start(self) -> None:
         """Begin all duties. As in Kafka, an interval of 0 means once."""
         upkeep = self._upkeep
-        upkeep.watch_damage(lambda: self._reads.ask("rebuilding of indexes", upkeep.mend_indexes))
+        upkeep.watch_damage(lambda: self._reads.submit("rebuilding of indexes", upkeep.mend_indexes))
         upkeep.watch_rolls(self._flush_rolled_soon)
         initial_ms = self._config.get_int("log.initial.task.delay.ms")
         self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
@@ -183,8 +183,8 @@ class PeriodicWork:
     def stop(self) -> Deferred[None]:
         """Start no more work. Resolves when no worker uses the logs any more."""
         self._stopped = True
-        lanes = [*self._syncs.values(), self._files, self._removals, self._reads]
-        return when_all_done([lane.stop() for lane in lanes])
+        executors = [*self._syncs.values(), self._files, self._removals, self._reads]
+        return when_all_done([executor.stop() for executor in executors])
 
     def _every(self, name: str, action: Callable[[], None], first_ms: int | None = None) -> None:
         interval_ms = self._config.get_int(name)
@@ -213,20 +213,20 @@ class PeriodicWork:
             self._checkpoint_log_starts()
             self._checkpoint_high_watermarks()
             self._checkpoint_recovery_points()
-            self._files.ask("checkpoint of the cleaner", self._upkeep.checkpoint_cleaned)
+            self._files.submit("checkpoint of the cleaner", self._upkeep.checkpoint_cleaned)
 
     def _checkpoint_log_starts(self) -> None:
-        self._files.ask("checkpoint of the log starts", self._upkeep.checkpoint_log_starts)
+        self._files.submit("checkpoint of the log starts", self._upkeep.checkpoint_log_starts)
 
     def _checkpoint_recovery_points(self) -> None:
-        self._files.ask("checkpoint of the recovery points", self._upkeep.checkpoint_recovery_points)
+        self._files.submit("checkpoint of the recovery points", self._upkeep.checkpoint_recovery_points)
 
     def _checkpoint_high_watermarks(self) -> None:
-        self._files.ask("checkpoint of the high watermarks", self._upkeep.checkpoint_high_watermarks)
+        self._files.submit("checkpoint of the high watermarks", self._upkeep.checkpoint_high_watermarks)
 
     def _flush_closed_segments(self) -> None:
-        for place, lane in self._syncs.items():
-            lane.ask("flush of closed segments", partial(self._upkeep.flush_closed_segments, place))
+        for place, executor in self._syncs.items():
+            executor.submit("flush of closed segments", partial(self._upkeep.flush_closed_segments, place))
         # This checkpoints the results of earlier syncs. As in Kafka, those of this sync follow one interval later.
         self._checkpoint_recovery_points()
 
@@ -236,11 +236,11 @@ class PeriodicWork:
 
     async def _flush_rolled(self, place: str) -> None:
         await self._tasks.sleep(0)
-        self._syncs[place].ask("flush of rolled segments", partial(self._upkeep.flush_rolled, place))
+        self._syncs[place].submit("flush of rolled segments", partial(self._upkeep.flush_rolled, place))
 
     def _flush_overdue(self) -> None:
-        for place, lane in self._syncs.items():
-            lane.ask("flush by flush.ms", partial(self._flush_overdue_at, place))
+        for place, executor in self._syncs.items():
+            executor.submit("flush by flush.ms", partial(self._flush_overdue_at, place))
 
     def _flush_overdue_at(self, place: str) -> Plan | None:
         return self._upkeep.flush_overdue(place, self._clock.monotonic_ms())
@@ -249,7 +249,7 @@ class PeriodicWork:
         """Start a pass. If the previous pass still runs, it continues instead."""
         if self._retention is None:
             self._retention = self._upkeep.begin_retention(self._clock.now_ms())
-        self._reads.ask("retention", self._go_on_retaining)
+        self._reads.submit("retention", self._go_on_retaining)
 
     def _go_on_retaining(self) -> Plan | None:
         retention = self._retention
@@ -270,7 +270,7 @@ class PeriodicWork:
         await in_turns(self._upkeep.remove_expired_producers(self._clock.now_ms(), expiration_ms))
 
     def _sweep_deletions(self) -> None:
-        self._removals.ask(
+        self._removals.submit(
             "removal of deleted files",
             lambda: self._upkeep.remove_expired_deletions(self._clock.monotonic_ms()),
         )

@@ -18,11 +18,11 @@ from kafkacompat.config import EndPoint
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.controller_meters import ControllerMeters
+from kafkacompat.controller.event_queue import EventQueue
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.own_decisions import OwnDecisions
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.reach import Probed, Reach
-from kafkacompat.controller.turns import Turns
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 from kafkacompat.ports import ProbeResult
 from kafkacompat.server.admission import admitting
@@ -76,8 +76,8 @@ class ControllerServer:
         self._server = server
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
-        self.turns = turns = Turns(doors.tasks, doors.monotonic_s)
-        own_decisions = OwnDecisions(machine, doors.timers, turns)
+        self.event_queue = queue = EventQueue(doors.tasks, doors.monotonic_s)
+        own_decisions = OwnDecisions(machine, doors.timers, queue)
         sessions = BrokerHeartbeatManager(config.get_int("broker.session.timeout.ms"))
         self.liveness = liveness = Liveness(
             machine,
@@ -99,7 +99,7 @@ class ControllerServer:
                 machine, shared.controller_settings, sessions, doors.clock, doors.timers, own_decisions
             ),
             own_decisions,
-            turns,
+            queue,
             doors.clock,
             shared.directories.bootstrap_values,
             doors.network.resolve,

@@ -200,11 +200,11 @@ class NodeMetrics:
                 sessions, now_ms = controller.liveness.sessions, clock.monotonic_ms()
                 brokers = machine.image.brokers
                 yield heartbeat_families({each: sessions.since_contact_ms(each, now_ms) for each in brokers})
-            turns = controller.turns
+            queue = controller.event_queue
             yield queue_families(
-                turns.queue_times_ms,
-                turns.processing_times_ms,
-                timed_out=turns.timed_out,
+                queue.queue_times_ms,
+                queue.processing_times_ms,
+                timed_out=queue.timed_out,
                 heartbeats_timed_out=controller.controller.timed_out_heartbeats,
             )
         if self._node.broker is not None:

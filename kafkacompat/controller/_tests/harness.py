@@ -14,6 +14,7 @@ from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.event_queue import EventQueue
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -22,7 +23,6 @@ from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskCon
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.records import RecordClasses, unframe
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.ports import FileSlice
@@ -122,8 +122,8 @@ class Harness:
         self.machine.attach(self.driver)
         self.reach = Reach(node_id, settings.inter_broker_listener_name, self._probe, self.world)
         self.machine.subscribe(self.reach.on_image)
-        turns = Turns(self.tasks)
-        own_decisions = OwnDecisions(self.machine, self.world, turns)
+        queue = EventQueue(self.tasks)
+        own_decisions = OwnDecisions(self.machine, self.world, queue)
         sessions = BrokerHeartbeatManager(settings.get_int("broker.session.timeout.ms"))
         self.liveness = Liveness(
             self.machine,
@@ -145,7 +145,7 @@ class Harness:
                 self.machine, controller_settings, sessions, self.world, self.world, own_decisions
             ),
             own_decisions,
-            turns,
+            queue,
             self.world,
             bootstrap_values(),
             lambda host: Deferred.of("127.0.0.1" if host == "localhost" else None),

@@ -13,6 +13,7 @@ from kafkacompat.api.request_context import NotController
 from kafkacompat.controller import configs, heartbeats, records
 from kafkacompat.controller._tests.clusters import broker, cluster, partition
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
+from kafkacompat.controller.event_queue import EventQueue
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.new_partitions import NAMED_A_STEP, TOPICS_A_STEP
 from kafkacompat.controller.partition_change_builder import PartitionChangeBuilder
@@ -21,7 +22,6 @@ from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.striped_replica_placer import StripedReplicaPlacer
 from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.controller.topic_deletion import delete_topics
-from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft._tests.driver_support import QuorumTime
 from kafkacompat.stepping.stepped import RECORDS_A_STEP
@@ -317,7 +317,7 @@ def test_a_full_disk_puts_a_snapshot_off(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_turns_keep_the_order_and_pass_failures_on() -> None:
     world = QuorumTime()
-    turns = Turns(Tasks(world))
+    queue = EventQueue(Tasks(world))
     seen: list[str] = []
 
     def long(name: str) -> Work[Deferred[str]]:
@@ -332,17 +332,17 @@ def test_turns_keep_the_order_and_pass_failures_on() -> None:
         seen.append("short")
         return Deferred.of("short")
 
-    first = turns.take_steps(lambda: long("a"))
-    second = turns.take(short)
-    third = turns.take_steps(lambda: long("fails"))
-    fourth = turns.take(short)
+    first = queue.submit_steps(lambda: long("a"))
+    second = queue.submit(short)
+    third = queue.submit_steps(lambda: long("fails"))
+    fourth = queue.submit(short)
     assert seen == ["a"]
     world.advance(10)
     assert seen == ["a", "a", "a", "short", "fails", "fails", "fails", "short"]
     assert (first.result(), second.result(), fourth.result()) == ("a", "short", "short")
     with pytest.raises(ZeroDivisionError):
         third.result()
-    assert turns.take(short).result() == "short"
+    assert queue.submit(short).result() == "short"
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_settings_without_values_are_named_as_far_as_an_answer_has_room() -> Non
 def test_turns_measure_how_long_commands_wait_and_take() -> None:
     world = QuorumTime()
     now_s = 100.0
-    turns = Turns(Tasks(world), lambda: now_s)
+    queue = EventQueue(Tasks(world), lambda: now_s)
 
     def long() -> Work[Deferred[None]]:
         nonlocal now_s
@@ -394,19 +394,19 @@ def test_turns_measure_how_long_commands_wait_and_take() -> None:
     def quick() -> Deferred[None]:
         return Deferred.of(None)
 
-    turns.take(quick)
-    turns.take_steps(long)
-    turns.take(quick)
-    assert turns.queue_times_ms.count == 2, "one waits"
+    queue.submit(quick)
+    queue.submit_steps(long)
+    queue.submit(quick)
+    assert queue.queue_times_ms.count == 2, "one waits"
     world.advance(10)
-    assert turns.queue_times_ms.count == turns.processing_times_ms.count == 3
+    assert queue.queue_times_ms.count == queue.processing_times_ms.count == 3
     # It came after the first step of the one before it.
-    assert turns.queue_times_ms.ordered() == [0, 0, 1000]
-    assert turns.processing_times_ms.ordered() == [0, 0, 2000]
+    assert queue.queue_times_ms.ordered() == [0, 0, 1000]
+    assert queue.processing_times_ms.ordered() == [0, 0, 2000]
 
     def fails() -> Deferred[None]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        turns.take(fails)
-    assert turns.processing_times_ms.count == 4
+        queue.submit(fails)
+    assert queue.processing_times_ms.count == 4

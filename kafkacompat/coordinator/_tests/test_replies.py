@@ -57,8 +57,8 @@ def asked() -> Asked:
 
 def during_a_write(asked: Asked, act: Callable[[], object]) -> None:
     """Act while another operation's record is in the log and not replayed yet."""
-    turns = asked.world.shard._turns
-    turns.next(lambda: Deferred.of(turns.take(act)))
+    operations = asked.world.shard._operations
+    operations.submit(lambda: Deferred.of(operations.exclusively(act)))
 
 
 def test_replies_are_sent_after_the_replay_and_in_their_order(asked: Asked) -> None:

@@ -167,7 +167,7 @@ def test_a_marker_whose_turn_comes_after_the_coordinator_has_moved_is_refused() 
         ended.append(committing.world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2))
         shard.close()
 
-    shard.in_turn(lambda: Deferred.of(shard._turns.take(append)))
+    shard.in_turn(lambda: Deferred.of(shard._operations.exclusively(append)))
     assert ended[0].result() is E.NOT_COORDINATOR
 
 

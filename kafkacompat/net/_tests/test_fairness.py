@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from kafkacompat.net import connection, listener, poller, runtime, server, turn_line
+from kafkacompat.net import connection, listener, poller, runtime, server
 from kafkacompat.net._tests.helpers import (
     DEADLINE_S,
     LOOPBACK,
@@ -63,7 +63,7 @@ class Steps:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     counted = Steps()
-    for module in (connection, listener, poller, runtime, server, turn_line):
+    for module in (connection, listener, poller, runtime, server):
         monkeypatch.setattr(module, "monotonic", lambda: counted.now_s)
     return counted
 

@@ -1,4 +1,4 @@
-"""Periodic work: the settings that give its intervals, one job of a lane at a time, and its end."""
+"""Periodic work: the settings that give its intervals, one job of an executor at a time, and its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import parse_offsets
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.node.periodic import Lane, PeriodicWork
+from kafkacompat.node.periodic import PeriodicWork, SerialExecutor
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
 from kafkacompat.tasks import Tasks
@@ -146,13 +146,13 @@ def test_a_failed_job_finishes_nothing_and_is_done_again() -> None:
     assert "finish flush_closed_segments" not in upkeep.trace
 
 
-def test_a_lane_runs_one_job_at_a_time_and_asks_once_for_each_kind() -> None:
+def test_a_serial_executor_runs_one_job_at_a_time_and_queues_once_for_each_kind() -> None:
     machinery = Machinery()
     machinery.later = True
     trace: list[str] = []
-    lane = Lane(Tasks(machinery), machinery)
+    executor = SerialExecutor(Tasks(machinery), machinery)
     for kind in ("a", "b", "b", "none", "c"):
-        lane.ask(kind, lambda kind=kind: None if kind == "none" else Plan(kind, trace))  # type: ignore[misc]
+        executor.submit(kind, lambda kind=kind: None if kind == "none" else Plan(kind, trace))  # type: ignore[misc]
     for _ in range(3):
         assert len(machinery.workers.submitted) == 1
         machinery.workers.run()
@@ -168,14 +168,14 @@ def test_a_job_that_cannot_begin_keeps_no_other_from_its_turn() -> None:
     def begin() -> Plan:
         raise OSError(28, "no space left")
 
-    lane = Lane(Tasks(machinery), machinery)
-    lane.ask("a", lambda: Plan("a", trace))
-    lane.ask("b", begin)
-    lane.ask("c", lambda: Plan("c", trace))
+    executor = SerialExecutor(Tasks(machinery), machinery)
+    executor.submit("a", lambda: Plan("a", trace))
+    executor.submit("b", begin)
+    executor.submit("c", lambda: Plan("c", trace))
     machinery.workers.run()
     machinery.workers.run()
     assert trace == ["run a", "finish a", "run c", "finish c"]
-    lane.ask("b", begin)
+    executor.submit("b", begin)
     assert machinery.workers.submitted == []
 
 
@@ -183,9 +183,9 @@ def test_a_bug_in_a_job_is_reported_and_keeps_no_other_from_its_turn(faults: Fau
     machinery = Machinery()
     trace: list[str] = []
     bug = KeyError("a bug")
-    lane = Lane(Tasks(machinery), machinery)
+    executor = SerialExecutor(Tasks(machinery), machinery)
     for kind, problem in (("a", bug), ("b", None), ("a", None)):
-        lane.ask(kind, lambda kind=kind, problem=problem: Plan(kind, trace, problem))  # type: ignore[misc]
+        executor.submit(kind, lambda kind=kind, problem=problem: Plan(kind, trace, problem))  # type: ignore[misc]
     assert faults.take() == [bug]
     assert trace == ["run a", "run b", "finish b", "run a", "finish a"]
 

@@ -24,8 +24,8 @@ def world() -> World:
 def during_a_write(world: World, act: Callable[[], Any]) -> Any:
     """Act while the record of another operation is in the log and not replayed yet, so that what is asked has to wait."""
     (shard,) = world.coordinator._shards
-    turns = shard._turns
-    return turns.next(lambda: Deferred.of(turns.take(act))).result()
+    operations = shard._operations
+    return operations.submit(lambda: Deferred.of(operations.exclusively(act))).result()
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ COMMAND_COST = 200
 """The cost of a command that has waited, besides the costs of its steps."""
 
 
-class Turns:
-    """Everything that reads the image to decide on records must use `take` or `take_steps`."""
+class EventQueue:
+    """Everything that reads the image to decide on records must use `submit` or `submit_steps`."""
 
     def __init__(self, tasks: Tasks, monotonic_s: Callable[[], float] = monotonic) -> None:
         """`monotonic_s` is for the times only."""
@@ -48,7 +48,7 @@ class Turns:
     def is_busy(self) -> bool:
         return self._is_running or bool(self._waiting)
 
-    def take(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
+    def submit(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Run a command: at once if no other is in progress, so that it may raise; otherwise in its turn."""
         if not self.is_busy:
             self.queue_times_ms.note(0)
@@ -69,8 +69,8 @@ class Turns:
     def _processed(self, started_s: float) -> None:
         self.processing_times_ms.note(1000 * (self._monotonic_s() - started_s))
 
-    def take_steps(self, command: Callable[[], Work[Deferred[T]]]) -> Deferred[T]:
-        """Like `take`, for a command in steps. Its exceptions are failures of the answer."""
+    def submit_steps(self, command: Callable[[], Work[Deferred[T]]]) -> Deferred[T]:
+        """Like `submit`, for a command in steps. Its exceptions are failures of the answer."""
         carried_out = partial(self._in_steps, command)
         if self.is_busy:
             return self._wait(carried_out)

@@ -8,9 +8,9 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.request_context import ControllerTimedOut
-from kafkacompat.controller import turns as module
+from kafkacompat.controller import event_queue as module
 from kafkacompat.controller._tests.harness import Harness
-from kafkacompat.controller.turns import COMMAND_COST, Turns
+from kafkacompat.controller.event_queue import COMMAND_COST, EventQueue
 from kafkacompat.deferred import Deferred
 from kafkacompat.tasks import TURN_COST, Tasks, Work
 
@@ -23,22 +23,22 @@ def long() -> Work[Deferred[str]]:
 def test_commands_beyond_the_bound_are_refused_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     time = HandTime()
-    turns = Turns(Tasks(time))
-    answers = [turns.take_steps(long) for _ in range(3)]
+    queue = EventQueue(Tasks(time))
+    answers = [queue.submit_steps(long) for _ in range(3)]
     for _ in range(2):
         with pytest.raises(ControllerTimedOut):
-            turns.take(lambda: Deferred.of("short"))
-    assert turns.timed_out == 2
+            queue.submit(lambda: Deferred.of("short"))
+    assert queue.timed_out == 2
     while not all(answer.done for answer in answers):
         time.fire_next()
-    assert turns.take(lambda: Deferred.of("short")).result() == "short"
-    assert turns.timed_out == 2
+    assert queue.submit(lambda: Deferred.of("short")).result() == "short"
+    assert queue.timed_out == 2
 
 
 @pytest.mark.parametrize("step_cost", [0, 1, TURN_COST // 2, TURN_COST - 1])
 def test_commands_that_have_waited_are_run_a_few_in_each_turn_and_in_order(step_cost: int) -> None:
     time = HandTime()
-    turns = Turns(Tasks(time))
+    queue = EventQueue(Tasks(time))
     seen: list[int] = []
 
     def short(number: int) -> Deferred[int]:
@@ -51,10 +51,10 @@ def test_commands_that_have_waited_are_run_a_few_in_each_turn_and_in_order(step_
 
     def ask(number: int) -> Deferred[int]:
         if step_cost:
-            return turns.take_steps(partial(steps, number))
-        return turns.take(partial(short, number))
+            return queue.submit_steps(partial(steps, number))
+        return queue.submit(partial(short, number))
 
-    first = turns.take_steps(long)
+    first = queue.submit_steps(long)
     answers = [ask(number) for number in range(100)]
     assert time.step()
     assert first.done
@@ -66,14 +66,14 @@ def test_commands_that_have_waited_are_run_a_few_in_each_turn_and_in_order(step_
         assert time.step()
         assert len(seen) - before <= most
     assert seen == list(range(101)) == [answer.result() for answer in answers]
-    assert not turns.is_busy
-    assert turns.take(lambda: short(101)).done
+    assert not queue.is_busy
+    assert queue.submit(lambda: short(101)).done
     assert not time.waiting
 
 
 def test_a_command_in_steps_that_one_which_waited_begins_is_not_overtaken() -> None:
     time = HandTime()
-    turns = Turns(Tasks(time))
+    queue = EventQueue(Tasks(time))
     seen: list[str] = []
 
     def short(name: str) -> Deferred[str]:
@@ -85,16 +85,16 @@ def test_a_command_in_steps_that_one_which_waited_begins_is_not_overtaken() -> N
         return short("begun")
 
     def begins() -> Deferred[str]:
-        turns.take_steps(begun).unheeded("begun")
-        turns.take(lambda: short("after it")).unheeded("after it")
+        queue.submit_steps(begun).unheeded("begun")
+        queue.submit(lambda: short("after it")).unheeded("after it")
         return short("begins")
 
-    turns.take_steps(long).unheeded("long")
-    turns.take(begins).unheeded("begins")
+    queue.submit_steps(long).unheeded("long")
+    queue.submit(begins).unheeded("begins")
     while time.step():
         pass
     assert seen == ["begins", "begun", "after it"]
-    assert not turns.is_busy
+    assert not queue.is_busy
 
 
 def test_refused_heartbeats_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_refused_heartbeats_are_counted(monkeypatch: pytest.MonkeyPatch) -> None
     epoch = harness.serve()
     assert harness.controller.timed_out_heartbeats == 0
     monkeypatch.setattr(module, "MAX_WAITING", 0)
-    harness.controller._turns.take_steps(long)
+    harness.controller._queue.submit_steps(long)
     with pytest.raises(ControllerTimedOut):
         harness.beat(epoch)
     assert harness.controller.timed_out_heartbeats == 1
