@@ -13,7 +13,7 @@ from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 from interop_tests.security.stores import with_listener
 from kafkacompat.security.scram import SCRAM_BY_NAME
-from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.security.scram_exchange import ScramSaslClient
 
 TOPIC = "quotas"
 RECORD_BYTES = 20_000

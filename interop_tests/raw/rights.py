@@ -31,7 +31,7 @@ from kafkacompat.security.acl import (
     PatternType,
     ResourceType,
 )
-from kafkacompat.security.plain import initial_response
+from kafkacompat.security.sasl_server import initial_response
 
 ADMINISTRATOR, USER, PASSWORD = "127.0.0.1", "alice", "s3cret"
 SENDER = "127.0.0.2"

@@ -19,7 +19,7 @@ from interop_tests.security.stores import Stores
 from interop_tests.security.token_talks import asked, by_token, logged_in
 from kafkacompat.security.sasl_client import AuthenticationFailed
 from kafkacompat.security.scram import SCRAM_SHA_512
-from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.security.scram_exchange import ScramSaslClient
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from kafkacompat.wire.messages.renew_delegation_token_request import RenewDelegationTokenRequest

@@ -23,7 +23,7 @@ from interop_tests.security.token_talks import asked, by_password, logged_in
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkacompat.security.sasl_client import AuthenticationFailed
 from kafkacompat.security.scram import SCRAM_BY_NAME
-from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.security.scram_exchange import ScramSaslClient
 from kafkacompat.wire.messages.create_delegation_token_request import (
     CreatableRenewers,
     CreateDelegationTokenRequest,

@@ -23,10 +23,10 @@ from interop_tests.side_by_side.area import Area
 from interop_tests.side_by_side.brokers import BOTH, started
 from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.security.plain import initial_response
 from kafkacompat.security.sasl_client import AuthenticationFailed, SaslClient
+from kafkacompat.security.sasl_server import initial_response
 from kafkacompat.security.scram import SCRAM_BY_NAME
-from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.security.scram_exchange import ScramSaslClient
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes

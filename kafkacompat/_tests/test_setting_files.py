@@ -17,7 +17,7 @@ from kafkacompat.security.jaas import LoginModule
 from kafkacompat.security.jwks import JwksFile
 from kafkacompat.security.kerberos_login import login_of_client
 from kafkacompat.security.oauthbearer_client import TokenFile
-from kafkacompat.security.ssl_settings import load_stores, ssl_settings
+from kafkacompat.security.ssl_factory import load_stores, ssl_settings
 
 PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 

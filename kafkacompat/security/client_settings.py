@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkacompat.config import ConfigError
 from kafkacompat.config.endpoints import SECURITY_PROTOCOLS
 from kafkacompat.config.synonyms import listener_prefix
-from kafkacompat.security.gssapi_contexts import MECHANISM as GSSAPI
+from kafkacompat.security.gssapi import MECHANISM as GSSAPI
 from kafkacompat.security.jaas import (
     KERBEROS_LOGIN_MODULE,
     OAUTHBEARER_LOGIN_MODULE,
@@ -22,14 +22,18 @@ from kafkacompat.security.jaas import (
 from kafkacompat.security.kerberos_login import KerberosLogin, login_of_client, service_name_of
 from kafkacompat.security.mechanisms import JAAS_CONFIG, login_module
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
-from kafkacompat.security.oauthbearer_client import OAuthBearerSaslClient, TokenFile
-from kafkacompat.security.plain import MECHANISM as PLAIN
+from kafkacompat.security.oauthbearer_client import (
+    OAuthBearerSaslClient,
+    TokenEndpoint,
+    TokenFile,
+    TokenSource,
+    token_origin,
+)
 from kafkacompat.security.sasl_client import ClientSecurity, PlainSaslClient, SaslClient
+from kafkacompat.security.sasl_server import PLAIN
 from kafkacompat.security.scram import NONCE_BITS, SCRAM_BY_NAME, nonce_text
-from kafkacompat.security.scram_client import ScramSaslClient
-from kafkacompat.security.ssl_settings import SslSettings, ssl_settings
-from kafkacompat.security.token_endpoint import TokenEndpoint, TokenSource
-from kafkacompat.security.token_settings import token_origin
+from kafkacompat.security.scram_exchange import ScramSaslClient
+from kafkacompat.security.ssl_factory import SslSettings, ssl_settings
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -72,7 +76,7 @@ class Connection(NamedTuple):
         """Raises ConfigError if a store cannot be read."""
         context = None
         if self.ssl is not None:
-            from kafkacompat.security.ssl_contexts import client_context
+            from kafkacompat.security.ssl_factory import client_context
 
             context = client_context(self.ssl)
         if self.credentials is None:

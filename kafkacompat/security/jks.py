@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
 
-from kafkacompat.security.der import (
+from kafkacompat.security.distinguished_name import (
     OBJECT_IDENTIFIER,
     OCTET_STRING,
     SEQUENCE,

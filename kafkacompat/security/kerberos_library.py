@@ -11,7 +11,7 @@ from typing import Any
 
 import gssapi
 
-from kafkacompat.security.gssapi_contexts import GssRefused
+from kafkacompat.security.gssapi import GssRefused
 
 _CACHES = itertools.count()
 

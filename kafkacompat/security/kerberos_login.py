@@ -1,6 +1,7 @@
-"""How a client logs in by GSSAPI: the login module of Java's Kerberos and sasl.kerberos.service.name.
+"""GSSAPI by Kafka's settings: how a client logs in, and how a listener authenticates.
 
-The Kerberos library is an extra. A setting that asks for GSSAPI without it is refused.
+Both name the login module of Java's Kerberos and sasl.kerberos.service.name. The Kerberos library is an extra. A setting that
+asks for GSSAPI without it is refused.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.config import ConfigError
 from kafkacompat.config.files import NOT_REGULAR, is_unusual
-from kafkacompat.security.gssapi_contexts import MECHANISM
+from kafkacompat.config.keys import as_list
+from kafkacompat.security.gssapi import MECHANISM, GssapiSaslServer, GssRefused
+from kafkacompat.security.kerberos_names import SETTING as RULES
+from kafkacompat.security.kerberos_names import KerberosPrincipal, KerberosShortNamer, MalformedPrincipal
 
 if TYPE_CHECKING:
+    from kafkacompat.config import ServerConfig
     from kafkacompat.security.jaas import LoginModule
     from kafkacompat.security.sasl_client import SaslClient
 
@@ -34,7 +39,7 @@ class KerberosLogin(NamedTuple):
 
     def exchanges(self, setting: str) -> Callable[[str], SaslClient]:
         """A function that begins an exchange with a host. Raises ConfigError without the library."""
-        from kafkacompat.security.gssapi_client import GssapiSaslClient
+        from kafkacompat.security.gssapi import GssapiSaslClient
 
         initiator = kerberos_library(setting).Initiator(*self)
         return lambda host: GssapiSaslClient(partial(initiator.begin, host))
@@ -98,3 +103,32 @@ def kerberos_library(setting: str) -> Any:
         text = f"{setting}: {MECHANISM} needs the Kerberos library: install {EXTRA} ({missing})"
         raise ConfigError(setting, None, text, whole=True) from None
     return kerberos_library
+
+
+def exchanges_of(
+    config: ServerConfig, listener: str, module: LoginModule, setting: str
+) -> tuple[Callable[[], GssapiSaslServer], Callable[[str], str]]:
+    """A function that begins an exchange with a client, and one that gives principals their names. Reads the keytab.
+
+    `setting`: the one with the login module. Raises ConfigError, also without the Kerberos library.
+    """
+    name = config.of_listener(listener, SERVICE_NAME, MECHANISM)
+    service_of(module, setting, None if name is None else str(name))
+    if not is_true(module, "useKeyTab"):
+        raise lacks(setting, 'useKeyTab="true"')
+    principal = module.options.get("principal", "")
+    try:
+        if not principal or KerberosPrincipal.parse(principal).host is None:
+            raise lacks(setting, "principal, as service/host@REALM")
+    except MalformedPrincipal as problem:
+        raise ConfigError(setting, None, f"{setting}: {problem}", whole=True) from None
+    library = kerberos_library(setting)
+    rules = as_list(config.of_listener(listener, RULES, MECHANISM))
+    namer = KerberosShortNamer(rules, library.default_realm())
+    keytab = file_of(module, "keyTab", setting)
+    try:
+        acceptor = library.Acceptor(principal, keytab)
+    except GssRefused as refusal:
+        text = f"{setting}: no key of {principal} in {keytab or 'the default keytab'}: {refusal}"
+        raise ConfigError(setting, None, text, whole=True) from None
+    return lambda: GssapiSaslServer(acceptor.begin()), namer.name_of

@@ -9,12 +9,10 @@ from kafkacompat.config import ConfigError
 from kafkacompat.security.client_settings import MECHANISM, Credentials, connection_of_client
 from kafkacompat.security.kerberos_login import SERVICE_NAME, KerberosLogin
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
-from kafkacompat.security.oauthbearer_client import TokenFile
-from kafkacompat.security.token_endpoint import TokenEndpoint
-from kafkacompat.security.token_settings import OF_TOKENS
+from kafkacompat.security.oauthbearer_client import OF_TOKENS, TokenEndpoint, TokenFile
 
 if TYPE_CHECKING:
-    from kafkacompat.security.ssl_settings import SslSettings
+    from kafkacompat.security.ssl_factory import SslSettings
 
 OF_KERBEROS = "sasl.kerberos."
 
@@ -94,7 +92,7 @@ def _of_endpoint(endpoint: TokenEndpoint) -> dict[str, str]:
 def _of_tls(settings: SslSettings) -> dict[str, str]:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    from kafkacompat.security.ssl_settings import ENDPOINT_IDENTIFICATION, load_stores
+    from kafkacompat.security.ssl_factory import ENDPOINT_IDENTIFICATION, load_stores
 
     stores = load_stores(settings)
     found = {"ssl.endpoint.identification.algorithm": settings.text(ENDPOINT_IDENTIFICATION) or "none"}

@@ -14,7 +14,7 @@ from kafkacompat.config import ConfigError
 from kafkacompat.config.keys import as_int, as_list
 from kafkacompat.config.synonyms import listener_prefix
 from kafkacompat.security.delegation_tokens import TokenCredential
-from kafkacompat.security.gssapi_contexts import MECHANISM as GSSAPI
+from kafkacompat.security.gssapi import MECHANISM as GSSAPI
 from kafkacompat.security.jaas import (
     KERBEROS_LOGIN_MODULE,
     OAUTHBEARER_LOGIN_MODULE,
@@ -25,9 +25,8 @@ from kafkacompat.security.jaas import (
     sole_login_module,
 )
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
-from kafkacompat.security.plain import MECHANISM as PLAIN
-from kafkacompat.security.plain import PlainSaslServer
 from kafkacompat.security.sasl_authenticator import EnabledMechanism, Preparation
+from kafkacompat.security.sasl_server import PLAIN, PlainSaslServer
 from kafkacompat.security.scram import (
     NONCE_BITS,
     SCRAM_BY_NAME,
@@ -35,12 +34,12 @@ from kafkacompat.security.scram import (
     ScramMechanism,
     nonce_text,
 )
-from kafkacompat.security.scram_server import ScramSaslServer, token_named
+from kafkacompat.security.scram_exchange import ScramSaslServer, token_named
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
     from kafkacompat.ports import Random
-    from kafkacompat.security.background import Background
+    from kafkacompat.security.jwks import Background
     from kafkacompat.security.sasl_server import SaslServer
 
 ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
@@ -113,10 +112,10 @@ def _enabled(
         begin = exchanges_of(config, listener, now_ms, module, background)
     elif name == GSSAPI:
         module = _module_of_listener(config, listener, name, KERBEROS_LOGIN_MODULE)
-        from kafkacompat.security import kerberos_settings
+        from kafkacompat.security import kerberos_login
 
         setting = _jaas_setting(listener, name)
-        begin, name_of = kerberos_settings.exchanges_of(config, listener, module, setting)
+        begin, name_of = kerberos_login.exchanges_of(config, listener, module, setting)
         return EnabledMechanism(begin, max_reauth_ms, name_of, blocks=True)
     else:
         _module_of_listener(config, listener, name, SCRAM_LOGIN_MODULE)

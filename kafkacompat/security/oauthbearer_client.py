@@ -1,13 +1,37 @@
-"""The client's side of OAUTHBEARER (RFC 7628): sends a token, and acknowledges a refusal."""
+"""A client's side of OAUTHBEARER (RFC 7628), and where its token comes from: a file, or an authorization server.
+
+By Kafka's settings. An option of the login module counts where the setting of the same meaning is not set. A server issues
+tokens for the client's id and its secret (OAuth's client credentials), which blocks. A token is kept until most of its life is
+over. No text of a failure holds the secret or a token.
+"""
 
 from __future__ import annotations
 
+import json
+import time
+from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.config import ConfigError, broker_keys, parse_value
 from kafkacompat.config.files import open_regular
-from kafkacompat.security.oauthbearer import ACKNOWLEDGED, AUTH, SEPARATOR, TOKEN, TOKEN_CHARACTERS_MAX
+from kafkacompat.security.http_fetch import Bounds, FetchFailed, HttpAddress, fetch, http_address
+from kafkacompat.security.jaas import LoginModule
+from kafkacompat.security.oauthbearer import (
+    ACKNOWLEDGED,
+    AUTH,
+    MECHANISM,
+    SEPARATOR,
+    TOKEN,
+    TOKEN_CHARACTERS_MAX,
+)
 from kafkacompat.security.sasl_client import AuthenticationFailed
+from kafkacompat.security.ssl_factory import SslSettings, ssl_settings
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 
 class TokenFile(NamedTuple):
@@ -50,3 +74,218 @@ class OAuthBearerSaslClient:
             raise AuthenticationFailed(self._refused_because)
         self._refused_because = challenge.decode("utf-8", "replace")
         return ACKNOWLEDGED
+
+
+ANSWER_BYTES_MAX = 256 * 1024
+USED_PART = 0.8
+"""Of a token's life. Afterwards another is asked for."""
+FIELDS = ("access_token", "id_token")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """What a client asks with. Neither is shown where it is printed."""
+
+    client_id: str
+    secret: str = field(repr=False)
+    scope: str | None = None
+    url_encodes: bool = False
+    """The id, the secret and the scope are URL-encoded first, as RFC 6749 wants and not every server does."""
+
+    def headers(self) -> dict[str, str]:
+        pair = f"{self._encoded(self.client_id)}:{self._encoded(self.secret)}"
+        return {
+            "Accept": "application/json",
+            "Authorization": f"Basic {b64encode(pair.encode()).decode()}",
+            "Cache-Control": "no-cache",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+
+    def body(self) -> bytes:
+        scope = "" if self.scope is None else f"&scope={self._encoded(self.scope)}"
+        return f"grant_type=client_credentials{scope}".encode()
+
+    def _encoded(self, text: str) -> str:
+        from urllib.parse import quote_plus
+
+        return quote_plus(text, safe="*-._") if self.url_encodes else text
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where tokens come from, and how patiently they are asked for."""
+
+    address: HttpAddress
+    credentials: ClientCredentials
+    ssl: SslSettings | None
+    """For https."""
+    bounds: Bounds
+    backoff_s: float
+    backoff_max_s: float
+    """How long tries go on after one that failed."""
+    extensions: Mapping[str, str]
+
+
+class TokenSource:
+    """The client's token, fetched when there is none that is good."""
+
+    def __init__(
+        self,
+        endpoint: TokenEndpoint,
+        now_s: Callable[[], float] = time.time,
+        sleep_s: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """ConfigError where a store for https cannot be read."""
+        self._endpoint = endpoint
+        self._context: SSLContext | None = None
+        if endpoint.ssl is not None:
+            from kafkacompat.security.ssl_factory import client_context
+
+            self._context = client_context(endpoint.ssl)
+        self._now_s = now_s
+        self._sleep_s = sleep_s
+        self._token = ""
+        self._good_until_s = 0.0
+
+    def token(self) -> str:
+        """AuthenticationFailed."""
+        if not self._token or self._now_s() >= self._good_until_s:
+            token = token_in(self._answer())
+            asked_s = self._now_s()
+            expires_s = expiry_of(token)
+            self._good_until_s = asked_s if expires_s is None else asked_s + (expires_s - asked_s) * USED_PART
+            self._token = token
+        return self._token
+
+    def _answer(self) -> bytes:
+        endpoint = self._endpoint
+        ends_s = self._now_s() + endpoint.backoff_max_s
+        pause_s = endpoint.backoff_s
+        while True:
+            try:
+                return fetch(
+                    endpoint.address,
+                    endpoint.bounds,
+                    self._context,
+                    endpoint.credentials.headers(),
+                    endpoint.credentials.body(),
+                )
+            except FetchFailed as failure:
+                if failure.is_final or self._now_s() + pause_s > ends_s:
+                    raise AuthenticationFailed(f"no token: {failure}") from None
+            self._sleep_s(pause_s)
+            pause_s *= 2
+
+
+def token_in(answer: bytes) -> str:
+    """AuthenticationFailed when the answer holds no token."""
+    try:
+        found = json.loads(answer)
+        texts = [found[name] for name in FIELDS if isinstance(found.get(name), str)]
+    except (ValueError, AttributeError, RecursionError):
+        raise AuthenticationFailed("the token endpoint's answer is no JSON object") from None
+    token = next((each.strip() for each in texts if each.strip()), "")
+    if len(token) > TOKEN_CHARACTERS_MAX or TOKEN.fullmatch(token) is None:
+        raise AuthenticationFailed("there is no token in the token endpoint's answer")
+    return token
+
+
+def expiry_of(token: str) -> float | None:
+    """In seconds since 1970; None when the token does not say it, for then it is used once."""
+    sections = token.split(".")
+    if len(sections) != 3:
+        return None
+    try:
+        claims = json.loads(urlsafe_b64decode(sections[1] + "=" * (-len(sections[1]) % 4)))
+        expires_s = float(claims["exp"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+    return expires_s if isfinite(expires_s) else None
+
+
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+OF_TOKENS = "sasl.oauthbearer."
+OF_LOGIN = "sasl.login."
+EXTENSION_PREFIX = "extension_"
+"""Options of the login module that begin so are extensions of the first message."""
+TIMEOUT_MS = 10_000
+"""Where Apache Kafka waits without an end."""
+
+
+def token_origin(
+    module: LoginModule, properties: Mapping[str, str], prefix: str
+) -> TokenFile | TokenEndpoint:
+    """`prefix`: of the listener, for a node. Its token is in a file: the event loop waits for no server. ConfigError."""
+    places = (f"{prefix}{MECHANISM.lower()}.", prefix, "") if prefix else ("",)
+    urls = (properties.get(place + TOKEN_URL, "").strip() for place in places)
+    url = next((each for each in urls if each), None)
+    if url is None:
+        raise ConfigError(TOKEN_URL, None, f"{TOKEN_URL} must be set: it says who connects", whole=True)
+    extensions = {
+        name.removeprefix(EXTENSION_PREFIX): value
+        for name, value in module.options.items()
+        if name.startswith(EXTENSION_PREFIX)
+    }
+    address = http_address(TOKEN_URL, url)
+    if address is None:
+        return TokenFile(file_of(TOKEN_URL, url), extensions)
+    if prefix:
+        text = f"{TOKEN_URL}: for connections between nodes only a file: URL is served"
+        raise ConfigError(TOKEN_URL, None, text, whole=True)
+    return _endpoint(address, module, properties, extensions)
+
+
+def file_of(setting: str, url: str) -> str:
+    """The path of a file: URL of this machine. ConfigError for every other URL."""
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+        text = f"{setting}: only file: URLs of this machine, http: and https: are served"
+        raise ConfigError(setting, None, text, whole=True)
+    return unquote(parts.path)
+
+
+def ssl_of(address: HttpAddress, module: LoginModule) -> SslSettings | None:
+    """For https: the options ssl.* of the login module, as for Apache Kafka. ConfigError."""
+    return ssl_settings(module.options) if address.scheme == "https" else None
+
+
+def _endpoint(
+    address: HttpAddress, module: LoginModule, properties: Mapping[str, str], extensions: Mapping[str, str]
+) -> TokenEndpoint:
+    def found(name: str, option: str) -> str:
+        return (properties.get(name, "").strip() or module.options.get(option, "")).strip()
+
+    def needed(name: str, option: str) -> str:
+        value = found(name, option)
+        if not value:
+            raise ConfigError(name, None, f"{name} must be set, or the option {option}", whole=True)
+        return value
+
+    credentials = ClientCredentials(
+        needed(f"{OF_TOKENS}client.credentials.client.id", "clientId"),
+        needed(f"{OF_TOKENS}client.credentials.client.secret", "clientSecret"),
+        found(f"{OF_TOKENS}scope", "scope") or None,
+        properties.get(f"{OF_TOKENS}header.urlencode", "false").strip().lower() == "true",
+    )
+    connect_ms = _milliseconds(properties, "connect.timeout.ms", TIMEOUT_MS)
+    read_ms = _milliseconds(properties, "read.timeout.ms", TIMEOUT_MS)
+    return TokenEndpoint(
+        address,
+        credentials,
+        ssl_of(address, module),
+        Bounds(connect_ms / 1000, (connect_ms + read_ms) / 1000, ANSWER_BYTES_MAX),
+        _milliseconds(properties, "retry.backoff.ms", 0) / 1000,
+        _milliseconds(properties, "retry.backoff.max.ms", 0) / 1000,
+        extensions,
+    )
+
+
+def _milliseconds(properties: Mapping[str, str], name: str, instead: int) -> int:
+    """Of a setting sasl.login.*; `instead` where neither it nor a default is set, or it is 0."""
+    key = broker_keys()[OF_LOGIN + name]
+    text = properties.get(OF_LOGIN + name)
+    value = key.default if text is None else parse_value(key, text)
+    assert value is None or isinstance(value, int)
+    return max(value or instead, 0)

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, cast
 
 from kafkacompat.config import ConfigError
 from kafkacompat.config.keys import as_int, as_list
-from kafkacompat.security.background import Background
 from kafkacompat.security.http_fetch import Bounds, HttpAddress, fetch, http_address
 from kafkacompat.security.jaas import LoginModule
-from kafkacompat.security.jwks import JWKS_BYTES_MAX, JwksError, JwksFile
+from kafkacompat.security.jwks import (
+    JWKS_BYTES_MAX,
+    Background,
+    JwksError,
+    JwksFile,
+    RefreshTerms,
+    RemoteKeys,
+    UnfetchedKeys,
+)
 from kafkacompat.security.jwt_validator import ExpectedClaims, JwtValidator, KeySource
 from kafkacompat.security.oauthbearer import MECHANISM, OAuthBearerSaslServer
-from kafkacompat.security.remote_jwks import RefreshTerms, RemoteKeys, UnfetchedKeys
-from kafkacompat.security.token_settings import file_of, ssl_of
+from kafkacompat.security.oauthbearer_client import file_of, ssl_of
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -85,7 +91,7 @@ def _remote(
     ssl = ssl_of(address, module)
     context = None
     if ssl is not None:
-        from kafkacompat.security.ssl_contexts import client_context
+        from kafkacompat.security.ssl_factory import client_context
 
         context = client_context(ssl)
     if background is None:

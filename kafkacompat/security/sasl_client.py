@@ -42,7 +42,7 @@ class SaslClient(Protocol):
 
 class PlainSaslClient:
     def __init__(self, user: str, password: str) -> None:
-        from kafkacompat.security.plain import initial_response
+        from kafkacompat.security.sasl_server import initial_response
 
         self._message = initial_response(user, password)
 

@@ -1,7 +1,9 @@
-"""The server's side of a mechanism in one exchange, and its errors."""
+"""The server's side of a mechanism in one exchange, its errors, and the simplest mechanism: PLAIN (RFC 4616). Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from hmac import compare_digest
 from typing import Protocol
 
 
@@ -45,3 +47,48 @@ class SaslServer(Protocol):
         """The answer to the client. None if the mechanism has no last message: without request headers, nothing is sent.
         Raises SaslAuthenticationError or SaslError."""
         ...
+
+
+PLAIN = "PLAIN"
+USER_PREFIX = "user_"
+"""Options of the login module with this prefix define users: user_alice="her password"."""
+_PARTS = 3
+_FAILED = "Authentication failed: "
+
+
+class PlainSaslServer:
+    """`options` are those of the server's login module."""
+
+    __slots__ = ("_options", "authorization_id", "lifetime_ms", "token_authenticated")
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self.authorization_id: str | None = None
+        self.lifetime_ms: int | None = None
+        self.token_authenticated = False
+
+    def evaluate_response(self, response: bytes) -> bytes:
+        parts = response.decode("utf-8", "replace").split("\0", _PARTS)
+        if len(parts) != _PARTS:
+            raise SaslAuthenticationError(
+                f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}"
+            )
+        authorization_id, user, password = parts
+        if not user:
+            raise SaslAuthenticationError(_FAILED + "username not specified")
+        if not password:
+            raise SaslAuthenticationError(_FAILED + "password not specified")
+        expected = self._options.get(USER_PREFIX + user)
+        if expected is None or not compare_digest(password.encode(), expected.encode()):
+            raise SaslAuthenticationError(_FAILED + "Invalid username or password")
+        if authorization_id not in ("", user):
+            raise SaslAuthenticationError(
+                _FAILED + "Client requested an authorization id that is different from username"
+            )
+        self.authorization_id = user
+        return b""
+
+
+def initial_response(user: str, password: str) -> bytes:
+    """The client's message."""
+    return f"\0{user}\0{password}".encode()

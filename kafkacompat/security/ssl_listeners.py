@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 from kafkacompat.config.synonyms import listener_prefix
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
 from kafkacompat.ports.tls import Unidentified
-from kafkacompat.security.der import DerError, subject
-from kafkacompat.security.distinguished_name import rfc2253
+from kafkacompat.security.distinguished_name import DerError, rfc2253, subject
 from kafkacompat.security.principal_mapping import NoMatchingRule, SslPrincipalMapper
-from kafkacompat.security.ssl_contexts import client_context, server_context
-from kafkacompat.security.ssl_settings import (
+from kafkacompat.security.ssl_factory import (
     CLIENT_AUTH,
     KEYSTORE_CHAIN,
     KEYSTORE_KEY,
@@ -27,8 +25,10 @@ from kafkacompat.security.ssl_settings import (
     TRUSTSTORE_LOCATION,
     SslSettings,
     SslStores,
+    client_context,
     file_times,
     load_stores,
+    server_context,
     ssl_settings,
 )
 from kafkacompat.security.stores import subject_of

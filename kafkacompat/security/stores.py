@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkacompat.config.files import open_regular
-from kafkacompat.security import der, pem
-from kafkacompat.security.distinguished_name import rfc2253
+from kafkacompat.security import pem
+from kafkacompat.security.distinguished_name import DerError, issuer, rfc2253, subject
 from kafkacompat.security.jks import MAGIC, JksError, JksStore, WrongPassword, parse_jks
 
 if TYPE_CHECKING:
@@ -187,17 +187,17 @@ def chain_of(first: Certificate, others: list[Certificate]) -> tuple[Certificate
 
 def subject_of(certificate: Certificate) -> str:
     """As in RFC 2253. `cryptography` would warn of names that RFC 5280 does not allow, such as keytool's C=Unknown."""
-    return _name_text(der.subject(_encoded(certificate)))
+    return _name_text(subject(_encoded(certificate)))
 
 
 def issuer_of(certificate: Certificate) -> str:
-    return _name_text(der.issuer(_encoded(certificate)))
+    return _name_text(issuer(_encoded(certificate)))
 
 
 def _name_text(name: bytes) -> str:
     try:
         return rfc2253(name)
-    except der.DerError:
+    except DerError:
         return name.hex()
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.ports.dispatcher import Dispatcher
-from kafkacompat.security.background import Background
 from kafkacompat.security.delegation_tokens import TokenCredential, TokenCredentials, token_settings
+from kafkacompat.security.jwks import Background
 from kafkacompat.security.mechanisms import CredentialOf, PreparationOf, TokenOf, mechanisms_of, no_token
 from kafkacompat.security.sasl_authenticator import Preparation
 from kafkacompat.security.scram import ScramCredential, ScramMechanism

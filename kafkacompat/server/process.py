@@ -30,8 +30,8 @@ from kafkacompat.net.runtime import (
 )
 from kafkacompat.net.watchdog import LoopRest, LoopWatchdog
 from kafkacompat.net.workers import pool_loads, worker_pools
+from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.security.class_names import refuse_classes_of_others
-from kafkacompat.security.settings import authorizer_of
 from kafkacompat.server.admission import check_mechanisms, security_between_nodes
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.garbage import freeze_long_lived, keep_long_lived

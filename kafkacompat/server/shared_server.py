@@ -21,7 +21,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.raft.network_channel import KafkaNetworkChannel
-from kafkacompat.security.settings import authorizer_of
+from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
 
 if TYPE_CHECKING:

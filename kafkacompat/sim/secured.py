@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from kafkacompat.security.authorizer import CLASS_NAME, STANDARD_AUTHORIZER, SUPER_USERS
 from kafkacompat.security.delegation_tokens import (
     EXPIRY_CHECK_INTERVAL_MS,
     EXPIRY_TIME_MS,
@@ -16,7 +17,6 @@ from kafkacompat.security.delegation_tokens import (
     SECRET_KEY,
 )
 from kafkacompat.security.scram import SCRAM_BY_NAME, SCRAM_SHA_256
-from kafkacompat.security.settings import CLASS_NAME, STANDARD_AUTHORIZER, SUPER_USERS
 from kafkacompat.sim.cluster_options import ClusterOptions
 from kafkacompat.sim.links import SECURED_PORT, host_name
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
-from kafkacompat.security.plain import initial_response
+from kafkacompat.security.sasl_server import initial_response
 from kafkacompat.security.scram import NONCE_BITS, SCRAM_BY_NAME, nonce_text
-from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.security.scram_exchange import ScramSaslClient
 from kafkacompat.sim.clients import TIMEOUT_MS, Client
 from kafkacompat.sim.links import SECURED_PORT, SimulatedChannel, host_name
 from kafkacompat.sim.probes import any_probe, fetch_probe

@@ -16,11 +16,10 @@ from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.ports import WorkersBusy
 from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Pending, Principal
 from kafkacompat.security.delegation_tokens import TokenCredentials, token_settings
-from kafkacompat.security.plain import PlainSaslServer, initial_response
 from kafkacompat.security.sasl_authenticator import EnabledMechanism, Preparation
-from kafkacompat.security.sasl_server import Nameless
+from kafkacompat.security.sasl_server import Nameless, PlainSaslServer, initial_response
 from kafkacompat.security.scram import SCRAM_BY_NAME, ScramMechanism
-from kafkacompat.security.scram_client import ScramSaslClient
+from kafkacompat.security.scram_exchange import ScramSaslClient
 from kafkacompat.server.authentication import mechanisms_by_listener
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decoder, encoder

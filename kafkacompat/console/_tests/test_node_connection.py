@@ -30,7 +30,7 @@ from kafkacompat.security.sasl_authenticator import (
     SaslServerAuthenticator,
 )
 from kafkacompat.security.scram import SCRAM_SHA_256
-from kafkacompat.security.scram_server import ScramSaslServer
+from kafkacompat.security.scram_exchange import ScramSaslServer
 
 USER, PASSWORD = "reader", "a secret"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -18,8 +18,7 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.net.workers import worker_pools
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Principal, Reply
-from kafkacompat.security.ssl_contexts import client_context, server_context
-from kafkacompat.security.ssl_settings import ssl_settings
+from kafkacompat.security.ssl_factory import client_context, server_context, ssl_settings
 from kafkacompat.wire.errors import WireError
 
 ROOT = Authority()

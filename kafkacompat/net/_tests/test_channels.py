@@ -24,9 +24,9 @@ from kafkacompat.net.channels import (
 from kafkacompat.net.runtime import TrioClock, TrioTimers, wait_for
 from kafkacompat.net.settings import ChannelSettings
 from kafkacompat.ports import ProbeResult
-from kafkacompat.security.plain import PlainSaslServer
 from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity, PlainSaslClient
+from kafkacompat.security.sasl_server import PlainSaslServer
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse

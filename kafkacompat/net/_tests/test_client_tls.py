@@ -19,8 +19,7 @@ DEADLINE_S = 20
 
 
 def server_context(identity: Identity) -> ssl.SSLContext:
-    from kafkacompat.security.ssl_contexts import server_context
-    from kafkacompat.security.ssl_settings import ssl_settings
+    from kafkacompat.security.ssl_factory import server_context, ssl_settings
 
     settings = {
         "ssl.keystore.type": "PEM",
@@ -31,8 +30,7 @@ def server_context(identity: Identity) -> ssl.SSLContext:
 
 
 def client_context(authority: Authority) -> ssl.SSLContext:
-    from kafkacompat.security.ssl_contexts import client_context
-    from kafkacompat.security.ssl_settings import ssl_settings
+    from kafkacompat.security.ssl_factory import client_context, ssl_settings
 
     return client_context(
         ssl_settings({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem()})

@@ -44,8 +44,7 @@ from kafkacompat.net.tls_socket import TlsSocket
 from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
 from kafkacompat.ports.tls import Unidentified
-from kafkacompat.security.ssl_contexts import client_context
-from kafkacompat.security.ssl_settings import ssl_settings
+from kafkacompat.security.ssl_factory import client_context, ssl_settings
 
 RECORD = 16 * 1024
 

@@ -15,8 +15,7 @@ from kafkacompat.security.sasl_authenticator import EnabledMechanism, SaslServer
 from kafkacompat.security.sasl_client import SaslClientAuthenticator
 from kafkacompat.security.sasl_server import SaslAuthenticationError, SaslError
 from kafkacompat.security.scram import SCRAM_BY_NAME, SCRAM_MECHANISMS, SCRAM_SHA_256, ScramMechanism
-from kafkacompat.security.scram_client import ScramSaslClient
-from kafkacompat.security.scram_server import ScramSaslServer
+from kafkacompat.security.scram_exchange import ScramSaslClient, ScramSaslServer
 from kafkacompat.wire.messages.delegation_token_record import DelegationTokenRecord
 
 ID, SECRET = "Ez5eVhOYQO6Iu0yE0fDNcg", "a secret key"

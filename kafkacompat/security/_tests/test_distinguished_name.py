@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat._tests.certificates import Authority
-from kafkacompat.security.der import DerError, subject
-from kafkacompat.security.distinguished_name import rfc2253
+from kafkacompat.security.distinguished_name import DerError, rfc2253, subject
 
 CERTIFICATE = Authority().issue().chain[0].public_bytes(Encoding.DER)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.security.gssapi_client import CHOICE, GssapiSaslClient
-from kafkacompat.security.gssapi_contexts import GssRefused
-from kafkacompat.security.gssapi_server import OFFER, GssapiSaslServer
+from kafkacompat.security.gssapi import CHOICE, OFFER, GssapiSaslClient, GssapiSaslServer, GssRefused
 from kafkacompat.security.sasl_client import AuthenticationFailed
 from kafkacompat.security.sasl_server import SaslError
 from kafkacompat.wire.errors import WireError

@@ -7,9 +7,9 @@ import pytest
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
 from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.security.mechanisms import mechanisms_of
-from kafkacompat.security.plain import PlainSaslServer, initial_response
+from kafkacompat.security.sasl_server import PlainSaslServer, initial_response
 from kafkacompat.security.scram import SCRAM_SHA_512, ScramCredential, ScramMechanism
-from kafkacompat.security.scram_server import ScramSaslServer
+from kafkacompat.security.scram_exchange import ScramSaslServer
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="s3cret";'
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

@@ -20,16 +20,15 @@ from kafkacompat._tests.http_server import Server, serving
 from kafkacompat._tests.tokens import claims, private_key, public_entry, signed
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
 from kafkacompat.net.runtime import SystemRandom
-from kafkacompat.security.background import Background
 from kafkacompat.security.client_settings import connection_of_client, security_of_client, security_to_brokers
 from kafkacompat.security.http_fetch import Bounds, FetchFailed, fetch, http_address
+from kafkacompat.security.jwks import MISSING_INTERVAL_MS, Background
 from kafkacompat.security.librdkafka import librdkafka_settings
 from kafkacompat.security.mechanisms import mechanisms_of
 from kafkacompat.security.oauthbearer import REFUSED, ClientInitialResponse
-from kafkacompat.security.remote_jwks import MISSING_INTERVAL_MS
+from kafkacompat.security.oauthbearer_client import TokenEndpoint, TokenSource
 from kafkacompat.security.sasl_client import AuthenticationFailed
 from kafkacompat.security.sasl_server import SaslServer
-from kafkacompat.security.token_endpoint import TokenEndpoint, TokenSource
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 NOW_S = START_MS // 1000
@@ -134,7 +133,7 @@ def test_a_fetch_that_fails_for_an_unexpected_reason_is_reported_and_repeated(
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr("kafkacompat.security.remote_jwks.parse_jwks", fails)
+        patched.setattr("kafkacompat.security.jwks.parse_jwks", fails)
         listener.workers.run()
     assert [type(each) for each in faults.take()] == [RuntimeError]
     listener.time.fire_next()

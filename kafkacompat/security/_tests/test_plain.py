@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.security.plain import PlainSaslServer, initial_response
-from kafkacompat.security.sasl_server import SaslAuthenticationError
+from kafkacompat.security.sasl_server import PlainSaslServer, SaslAuthenticationError, initial_response
 
 USERS = {"user_alice": "her secret", "user_bøb": "påss", "user_": "nobody", "username": "admin"}
 

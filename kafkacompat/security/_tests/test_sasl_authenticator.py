@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kafkacompat.security._tests.test_scram import final_message
-from kafkacompat.security.plain import PlainSaslServer, initial_response
 from kafkacompat.security.sasl_authenticator import (
     Answer,
     AskedForVersions,
@@ -18,9 +17,9 @@ from kafkacompat.security.sasl_authenticator import (
     SaslServerAuthenticator,
     Work,
 )
-from kafkacompat.security.sasl_server import Nameless
+from kafkacompat.security.sasl_server import Nameless, PlainSaslServer, initial_response
 from kafkacompat.security.scram import SCRAM_SHA_256
-from kafkacompat.security.scram_server import ScramSaslServer
+from kafkacompat.security.scram_exchange import ScramSaslServer
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decoder, encoder
 from kafkacompat.wire.errors import WireError

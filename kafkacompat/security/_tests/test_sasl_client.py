@@ -12,12 +12,11 @@ from kafkacompat.security.client_settings import (
     security_to_brokers,
     security_to_controllers,
 )
-from kafkacompat.security.plain import PlainSaslServer
 from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator
 from kafkacompat.security.sasl_client import AuthenticationFailed, SaslClientAuthenticator
+from kafkacompat.security.sasl_server import PlainSaslServer
 from kafkacompat.security.scram import SCRAM_MECHANISMS, SCRAM_SHA_256, ScramMechanism
-from kafkacompat.security.scram_client import ScramSaslClient
-from kafkacompat.security.scram_server import ScramSaslServer
+from kafkacompat.security.scram_exchange import ScramSaslClient, ScramSaslServer
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decoder
 from kafkacompat.wire.frames import request_frame

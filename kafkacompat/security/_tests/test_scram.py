@@ -18,7 +18,7 @@ from kafkacompat.security.scram import (
     sasl_name,
     user_name,
 )
-from kafkacompat.security.scram_server import ScramSaslServer
+from kafkacompat.security.scram_exchange import ScramSaslServer
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

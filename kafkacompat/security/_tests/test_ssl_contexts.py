@@ -15,9 +15,14 @@ from kafkacompat._tests.certificates import Authority, Identity
 from kafkacompat.config import ConfigError
 from kafkacompat.config.synonyms import listener_prefix
 from kafkacompat.security._tests.test_jks import KEYTOOLS
-from kafkacompat.security.cipher_suites import openssl_name
-from kafkacompat.security.ssl_contexts import client_context, server_context
-from kafkacompat.security.ssl_settings import file_times, load_stores, ssl_settings
+from kafkacompat.security.ssl_factory import (
+    client_context,
+    file_times,
+    load_stores,
+    openssl_name,
+    server_context,
+    ssl_settings,
+)
 
 ROOT = Authority()
 BROKER = ROOT.issue()

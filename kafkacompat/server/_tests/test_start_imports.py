@@ -75,7 +75,7 @@ NOT_NEEDED = {
     *("kafkacompat.server.broker_coordinators", "kafkacompat.coordinator", "kafkacompat.group"),
     *("kafkacompat.txn", "kafkacompat.share", "kafkacompat.share.state"),
     *("kafkacompat.server.authentication", "kafkacompat.security.mechanisms"),
-    *("kafkacompat.security.client_settings", "kafkacompat.security.ssl_contexts"),
+    *("kafkacompat.security.client_settings", "kafkacompat.security.ssl_factory"),
     *("kafkacompat.metrics", "kafkacompat.telemetry"),
 }
 EXPECTED = Path(__file__).with_name("modules_of_a_start.txt")

@@ -10,8 +10,8 @@ import pytest
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemRandom
+from kafkacompat.security.authorizer import STANDARD_AUTHORIZER
 from kafkacompat.security.jaas import SCRAM_LOGIN_MODULE
-from kafkacompat.security.settings import STANDARD_AUTHORIZER
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.process import StartRefused, serve_until_stopped
 from kafkacompat.server.signals import StopSignals
