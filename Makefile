@@ -103,7 +103,7 @@ interop: $(VENV)/.dev browser prometheus kerberos
 	$(BIN)/python -m interop_tests.rerun interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP),--junitxml=.cache/interop/kafkacompat.xml)
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks --document docs/reference/measurements.md $(ARGS)
+	$(BIN)/python -m benchmarks --document docs/reference/measurements.md --readme README.md $(ARGS)
 
 # The tables of docs/reference/compatibility.md, and the interop suite on both brokers side by side.
 compatibility: $(VENV)/.dev

@@ -1,6 +1,6 @@
-"""`python -m benchmarks [--rounds N] [--only TEXT] [--output DIR]`: measures both brokers in turn; medians and ratios.
+"""`python -m benchmarks [--rounds N] [--only TEXT] [--resume]`: measures both brokers in turn; medians and ratios.
 
-Prints progress, and writes results.json, a table and a plot to the output folder.
+Prints progress, and writes results.json after each load, and a table and a plot at the end, to the output folder.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
+import sysconfig
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
+from benchmarks import warm
 from benchmarks.measure import KINDS
-from benchmarks.report import plot, rows, sections_of, update_document, written
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.report import plot, rows, sections_of, update_document, update_first_table, written
+from benchmarks.scenarios import SCENARIOS, Scenario
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
+Named = dict[str, dict[str, list[float]]]
+"""By figure and kind, the values of the rounds."""
 
 
 def main() -> None:
@@ -29,46 +36,86 @@ def main() -> None:
     parser.add_argument("--only", default="", help="scenarios whose name holds this text")
     parser.add_argument("--output", type=Path, default=Path(".cache/bench"), help="folder for results")
     parser.add_argument(
+        "--resume", action="store_true", help="keep the results in the folder, and measure what is missing"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the chosen scenarios, and stop"
+    )
+    parser.add_argument(
         "--document", type=Path, help="a page whose marked part takes the table; the plot lies beside it"
     )
+    parser.add_argument(
+        "--readme", type=Path, help="with --document: a page whose marked part takes the first table"
+    )
     arguments = parser.parse_args()
-    chosen = [scenario for scenario in SCENARIOS if arguments.only in scenario.name]
-    results: Results = {}
-    for scenario in chosen:
-        figures: dict[str, dict[str, list[float]]] = {}
-        for turn in range(arguments.rounds):
-            for kind in KINDS if turn % 2 == 0 else KINDS[::-1]:
+    chosen = [each for each in (*warm.LOADS, *SCENARIOS) if arguments.only in each.name]
+    if arguments.list:
+        print(*(each.name for each in chosen), sep="\n")
+        return
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    kept = arguments.output / "results.json"
+    results: Results = json.loads(kept.read_text("utf-8")) if arguments.resume and kept.exists() else {}
+    with ExitStack() as stack:
+        brokers = warm.WarmBrokers(stack)
+        for scenario in chosen:
+            if scenario.name in results:
+                continue
+            say = partial(progress, scenario.name)
+            if isinstance(scenario, warm.WarmLoad):
+                figures = warm.measured(scenario, brokers.of(scenario.nodes), arguments.rounds, say)
+            else:
+                figures = measured(scenario, arguments.rounds)
+            results[scenario.name] = figures
+            kept.write_text(json.dumps(results, indent=1), encoding="utf-8")
+            for name, by_kind in figures.items():
+                medians = {kind: statistics.median(values) for kind, values in by_kind.items()}
                 print(
-                    f"{scenario.name}: round {turn + 1}/{arguments.rounds}, {kind}",
-                    file=sys.stderr,
+                    f"  {name}: " + ", ".join(f"{kind} {value:.4g}" for kind, value in medians.items()),
                     flush=True,
                 )
-                try:
-                    measured = scenario.run(kind)
-                except Exception as error:
-                    print(f"  failed: {error}", file=sys.stderr, flush=True)
-                    continue
-                for name, value in measured.items():
-                    figures.setdefault(name, {}).setdefault(kind, []).append(value)
-        results[scenario.name] = figures
-        for name, by_kind in figures.items():
-            medians = {kind: statistics.median(values) for kind, values in by_kind.items()}
-            print(
-                f"  {name}: " + ", ".join(f"{kind} {value:.4g}" for kind, value in medians.items()),
-                flush=True,
-            )
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
-    measured = rows(results)
-    print(written("", sections_of(measured)))
-    plot(measured, arguments.output / "performance.png")
+    found = rows({name: figures for name, figures in results.items() if arguments.only in name})
+    print(written("", sections_of(found)))
+    plot(found, arguments.output / "performance.png")
     if arguments.document:
-        machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-        note = f"{datetime.date.today()}, {machine}; medians of {arguments.rounds} rounds, brokers in turn."
+        note = f"{datetime.date.today()}, {machine()}; medians of {arguments.rounds} rounds, brokers in turn."
         if arguments.only:
             note = f'Loads with "{arguments.only}" in their name: {note}'
-        standing = update_document(measured, arguments.document, note, whole=not arguments.only)
+        standing = update_document(found, arguments.document, note, whole=not arguments.only)
         plot(standing, arguments.document.with_name("performance.png"))
+        if arguments.readme:
+            update_first_table(standing, arguments.readme)
+
+
+def progress(name: str, what: str) -> None:
+    print(f"{name}: {what}", file=sys.stderr, flush=True)
+
+
+def measured(scenario: Scenario, rounds: int) -> Named:
+    """Each round has new brokers. A broker that fails under the load has no figures of that round."""
+    figures: Named = {}
+    for turn in range(rounds):
+        for kind in KINDS if turn % 2 == 0 else KINDS[::-1]:
+            progress(scenario.name, f"round {turn + 1}/{rounds}, {kind}")
+            try:
+                found = scenario.run(kind)
+            except Exception as error:
+                print(f"  failed: {error}", file=sys.stderr, flush=True)
+                continue
+            for name, value in found.items():
+                figures.setdefault(name, {}).setdefault(kind, []).append(value)
+    return figures
+
+
+def machine() -> str:
+    """What the figures depend on besides the brokers."""
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60).stderr
+    java = said.splitlines()[0] if said else "no Java"
+    optimized = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    profile = "with" if optimized else "configured without"
+    return (
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()} "
+        f"({profile} --enable-optimizations), {java}"
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ both brokers have the same client. Every loop is limited by a count and a deadli
 from __future__ import annotations
 
 import json
+import random
 import select
 import sys
 import time
@@ -140,7 +141,9 @@ def latency(job: dict[str, Any]) -> dict[str, float]:
             "fetch.wait.max.ms": 500,
         }
     )
-    consumer.assign([TopicPartition(job["topic"], 0, 0)])
+    # A load that is repeated finds records of the rounds before.
+    _, end = consumer.get_watermark_offsets(TopicPartition(job["topic"], 0), timeout=30.0)
+    consumer.assign([TopicPartition(job["topic"], 0, end)])
     producer = Producer(
         {"bootstrap.servers": job["bootstrap"], "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
     )
@@ -165,11 +168,7 @@ def latency(job: dict[str, Any]) -> dict[str, float]:
     consumer.close()
     if len(samples) < count:
         raise TimeoutError(f"{len(samples)} of {count} records came back")
-    samples = sorted(samples[count // 10 :])
-    return {
-        name: samples[min(len(samples) - 1, int(len(samples) * share))]
-        for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999))
-    }
+    return quantiles(samples[count // 10 :])
 
 
 def paced_produce(job: dict[str, Any]) -> dict[str, float]:
@@ -203,11 +202,7 @@ def paced_produce(job: dict[str, Any]) -> dict[str, float]:
         producer.poll(max(due_ns - time.perf_counter_ns(), 0) / 1e9)
     if producer.flush(DEADLINE_S) or failures:
         raise RuntimeError(f"records were not taken: {failures[:3]}")
-    samples.sort()
-    return {
-        name: samples[min(len(samples) - 1, int(len(samples) * share))]
-        for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999))
-    }
+    return quantiles(samples)
 
 
 def connections(job: dict[str, Any]) -> dict[str, float]:
@@ -237,6 +232,66 @@ def connections(job: dict[str, Any]) -> dict[str, float]:
     return {"records_per_s": job["connections"] * job["each"] / took, "seconds": took}
 
 
+def many_producers(job: dict[str, Any]) -> dict[str, float]:
+    """`clients` producers with librdkafka's defaults send `count` records of `size` random bytes, each its share of them.
+
+    Figures: MB/s of values, and ms until the acknowledgement of every tenth record at p50, p99, p99.9.
+    """
+    settings = {
+        "bootstrap.servers": job["bootstrap"],
+        "acks": job["acks"],
+        "compression.type": job["compression"],
+    }
+    producers = [Producer({**settings, "client.id": f"c{number}"}) for number in range(job["clients"])]
+    values = [random.randbytes(job["size"]) for _ in range(1000)]
+    for producer in producers:
+        producer.produce(job["topic"], values[0])
+    for producer in producers:
+        if producer.flush(60.0):
+            raise TimeoutError("a connection did not come up")
+    samples: list[float] = []
+    failures: list[KafkaError] = []
+
+    def timed() -> Callable[[KafkaError | None, object], None]:
+        sent_ns = time.perf_counter_ns()
+
+        def acknowledged(error: KafkaError | None, _message: object) -> None:
+            samples.append((time.perf_counter_ns() - sent_ns) / 1e6)
+            if error is not None:
+                failures.append(error)
+
+        return acknowledged
+
+    deadline = time.monotonic() + DEADLINE_S
+    started = time.perf_counter()
+    for number in range(job["count"]):
+        producer = producers[number % len(producers)]
+        report = {"on_delivery": timed()} if number % 10 == 0 else {}
+        while True:
+            try:
+                producer.produce(job["topic"], values[number % 1000], **report)
+                break
+            except BufferError:
+                producer.poll(0.05)
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the broker does not take the records") from None
+        if number % 100 < len(producers):
+            producer.poll(0)
+    left = sum(producer.flush(DEADLINE_S) for producer in producers)
+    took = time.perf_counter() - started
+    if left or failures:
+        raise RuntimeError(f"{left} records unsent, failures: {failures[:3]}")
+    return {"mb_per_s": job["count"] * job["size"] / took / 1e6, **quantiles(samples)}
+
+
+def quantiles(samples: list[float]) -> dict[str, float]:
+    samples = sorted(samples)
+    return {
+        name: samples[min(len(samples) - 1, int(len(samples) * share))]
+        for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999))
+    }
+
+
 def value_of(size: int) -> bytes:
     """Bytes like text that compress about as well as logs."""
     words = b"GET /index.html 200 1834 ms user=%d agent=Mozilla/5.0 ref=https://example.org/page/%d ; "
@@ -258,6 +313,7 @@ WORKS = {
     "requests": requests,
     "latency": latency,
     "connections": connections,
+    "many_producers": many_producers,
     "paced_produce": paced_produce,
     "raw_transactions": with_payload(raw_transactions),
     "librdkafka_transactions": with_payload(librdkafka_transactions),

@@ -12,18 +12,28 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
 FAILED = "failed"
+WARM = "warm"
+"""The family of `benchmarks.warm`."""
+BASE = "Java producer, 1 kB, 12 partitions, acks=all"
+"""Its base load."""
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create", "sync s", "replicated s", "growth")
 
 
+Spread = tuple[float, float]
+"""The least and the greatest value of the rounds."""
+
+
 class Row(NamedTuple):
-    """The medians of both brokers."""
+    """The medians of both brokers, and for some loads their spreads."""
 
     scenario: str
     figure: str
     ours: float
     theirs: float
     ratio: float
+    our_spread: Spread | None = None
+    their_spread: Spread | None = None
 
 
 def rows(results: Results) -> list[Row]:
@@ -34,8 +44,19 @@ def rows(results: Results) -> list[Row]:
                 statistics.median(by_kind[kind]) if kind in by_kind else math.nan
                 for kind in (KAFKACOMPAT, APACHE)
             )
-            found.append(Row(scenario, figure, ours, theirs, ours / theirs if theirs else math.nan))
+            spreads = (
+                (min(by_kind[kind]), max(by_kind[kind]))
+                if kind in by_kind and is_spread_told(scenario)
+                else None
+                for kind in (KAFKACOMPAT, APACHE)
+            )
+            found.append(Row(scenario, figure, ours, theirs, ours / theirs if theirs else math.nan, *spreads))
     return found
+
+
+def is_spread_told(scenario: str) -> bool:
+    """Of the loads that stand for what a user gets."""
+    return family(scenario) == WARM
 
 
 def table(measured: list[Row]) -> str:
@@ -46,19 +67,28 @@ def table(measured: list[Row]) -> str:
     ]
     for row in measured:
         load = row.scenario.removeprefix(f"{family(row.scenario)}: ")
-        figures = f"{cell(row.ours, '.4g')} | {cell(row.theirs, '.4g')} | {cell(row.ratio, '.2f')}"
+        ours, theirs = cell(row.ours, ".4g", row.our_spread), cell(row.theirs, ".4g", row.their_spread)
+        figures = f"{ours} | {theirs} | {cell(row.ratio, '.2f')}"
         lines.append(f"| {load} | {row.figure} | {figures} |")
     return "\n".join(lines)
 
 
-def cell(value: float, form: str) -> str:
+def cell(value: float, form: str, spread: Spread | None = None) -> str:
     """The text of a figure. A broker that failed under the load has none."""
-    return FAILED if math.isnan(value) else format(value, form)
+    if math.isnan(value):
+        return FAILED
+    return format(value, form) + (f" ({spread[0]:{form}} to {spread[1]:{form}})" if spread else "")
 
 
 def number(cell: str) -> float:
     """The figure in a cell."""
-    return math.nan if cell == FAILED else float(cell)
+    return math.nan if cell == FAILED else float(cell.partition(" ")[0])
+
+
+def spread_in(cell: str) -> Spread | None:
+    """The spread in a cell that tells one."""
+    found = re.search(r"\((\S+) to (\S+)\)", cell)
+    return (float(found[1]), float(found[2])) if found else None
 
 
 def rows_in(heading: str, text: str) -> list[Row]:
@@ -69,7 +99,9 @@ def rows_in(heading: str, text: str) -> list[Row]:
         if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("load", "---"):
             scenario = cells[0] if family(cells[0]) == heading else f"{heading}: {cells[0]}"
             # The ratio is that of the exact figures. That of the rounded ones may differ in its last digit.
-            found.append(Row(scenario, cells[1], *map(number, cells[2:])))
+            found.append(
+                Row(scenario, cells[1], *map(number, cells[2:]), spread_in(cells[2]), spread_in(cells[3]))
+            )
     return found
 
 
@@ -144,6 +176,36 @@ def update_document(measured: list[Row], document: Path, note: str, whole: bool)
         note = general
     document.write_text(f"{before}{BEGIN}\n{written(note, sections)}\n{END}{after}", encoding="utf-8")
     return [row for section in sections for row in section.rows]
+
+
+FIRST_TABLE = (
+    ("start to the first answer", "start and idle", "start to first answer s", "{:.2f} s"),
+    ("memory, idle", "start and idle", "idle memory MB", "{:.0f} MB"),
+    ("Java producer, 1 kB records to 12 partitions", f"{WARM}: {BASE}", "MB/s", "{:.0f} MB/s"),
+    ("the brokers' CPU for it, user", f"{WARM}: {BASE}", "user CPU us/record", "{:.1f} us a record"),
+    ("the brokers' CPU for it, system", f"{WARM}: {BASE}", "system CPU us/record", "{:.1f} us a record"),
+    (
+        "5,000 of them a second, 99 % acknowledged within",
+        f"{WARM}: {BASE}, 5,000 records/s",
+        "p99 ms",
+        "{:.0f} ms",
+    ),
+    ("Java consumer, 1 kB records", f"{WARM}: Java consumer, 1 kB", "MB/s", "{:.0f} MB/s"),
+    ("memory after these loads", f"{WARM}: Java consumer, 1 kB", "resident memory MB", "{:.0f} MB"),
+)
+"""What the README tells first: its words, load, figure and form."""
+
+
+def update_first_table(standing: list[Row], readme: Path) -> None:
+    """Write the README's table between its markers. It needs all of its rows."""
+    by_name = {(row.scenario, row.figure): row for row in standing}
+    lines = ["| on the same two cores, both warm | kafkacompat | Apache Kafka 4.3 |", "| --- | ---: | ---: |"]
+    for words, scenario, figure, form in FIRST_TABLE:
+        row = by_name[scenario, figure]
+        lines.append(f"| {words} | {form.format(row.ours)} | {form.format(row.theirs)} |")
+    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    readme.write_text("\n".join((before + BEGIN, *lines, END + after)), encoding="utf-8")
 
 
 def is_less_better(figure: str) -> bool:

@@ -6,7 +6,20 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from benchmarks.report import BEGIN, END, Row, Section, sections_in, update_document, written
+from benchmarks import warm
+from benchmarks.report import (
+    BEGIN,
+    END,
+    FIRST_TABLE,
+    Row,
+    Section,
+    rows,
+    sections_in,
+    update_document,
+    update_first_table,
+    written,
+)
+from benchmarks.scenarios import SCENARIOS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "measurements.md"
 
@@ -63,3 +76,36 @@ def test_a_run_of_some_loads_takes_their_place_and_says_so_there(tmp_path: Path)
     assert "| start and idle | records/s | failed | 10 | failed |" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
+
+
+def test_a_spread_is_read_as_it_was_written() -> None:
+    spread = Row("warm: base", "MB/s", 55.0, 66.0, 55.0 / 66.0, (54.0, 56.5), (60.0, 70.0))
+    text = written("", [Section("warm", "", [spread])])
+    assert "| base | MB/s | 55 (54 to 56.5) | 66 (60 to 70) | 0.83 |" in text
+    ((read,),) = (section.rows for section in sections_in(text)[1])
+    assert (read.our_spread, read.their_spread) == (spread.our_spread, spread.their_spread)
+    assert written("", [Section("warm", "", [read])]) == text
+
+
+def test_rounds_of_a_warm_load_have_a_spread_and_others_have_none() -> None:
+    rounds = {"records/s": {"kafkacompat": [3.0, 1.0, 2.0], "apache": [4.0, 4.0, 5.0]}}
+    warm, cold = rows({"warm: base": rounds, "start and idle": rounds})
+    assert (warm.ours, warm.our_spread, warm.their_spread) == (2.0, (1.0, 3.0), (4.0, 5.0))
+    assert (cold.ours, cold.our_spread) == (2.0, None)
+
+
+def test_the_first_table_of_the_readme_has_the_figures_of_the_page(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
+    standing = [Row(scenario, figure, 1.25, 5.0, 0.25) for _, scenario, figure, _ in FIRST_TABLE]
+    update_first_table(standing, readme)
+    text = readme.read_text("utf-8")
+    assert "| start to the first answer | 1.25 s | 5.00 s |" in text
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+
+
+def test_the_first_table_names_loads_that_are_measured() -> None:
+    names = {each.name for each in (*warm.LOADS, *SCENARIOS)}
+    assert {scenario for _, scenario, _, _ in FIRST_TABLE} <= names

@@ -1,0 +1,384 @@
+"""Loads on both brokers while these are warm: CPU a record, rate, memory, and the time until the acknowledgement.
+
+A JVM compiles its code for minutes. So both brokers stay up for all loads of this module, take turns, and each load is
+repeated unmeasured until two rounds in a row need nearly the same CPU. One base load is varied in one dimension at a
+time. The clients are Kafka's own programs, librdkafka, and requests that are encoded once.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.client import warm_memory
+from benchmarks.cluster import running_cluster
+from benchmarks.measure import KINDS, run_client, running
+from benchmarks.raw import LZ4
+from benchmarks.report import BASE
+from interop_tests.harness.kafka_jvm import kafka_java
+
+Figures = dict[str, float]
+
+TOOL_JVM = ("-Xms256m", "-Xmx512m")
+TOOL_TIMEOUT_S = 200.0
+TOPIC_TIMEOUT_S = 60.0
+SETTLED = 0.05
+"""Two rounds whose CPU differs by less than this fraction are those of a warm broker."""
+UNMEASURED_AT_MOST = 8
+SATURATED = -1
+FILE_DELETE_DELAY_MS = 1_000
+DELETED_WITHIN_S = 3.0
+FIXED_RATE_S = 10
+FETCH_BYTES = 1 << 20
+FETCHED_BATCH_BYTES, FETCHED_BATCHES = 64_000, 1_000
+LINE = b"%s 10.1.%d.%d GET /articles/%d 200 %d ms user=%d agent=Mozilla/5.0 (X11; Linux x86_64) ref=https://example.org/%d ; "
+
+
+class Side(NamedTuple):
+    """The node or nodes of one kind."""
+
+    kind: str
+    bootstrap: str
+    root: Path
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmLoad:
+    """What a round does. `records` a round, `rate` in records/s."""
+
+    title: str
+    run: Callable[[Side, WarmLoad, str], Figures]
+    records: int = 300_000
+    size: int = 1000
+    partitions: int = 12
+    acks: str = "all"
+    compression: str = "none"
+    rate: int = SATURATED
+    producer: tuple[str, ...] = ()
+    """Further settings of Kafka's producer, as name=value."""
+    is_compressible: bool = False
+    clients: int = 1
+    nodes: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"warm: {self.title}"
+
+
+def produced_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
+    """ProducerPerformance."""
+    words = ["--topic", topic, "--num-records", str(load.records), "--throughput", str(load.rate)]
+    if load.is_compressible:
+        words += ["--payload-file", str(lines_of(load.size, side.root))]
+    else:
+        words += ["--record-size", str(load.size)]
+    words += ["--bootstrap-server", side.bootstrap, "--command-property", f"acks={load.acks}"]
+    words += [f"compression.type={load.compression}", *load.producer]
+    said = tool("ProducerPerformance", words)
+    last = re.search(
+        rf"{load.records} records sent, .* \(([\d.]+) MB/sec\).* ([\d.]+) ms 50th, .* ([\d.]+) ms 99th, ([\d.]+) ms 99.9th",
+        said,
+    )
+    assert last, f"ProducerPerformance did not send {load.records} records: {said[-1000:]}"
+    rate, *quantiles = map(float, last.groups())
+    return {"MB/s": rate * (1 << 20) / 1e6} | dict(
+        zip(("p50 ms", "p99 ms", "p99.9 ms"), quantiles, strict=True)
+    )
+
+
+def consumed_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
+    """ConsumerPerformance reads what is in the topic."""
+    words = ["--bootstrap-server", side.bootstrap, "--topic", topic, "--num-records", str(load.records)]
+    words += ["--group", f"bench-{time.monotonic_ns()}", "--timeout", "30000"]
+    heading, row = (re.split(r",\s*", line) for line in tool("ConsumerPerformance", words).splitlines()[-2:])
+    told = dict(zip((word.strip() for word in heading), row, strict=True))
+    seen = int(told["data.consumed.in.nMsg"])
+    assert seen >= load.records, f"{seen} of {load.records} records came"
+    return {"MB/s": float(told["fetch.MB.sec"]) * (1 << 20) / 1e6}
+
+
+def both_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
+    """ConsumerPerformance reads while ProducerPerformance writes."""
+    words = ["--bootstrap-server", side.bootstrap, "--topic", topic, "--num-records", str(load.records)]
+    words += ["--timeout", "30000"]
+    with subprocess.Popen(
+        tool_command("ConsumerPerformance", words),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as reading:
+        figures = produced_by_java(side, load, topic)
+        said, _ = reading.communicate(timeout=TOOL_TIMEOUT_S)
+    assert reading.returncode == 0, f"ConsumerPerformance failed: {said[-1000:]}"
+    return figures
+
+
+def produced_by_librdkafka(side: Side, load: WarmLoad, topic: str) -> Figures:
+    """Producers of librdkafka with its defaults, in one process."""
+    job = {"topic": topic, "clients": load.clients, "count": load.records, "size": load.size}
+    made = run_client(side, work="many_producers", compression=load.compression, acks=load.acks, **job)
+    return {"MB/s": made["mb_per_s"]} | {
+        f"{quantile} ms": made[key]
+        for quantile, key in (("p50", "p50_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms"))
+    }
+
+
+def encoded_once(side: Side, load: WarmLoad, topic: str, *, batch_bytes: int, in_flight: int) -> Figures:
+    """Requests that are encoded once, with a batch for each partition."""
+    each = max(1, batch_bytes // load.size) * load.partitions
+    job = {"topic": topic, "size": load.size, "acks": load.acks, "partitions": load.partitions}
+    codec = LZ4 if load.compression == "lz4" else 0
+    made = run_client(
+        side,
+        work="raw_produce",
+        batch_bytes=batch_bytes,
+        in_flight=in_flight,
+        codec=codec,
+        requests=load.records // each,
+        **job,
+    )
+    return {"MB/s": made["mb_per_s"], "requests/s": made["requests_per_s"]}
+
+
+def fetched_once(side: Side, load: WarmLoad, topic: str) -> Figures:
+    """Fetches that are encoded once, of a partition with equal batches. The time of parsing is left out."""
+    job = {"topic": topic, "size": load.size, "batch_bytes": FETCHED_BATCH_BYTES}
+    per_fetch = FETCH_BYTES // FETCHED_BATCH_BYTES * (FETCHED_BATCH_BYTES // load.size)
+    read = run_client(
+        side,
+        work="raw_fetch",
+        max_bytes=FETCH_BYTES,
+        records=FETCHED_BATCHES * (FETCHED_BATCH_BYTES // load.size),
+        requests=load.records // per_fetch,
+        **job,
+    )
+    return {"MB/s": read["mb_per_s"], "requests/s": read["requests_per_s"]}
+
+
+def filled(side: Side, load: WarmLoad, topic: str) -> None:
+    """What the loads read that only read."""
+    if load.run is consumed_by_java:
+        produced_by_java(side, load, topic)
+    elif load.run is fetched_once:
+        job = {"topic": topic, "size": load.size, "acks": "all", "in_flight": 5}
+        run_client(side, work="raw_produce", batch_bytes=FETCHED_BATCH_BYTES, requests=FETCHED_BATCHES, **job)
+
+
+def there_and_back(side: Side, load: WarmLoad, topic: str) -> Figures:
+    """Single records by librdkafka, from the producer's call until a waiting consumer has them."""
+    job = {"topic": topic, "count": load.records, "rate": load.rate, "size": load.size}
+    told = run_client(side, work="latency", **job)
+    return {"p50 ms": told["p50_ms"], "p99 ms": told["p99_ms"], "p99.9 ms": told["p999_ms"]}
+
+
+def tool_command(name: str, words: list[str]) -> list[str]:
+    return [*kafka_java(*TOOL_JVM, jvm=()), f"org.apache.kafka.tools.{name}", *words]
+
+
+def tool(name: str, words: list[str]) -> str:
+    """The output of one of Kafka's programs, in a JVM that compiles as usual."""
+    done = subprocess.run(tool_command(name, words), capture_output=True, text=True, timeout=TOOL_TIMEOUT_S)
+    assert done.returncode == 0, f"{name} failed: {done.stdout[-1000:]} {done.stderr[-1000:]}"
+    return done.stdout.strip()
+
+
+def lines_of(size: int, folder: Path) -> Path:
+    """A file with a thousand lines of a web server's log, each of so many bytes, for --payload-file."""
+    path = folder / f"lines-{size}"
+    if not path.exists():
+        with open(path, "wb") as file:
+            for number in range(1000):
+                line = b"".join(
+                    LINE % (b"28/Nov/2026", number % 200, part, number * 7919 % 9973, part * 31, number, part)
+                    for part in range(size // 90 + 2)
+                )
+                file.write(line[:size] + b"\n")
+    return path
+
+
+PLAIN = WarmLoad(BASE, produced_by_java)
+PACED = {"records": 5_000 * FIXED_RATE_S, "rate": 5_000}
+
+
+def _loads() -> Iterator[WarmLoad]:
+    yield PLAIN
+    for codec in ("lz4", "zstd"):
+        yield replace(PLAIN, title=f"{BASE}, {codec}", compression=codec)
+    yield replace(PLAIN, title=f"{BASE}, compressible", is_compressible=True)
+    for codec in ("lz4", "zstd"):
+        yield replace(PLAIN, title=f"{BASE}, compressible, {codec}", compression=codec, is_compressible=True)
+    yield replace(PLAIN, title=f"{BASE}, of 100 B", size=100, records=2_000_000)
+    yield replace(PLAIN, title=f"{BASE}, 5,000 records/s", **PACED)
+    yield replace(PLAIN, title=f"{BASE}, 20,000 records/s", records=20_000 * FIXED_RATE_S, rate=20_000)
+    yield replace(PLAIN, title=f"{BASE}, 5,000 records/s, linger 0", producer=("linger.ms=0",), **PACED)
+    yield replace(
+        PLAIN,
+        title="Java producer, 100 B, 6 partitions, all defaults",
+        size=100,
+        partitions=6,
+        records=2_000_000,
+    )
+    yield replace(
+        PLAIN,
+        title="Java producer, 1 kB, 1 partition, batches of 64 kB, acks=1",
+        partitions=1,
+        acks="1",
+        producer=("batch.size=65536",),
+    )
+    yield replace(PLAIN, title=f"{BASE}, 3 nodes", nodes=3, records=100_000)
+    yield replace(PLAIN, title=f"{BASE}, 3 nodes, 5,000 records/s", nodes=3, **PACED)
+    for clients in (1, 10, 200):
+        yield replace(
+            PLAIN,
+            title=f"librdkafka, {clients} producer{'s' if clients > 1 else ''}",
+            run=produced_by_librdkafka,
+            clients=clients,
+        )
+    yield replace(PLAIN, title="Java consumer, 1 kB", run=consumed_by_java)
+    yield replace(PLAIN, title="Java consumer, 100 B", run=consumed_by_java, size=100, records=2_000_000)
+    yield replace(PLAIN, title="Java producer and consumer at once, 1 kB", run=both_by_java, records=200_000)
+    for nodes, rate in ((1, 1_000), (3, 500)):
+        yield replace(
+            PLAIN,
+            title=f"end to end, 200 B, {rate:,} records/s, {nodes} node{'s' if nodes > 1 else ''}",
+            run=there_and_back,
+            size=200,
+            partitions=1,
+            rate=rate,
+            records=rate * FIXED_RATE_S,
+            nodes=nodes,
+        )
+    once = {"run": partial(encoded_once, batch_bytes=16_000, in_flight=5)}
+    yield replace(PLAIN, title="encoded once, 12 batches of 16 kB", records=1_536_000, **once)
+    yield replace(
+        PLAIN, title="encoded once, 12 batches of 16 kB, lz4", records=1_536_000, compression="lz4", **once
+    )
+    yield replace(
+        PLAIN, title="encoded once, fetches of 1 MiB", run=fetched_once, partitions=1, records=3_000_000
+    )
+    for in_flight in (1, 5):
+        one = partial(encoded_once, batch_bytes=0, in_flight=in_flight)
+        yield replace(
+            PLAIN,
+            title=f"encoded once, one record of 100 B, {in_flight} in flight",
+            run=one,
+            size=100,
+            partitions=1,
+            records=30_000,
+        )
+
+
+LOADS = tuple(_loads())
+
+
+class WarmBrokers:
+    """Both brokers, up for all loads with the same number of nodes. They start with the first load that needs them."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._sides: dict[int, dict[str, Side]] = {}
+
+    def of(self, nodes: int) -> dict[str, Side]:
+        """By kind."""
+        if nodes not in self._sides:
+            up = up_single if nodes == 1 else up_cluster
+            self._sides[nodes] = {kind: self._stack.enter_context(up(kind)) for kind in KINDS}
+        return self._sides[nodes]
+
+
+@contextmanager
+def up_single(kind: str) -> Iterator[Side]:
+    with running(kind) as broker:
+        yield Side(kind, broker.bootstrap, broker.root, (broker.pid,))
+
+
+@contextmanager
+def up_cluster(kind: str) -> Iterator[Side]:
+    with running_cluster(kind) as cluster:
+        pids = tuple(node.process.pid for node in cluster.nodes.values() if node.process is not None)
+        yield Side(kind, cluster.bootstrap, cluster.root, pids)
+
+
+def measured(
+    load: WarmLoad, sides: dict[str, Side], rounds: int, say: Callable[[str], None]
+) -> dict[str, dict[str, list[float]]]:
+    """The figures of so many rounds after the unmeasured ones, by name and kind."""
+    topic = f"bench-{time.monotonic_ns()}"
+    for side in sides.values():
+        create(side, topic, load)
+        filled(side, load, topic)
+    found: dict[str, dict[str, list[float]]] = {}
+    try:
+        for side in sides.values():
+            warmed_up(load, side, topic, say)
+        for number in range(rounds):
+            for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
+                say(f"round {number + 1}/{rounds}, {kind}")
+                for figure, value in one_round(load, sides[kind], topic).items():
+                    found.setdefault(figure, {}).setdefault(kind, []).append(value)
+    finally:
+        for side in sides.values():
+            delete(side, topic)
+        # The files are gone before the next load begins.
+        time.sleep(DELETED_WITHIN_S)
+    return found
+
+
+def warmed_up(load: WarmLoad, side: Side, topic: str, say: Callable[[str], None]) -> None:
+    """Repeat the load until two rounds in a row need nearly the same CPU."""
+    last = 0.0
+    for number in range(UNMEASURED_AT_MOST):
+        say(f"unmeasured round {number + 1}, {side.kind}")
+        used = one_round(load, side, topic)["user CPU us/record"]
+        if number and abs(used - last) <= SETTLED * last:
+            return
+        last = used
+    say(f"{side.kind} is not settled after {UNMEASURED_AT_MOST} rounds")
+
+
+def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:
+    if load.run not in (consumed_by_java, fetched_once):
+        warm_memory(str(side.root), load.records * load.size * load.nodes)
+    before = cpu_of(side)
+    figures = load.run(side, load, topic)
+    user, system = (now - then for now, then in zip(cpu_of(side), before, strict=True))
+    if load.rate != SATURATED:
+        figures = {name: value for name, value in figures.items() if name != "MB/s"}
+    else:
+        # At saturation this is the time in the producer's own queue.
+        figures = {name: value for name, value in figures.items() if not name.endswith(" ms")}
+    return {
+        "user CPU us/record": user / load.records * 1e6,
+        "system CPU us/record": system / load.records * 1e6,
+        **figures,
+        "resident memory MB": sum(psutil.Process(pid).memory_info().rss for pid in side.pids) / 1e6,
+    }
+
+
+def cpu_of(side: Side) -> tuple[float, float]:
+    """Seconds of user and of system time of all nodes so far."""
+    times = [psutil.Process(pid).cpu_times() for pid in side.pids]
+    return sum(each.user for each in times), sum(each.system for each in times)
+
+
+def create(side: Side, topic: str, load: WarmLoad) -> None:
+    admin = AdminClient({"bootstrap.servers": side.bootstrap})
+    config = {"file.delete.delay.ms": str(FILE_DELETE_DELAY_MS)}
+    new = NewTopic(topic, load.partitions, 3 if load.nodes > 1 else 1, config=config)
+    admin.create_topics([new], operation_timeout=TOPIC_TIMEOUT_S)[topic].result(TOPIC_TIMEOUT_S)
+
+
+def delete(side: Side, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": side.bootstrap})
+    admin.delete_topics([topic], operation_timeout=TOPIC_TIMEOUT_S)[topic].result(TOPIC_TIMEOUT_S)
