@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "group": {
         "partition.service",
         "api.request_context",
-        "api.share_services",
+        "share.service",
         "api.transaction_services",
         "controller.changed_topics",
         "controller.image",
@@ -93,7 +93,6 @@ ALLOWED: dict[str, set[str]] = {
         "api.endpoints",
         "partition.service",
         "api.request_context",
-        "api.share_services",
     },
     "txn": {
         "api.context",
@@ -115,7 +114,9 @@ ALLOWED: dict[str, set[str]] = {
         "controller.image",
         "quota",
         "telemetry",
+        "group.service",
         "partition.service",
+        "share.service",
     },
     "metrics": {
         "api.meters",
@@ -160,7 +161,7 @@ ALLOWED: dict[str, set[str]] = {
 PURE: dict[str, set[str]] = {
     "group": {"wire", "coordinator.core"},
     "txn": {"wire", "coordinator.core"},
-    "share/state": {"wire", "coordinator.core", "api.share_services"},
+    "share/state": {"wire", "coordinator.core", "share.service"},
 }
 """What the cores of a package (CORES) may import besides each other, whatever the shells beside them may."""
 
@@ -281,13 +282,15 @@ def test_nobody_is_granted_what_nobody_uses() -> None:
 
 
 def test_the_kinds_of_coordinators_do_not_know_each_other() -> None:
-    """They stand on the runtime in coordinator/, which knows none of them."""
+    """They stand on the runtime in coordinator/, which knows none of them. The group coordinator asks the persister of share
+    groups, and knows what it answers."""
     kinds = {"group", "txn", "share"}
     known = {
         (package, name.split(".")[0])
         for path in project_modules()
         if (package := path.relative_to(ROOT).parts[0]) in kinds | {"coordinator"}
         for name in imported_names(path)
+        if not (package == "group" and permitted({"share.service"}, name))
     }
     assert not {(one, other) for one, other in known if other in kinds and one != other}
 
@@ -440,18 +443,12 @@ CORES = [
     "raft/request_manager",
     "raft/roles",
     "raft/voter_set",
-    "share/aborted",
     "share/acknowledgement",
     "share/acquisition",
-    "share/archiving",
-    "share/fetch_position",
+    "share/dead_letters",
     "share/in_flight",
-    "share/loading",
-    "share/locks",
-    "share/releases",
+    "share/service",
     "share/share_partition",
-    "share/start_offset",
-    "share/throttling",
     "share/transitions",
     "share/values",
 ]

@@ -17,20 +17,15 @@ from kafkacompat.quota.managers import QuotaManagers
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.api.share_services import (
-        ShareCoordinatorService,
-        ShareGroupOffsetService,
-        ShareGroupService,
-        SharePartitionService,
-        SharePersister,
-    )
     from kafkacompat.api.transaction_services import Transactions
     from kafkacompat.config import LogConfig, ServerConfig
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.group.service import ShareGroupOffsetService, ShareGroupService
     from kafkacompat.late import Late, Provisions
     from kafkacompat.partition.service import DirectoryService, FetchService, PartitionService
     from kafkacompat.ports import Clock, LogManager, Random
     from kafkacompat.security.authorizer import StandardAuthorizer
+    from kafkacompat.share.service import ShareCoordinatorService, SharePartitionService, SharePersister
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from kafkacompat.api.share_services import SharePartitionKey
 from kafkacompat.ids import uuid_from_text
+from kafkacompat.share.service import SharePartitionKey
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")

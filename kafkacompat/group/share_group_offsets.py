@@ -9,12 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.share_services import (
-    UNKNOWN_DELIVERY_COMPLETE_COUNT,
-    ShareError,
-    StateSummary,
-    TopicIdPartition,
-)
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.share.offsets import (
@@ -28,6 +22,12 @@ from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.share.service import (
+    UNKNOWN_DELIVERY_COMPLETE_COUNT,
+    ShareError,
+    StateSummary,
+    TopicIdPartition,
+)
 from kafkacompat.tasks import Tasks, in_turns
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.api.share_services import TopicIdPartition
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred, gather
@@ -25,6 +24,7 @@ from kafkacompat.group.share.offsets import begin_deletion_of_states
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.validation import validate_heartbeat
 from kafkacompat.group.sweeps import machine_of
+from kafkacompat.share.service import TopicIdPartition
 from kafkacompat.tasks import Tasks, in_turns, pause
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode
@@ -36,10 +36,10 @@ from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupH
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.api.share_services import ShareError, SharePersister
     from kafkacompat.coordinator.shard import Shard
     from kafkacompat.group.share.member import Partitions
     from kafkacompat.ids import Uuid
+    from kafkacompat.share.service import ShareError, SharePersister
     from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 

@@ -22,7 +22,7 @@ from kafkacompat.metrics.histograms import histogram_families, labeled_histogram
 
 if TYPE_CHECKING:
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
-    from kafkacompat.share.led_partition import LedPartition
+    from kafkacompat.share.share_partition_cache import LedPartition
     from kafkacompat.share.share_partition_manager import SharePartitionManager
 
 TYPES = ((1, "Accept"), (2, "Release"), (3, "Reject"), (4, "Renew"))

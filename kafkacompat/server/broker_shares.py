@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.server.broker_share_state import SharesSide
-from kafkacompat.share.coordinator_settings import share_settings
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.settings import GroupSettingsCache
+from kafkacompat.share.share_coordinator import share_settings
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kafkacompat.api.share_services import ShareError
 from kafkacompat.share.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -14,6 +13,7 @@ from kafkacompat.share.in_flight import (
     InFlightRecords,
     Run,
 )
+from kafkacompat.share.service import ShareError
 from kafkacompat.share.transitions import Transition
 from kafkacompat.share.values import (
     NO_MEMBER,

@@ -6,9 +6,18 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kafkacompat.share import archiving, fetch_position, throttling
-from kafkacompat.share.in_flight import ACQUIRED, AVAILABLE, InFlightBatch, InFlightRecords, Run
+from kafkacompat.ids import NO_PRODUCER_ID
+from kafkacompat.share.in_flight import (
+    ACQUIRED,
+    AVAILABLE,
+    InFlightBatch,
+    InFlightRecords,
+    Run,
+    archive_stale,
+    room_for,
+)
 from kafkacompat.share.values import (
+    AbortedTransaction,
     AcquiredRecords,
     AcquireMode,
     FetchedBatch,
@@ -16,6 +25,9 @@ from kafkacompat.share.values import (
 )
 
 _base_of = itemgetter(0)
+
+
+LEAST_DELIVERY_COUNT = 2
 
 
 class Acquisition:
@@ -57,13 +69,13 @@ class Acquisition:
         batches = self._batches
         if max_records <= 0 or not batches or batches[-1].last_offset < records.start_offset:
             return 0
-        last_offset, most = fetch_position.room(
+        last_offset, most = room_for(
             records, fetch_offset, max_records, batches[-1].last_offset, self._settings.max_record_locks
         )
         if most <= 0:
             return 0
         first_offset = batches[0].base_offset
-        archiving.archive_stale(records, fetch_offset, first_offset)
+        archive_stale(records, fetch_offset, first_offset)
         self._note_missing_gap(fetch_offset, first_offset)
         if last_offset < first_offset:
             # Only what is in flight may be acquired, and the log has lost it.
@@ -122,22 +134,22 @@ class Acquisition:
     ) -> tuple[int, bool]:
         """Return how many available records of a batch in flight were acquired, and whether that must be all."""
         limit = self._settings.delivery_count_limit
-        is_throttled = throttling.is_throttled(batch, first, last, limit)
-        if is_throttled and count_before:
+        throttles = is_throttled(batch, first, last, limit)
+        if throttles and count_before:
             return 0, True
         if not batch.per_offset:
             run = batch.whole
             if not run.is_acquirable():
                 return 0, False
             is_complete = first <= batch.first and batch.last <= last
-            if is_complete and not is_throttled and not (self._exact and batch.size > most):
+            if is_complete and not throttles and not (self._exact and batch.size > most):
                 self._lock(batch, run)
                 self.acquired.append(AcquiredRecords(run.first, run.last, run.delivery_count))
                 return batch.size, False
             batch.per_offset = True
-        runs = throttling.deliverable(batch, first, last, limit, most if self._exact else None)
+        runs = deliverable(batch, first, last, limit, most if self._exact else None)
         taken = self._lock_runs(batch, runs)
-        return taken, is_throttled and taken > 0
+        return taken, throttles and taken > 0
 
     def _lock(self, batch: InFlightBatch, run: Run) -> None:
         run.state = ACQUIRED
@@ -224,3 +236,110 @@ class Acquisition:
         self._lock(batch, batch.carve(first, first + most - 1)[0])
         self._records.find_next_fetch_offset = True
         return most
+
+
+# Records that were delivered often are delivered in small numbers, so that one bad record does not spoil its neighbours.
+
+
+def throttled_from(delivery_count_limit: int) -> int:
+    """The delivery count at which throttling begins."""
+    return max(LEAST_DELIVERY_COUNT, (delivery_count_limit + 1) // 2)
+
+
+def is_throttled(batch: InFlightBatch, first: int, last: int, delivery_count_limit: int) -> bool:
+    """Whether a record of the batch between these offsets is acquirable and was delivered often."""
+    least = throttled_from(delivery_count_limit)
+    if not batch.per_offset:
+        run = batch.whole
+        return run.delivery_count >= least and run.is_acquirable()
+    return any(
+        run.delivery_count >= least and run.is_acquirable()
+        for run in batch.runs[batch.index_of(first) : batch.index_of(last) + 1]
+    )
+
+
+def deliverable(
+    batch: InFlightBatch, first: int, last: int, delivery_count_limit: int, most: int | None
+) -> list[Run]:
+    """What may be acquired now of the acquirable records between these offsets, at most `most`.
+
+    A record at its last delivery is alone. The first record that was delivered often decides how many go with it: half of
+    the batch, and half as many with each further delivery.
+    """
+    least = throttled_from(delivery_count_limit)
+    throttled_most: int | None = None
+    found: list[Run] = []
+    taken = 0
+    index = batch.index_of(first)
+    while index < len(batch.runs):
+        run = batch.runs[index]
+        if run.first > last:
+            break
+        index += 1
+        if not run.is_acquirable():
+            continue
+        delivery_count = run.delivery_count
+        is_last_delivery = delivery_count_limit > 2 and delivery_count == delivery_count_limit - 1
+        if is_last_delivery and taken:
+            break
+        if delivery_count >= least and throttled_most is None:
+            throttled_most = max(1, batch.size >> (delivery_count - least + 1))
+        begin = max(run.first, first)
+        room = 1 if is_last_delivery else min(run.last, last) - begin + 1
+        is_over = is_last_delivery
+        for bound in (most, throttled_most):
+            # More records that were not delivered often may have been found than the bound allows. Then it does not count.
+            if bound is not None and 0 < bound - taken <= room:
+                room = bound - taken
+                is_over = True
+        if begin > run.first or begin + room <= run.last:
+            index = batch.cut(begin)
+            batch.cut(begin + room)
+            run = batch.runs[index]
+            index += 1
+        found.append(run)
+        taken += room
+        if is_over:
+            break
+    return found
+
+
+# Under read_committed, members do not see the records of aborted transactions.
+
+
+def aborted_batches(
+    batches: Sequence[FetchedBatch], aborted_transactions: Sequence[AbortedTransaction]
+) -> list[FetchedBatch]:
+    """The batches with records of aborted transactions. Markers are not among them: clients skip them as gaps."""
+    waiting = sorted(aborted_transactions, key=lambda each: each.first_offset, reverse=True)
+    producer_ids: set[int] = set()
+    found = []
+    for batch in batches:
+        if batch.producer_id == NO_PRODUCER_ID:
+            continue
+        while waiting and waiting[-1].first_offset <= batch.last_offset:
+            producer_ids.add(waiting.pop().producer_id)
+        if batch.is_abort_marker:
+            producer_ids.discard(batch.producer_id)
+        elif batch.is_transactional and batch.producer_id in producer_ids:
+            found.append(batch)
+    return found
+
+
+def without(acquired: Sequence[AcquiredRecords], batches: Sequence[FetchedBatch]) -> list[AcquiredRecords]:
+    """The acquired ranges less the offsets of the batches. Both are in order."""
+    left = []
+    index = 0
+    for first, last, delivery_count in acquired:
+        while index < len(batches) and batches[index].last_offset < first:
+            index += 1
+        at = index
+        while at < len(batches) and batches[at].base_offset <= last:
+            if first < batches[at].base_offset:
+                left.append(AcquiredRecords(first, batches[at].base_offset - 1, delivery_count))
+            first = batches[at].last_offset + 1
+            at += 1
+        if first <= last:
+            left.append(AcquiredRecords(first, last, delivery_count))
+        index = max(index, at - 1)
+    return left

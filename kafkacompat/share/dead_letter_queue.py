@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
@@ -19,11 +19,13 @@ from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.ports import FileSlice, LogRefused, passes
 from kafkacompat.records.batch import BatchCorrupt
-from kafkacompat.share.dead_letter_deliveries import GIVEN_UP_AT_ONCE, TIMEOUT_MS, Deliveries, Delivery
-from kafkacompat.share.dead_letter_losses import Losses
 from kafkacompat.share.dead_letters import (
+    GIVEN_UP_AT_ONCE,
+    TIMEOUT_MS,
     DeadLetterPolicy,
     DeadLetters,
+    Deliveries,
+    Delivery,
     Sources,
     build,
     flaw_of_topic,
@@ -39,12 +41,12 @@ from kafkacompat.wire.messages.create_topics_request import (
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
-    from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import MetadataImage, TopicImage
     from kafkacompat.ids import Uuid
     from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Buffer, Clock, Workers
+    from kafkacompat.share.service import SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,12 @@ GIVEN_UP = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 )
 """Errors that another attempt does not mend."""
+
+
+SAID_EVERY_MS = 60_000
+REASONS_MAX = 10
+"""Of one group, between two summaries. Further ones are only counted."""
+SOURCES_SAID = 10
 
 
 class Requests(Protocol):
@@ -329,3 +337,84 @@ class DeadLetterQueue:
 def _code_of(response: Any) -> ErrorCode:
     """The error of the only partition in a Produce response."""
     return code_of(response.responses[0].partition_responses[0].error_code)
+
+
+class _More(NamedTuple):
+    """Records of one partition that no line has told yet."""
+
+    records: int
+    first_offset: int
+    last_offset: int
+
+
+class _Told:
+    """What was said of a group, and what is still to be said."""
+
+    __slots__ = ("last_reason", "more", "reasons", "summaries")
+
+    def __init__(self) -> None:
+        self.reasons: set[str] = set()
+        self.more: dict[TopicPartition, _More] = {}
+        self.last_reason = ""
+        self.summaries: Started | None = None
+
+
+class Losses:
+    """A reason is forgotten after SAID_EVERY_MS without a loss. Then the next loss is said at once again."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._groups: dict[str, _Told] = {}
+
+    def lost(
+        self, group_id: str, source: TopicPartition, first_offset: int, last_offset: int, reason: str
+    ) -> None:
+        told = self._groups.get(group_id)
+        if told is None:
+            told = self._groups[group_id] = _Told()
+            told.summaries = self._tasks.start("telling of lost dead letters", self._tell(group_id, told))
+        if reason not in told.reasons and len(told.reasons) < REASONS_MAX:
+            told.reasons.add(reason)
+            logger.error(
+                "group %r: no dead letters of %s, offsets %d to %d: %s. The records are archived all the same",
+                group_id, source, first_offset, last_offset, reason,
+            )  # fmt: skip
+            return
+        told.last_reason = reason
+        count, first, last = told.more.get(source, _More(0, first_offset, last_offset))
+        told.more[source] = _More(
+            count + last_offset - first_offset + 1, min(first, first_offset), max(last, last_offset)
+        )
+
+    def close(self) -> None:
+        """Say what was not said yet."""
+        for group_id, told in self._groups.items():
+            if told.summaries is not None:
+                told.summaries.cancel()
+            self._summarize(group_id, told)
+        self._groups.clear()
+
+    async def _tell(self, group_id: str, told: _Told) -> None:
+        while True:
+            await self._tasks.sleep(SAID_EVERY_MS)
+            if not told.more:
+                del self._groups[group_id]
+                return
+            self._summarize(group_id, told)
+
+    @staticmethod
+    def _summarize(group_id: str, told: _Told) -> None:
+        if not told.more:
+            return
+        said = [
+            f"{source}: {each.records} between {each.first_offset} and {each.last_offset}"
+            for source, each in list(told.more.items())[:SOURCES_SAID]
+        ]
+        if len(told.more) > SOURCES_SAID:
+            said.append(f"and {len(told.more) - SOURCES_SAID} more partitions")
+        count = sum(each.records for each in told.more.values())
+        logger.error(
+            "group %r: %d more records have no dead letters (%s). The last reason: %s",
+            group_id, count, ", ".join(said), told.last_reason,
+        )  # fmt: skip
+        told.more.clear()

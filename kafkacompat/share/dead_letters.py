@@ -1,4 +1,5 @@
-"""Dead letters of a share group: the records that tell where an undeliverable record came from (KIP-1191).
+"""Dead letters of a share group: the records that tell where an undeliverable record came from (KIP-1191), and when those that
+wait to be written have waited long enough.
 
 Pure. `dead_letter_queue` reads the source and writes to the topic.
 """
@@ -6,11 +7,13 @@ Pure. `dead_letter_queue` reads the source and writes to the topic.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, build_batch, iterate_batches
 from kafkacompat.records.compression import DecompressionFailed, unpack
 from kafkacompat.records.record import Headers, Record, RecordMalformed, encode_record
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
+    from kafkacompat.share.service import SharePartitionKey
 
 INTERNAL_PREFIX = "__"
 COPIED_HEADERS_MAX = 10_000
@@ -29,6 +33,18 @@ UNPACKED_BYTES_MAX = 16 << 20
 """A batch that expands to more is not opened: its dead letters tell only where they came from."""
 RECORD_OVERHEAD_BYTES = 10
 """The length prefix and the varints that depend on the place in the batch."""
+
+
+ATTEMPTS = 5
+BACKOFF_MS = 1_000
+"""After the first attempt that fails; twice as long after each further one."""
+TIMEOUT_MS = 10_000
+"""Of one request, and for the replicas."""
+HELD_MAX_MS = 30_000
+"""A range that is older is given up at its next failure, whichever attempt that is: its records are in flight meanwhile,
+and with enough of them the group stands still."""
+GIVEN_UP_AT_ONCE = 50
+"""Ranges in one turn of the loop."""
 
 
 class Cause(Enum):
@@ -191,3 +207,86 @@ def _headers(
         ("__dlq.errors.delivery.count", str(letters.delivery_count).encode()),
         ("__dlq.errors.message", letters.cause.value.encode()),
     )
+
+
+class Delivery:
+    """A range of dead letters on its way."""
+
+    __slots__ = (
+        "answer",
+        "failures_before",
+        "is_wanted",
+        "key",
+        "letters",
+        "next_offset",
+        "since_ms",
+        "source",
+    )
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        source: TopicPartition,
+        letters: DeadLetters,
+        is_wanted: Callable[[], bool],
+        failures_before: int,
+        since_ms: int,
+    ) -> None:
+        self.key = key
+        self.source = source
+        self.letters = letters
+        self.next_offset = letters.first_offset
+        self.is_wanted = is_wanted
+        self.failures_before = failures_before
+        """Of the queue, when this range came."""
+        self.since_ms = since_ms
+        self.answer: Deferred[bool] = Deferred()
+
+
+class Deliveries:
+    """The ranges of one share-partition, in order. The first one is on its way. Those that came first are over first."""
+
+    __slots__ = (
+        "failures",
+        "failures_before_success",
+        "last_reason",
+        "succeeded_at_ms",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.waiting: deque[Delivery] = deque()
+        """Bounded by the records in flight of the share-partition."""
+        self.failures = 0
+        self.failures_before_success = 0
+        """At the last success, after which all have their attempts and their time again."""
+        self.succeeded_at_ms = 0
+        self.last_reason = ""
+
+    def failed(self, reason: str) -> None:
+        """An attempt has failed, for all that wait: they go to the same partition."""
+        self.failures += 1
+        self.last_reason = reason
+
+    def succeeded(self, now_ms: int) -> None:
+        self.failures_before_success = self.failures
+        self.succeeded_at_ms = now_ms
+
+    def delay_ms(self) -> int:
+        """Until the next attempt."""
+        attempts = self.attempts_of(self.waiting[0])
+        return BACKOFF_MS << attempts - 1 if attempts else 0
+
+    def attempts_of(self, delivery: Delivery) -> int:
+        """How many attempts have failed for the range."""
+        return self.failures - max(delivery.failures_before, self.failures_before_success)
+
+    def is_at_last_attempt(self, delivery: Delivery, now_ms: int) -> bool:
+        """Whether the range is given up if the present attempt fails too."""
+        held_ms = now_ms - max(delivery.since_ms, self.succeeded_at_ms)
+        return self.attempts_of(delivery) >= ATTEMPTS - 1 or held_ms >= HELD_MAX_MS
+
+    def is_over(self, delivery: Delivery, now_ms: int) -> bool:
+        attempts = self.attempts_of(delivery)
+        held_ms = now_ms - max(delivery.since_ms, self.succeeded_at_ms)
+        return attempts >= ATTEMPTS or (attempts > 0 and held_ms >= HELD_MAX_MS)

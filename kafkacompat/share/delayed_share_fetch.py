@@ -1,40 +1,52 @@
 """A share fetch: it waits until something can be acquired, reads the logs, and acquires records for its member.
 
 One fetch at a time holds the lock of a share-partition. It gives the lock back within one step of the loop, unless
-headers of batches must be read from the disk first, or there is much to acquire. Follows Kafka's DelayedShareFetch.
+headers of batches must be read from the disk first, or there is much to acquire. Records are sent as they lie in the log,
+so only headers are read. Follows Kafka's DelayedShareFetch.
 """
 
 from __future__ import annotations
 
 import logging
+import struct
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
 from kafkacompat.partition.delayed_operations import ANSWER_US, LOOK_US, DelayedOperation
-from kafkacompat.ports import EMPTY_RECORDS, LogRefused, WorkersBusy
-from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRefused, WorkersBusy
+from kafkacompat.records.batch import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LEGACY_MINIMUM_LENGTH,
+    LOG_OVERHEAD,
+    MINIMUM_PREFIX,
+    TRANSACTIONAL_BIT,
+    BatchCorrupt,
+    parse_header,
+)
 from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.control import ControlType, parse_control_key
+from kafkacompat.records.read import first_record
 from kafkacompat.records.record import RecordMalformed
-from kafkacompat.share.partition_cache import ACTIVE
-from kafkacompat.share.reads import FetchedRecords, read_batches
-from kafkacompat.share.requests import ShareFetchParameters, max_bytes_of_each
-from kafkacompat.share.values import AbortedTransaction
+from kafkacompat.share.share_partition_cache import ACTIVE
+from kafkacompat.share.values import AbortedTransaction, AcquiredRecords, FetchedBatch
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.share_fetch_response import AcquiredRecords, PartitionData
+from kafkacompat.wire.messages import share_fetch_response
+from kafkacompat.wire.messages.share_fetch_response import PartitionData
 
 if TYPE_CHECKING:
-    from kafkacompat.api.share_services import TopicIdPartition
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
-    from kafkacompat.ports import Clock, LogRead, Random, Timers, Workers
-    from kafkacompat.share.led_partition import LedPartition
-    from kafkacompat.share.partition_cache import SharePartitionCache
+    from kafkacompat.ports import Clock, LogRead, Random, Records, Timers, Workers
+    from kafkacompat.share.service import TopicIdPartition
+    from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache
+    from kafkacompat.share.values import AcquireMode
+
 
 logger = logging.getLogger(__name__)
-
 Answers = dict["TopicIdPartition", PartitionData]
 ACQUIRED_AT_ONCE = 1_000
 """Batches that are read, and ranges that are acquired, in one step of the loop."""
@@ -54,6 +66,74 @@ PARTITION_US = 6
 COUNTED_US = 40
 """Counting what a log has from an offset on: the place may be far from its end, and is found by a scan then."""
 UNREADABLE = (OSError, BatchCorrupt, RecordMalformed, DecompressionFailed)
+Read = Callable[[int, int], "bytes | None"]
+"""The bytes at a position of a file. None if they are not in the page cache and may not be waited for."""
+_HEADER = struct.Struct(">qi4xb4xhi16xq")
+"""Base offset, length, magic, attributes, last offset delta, producer id."""
+_READ_BYTES_MIN = 4 * 1024
+_READ_BYTES_MAX = 64 * 1024
+_MARKER_BYTES = 512
+"""A control batch has one small record."""
+
+
+class ShareFetchParameters:
+    """What a member asks for."""
+
+    __slots__ = (
+        "acquire_mode",
+        "batch_size",
+        "max_bytes",
+        "max_records",
+        "max_wait_ms",
+        "member_id",
+        "min_bytes",
+        "read_committed",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        acquire_mode: AcquireMode,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        max_records: int,
+        batch_size: int,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self.member_id = member_id
+        self.acquire_mode = acquire_mode
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.max_records = max_records
+        self.batch_size = batch_size
+        self.read_committed = read_committed
+
+
+def max_bytes_of_each(
+    max_bytes: int, count: int, acquired_count: int, randrange: Callable[[int], int]
+) -> list[int]:
+    """The bytes that each of `count` partitions may give, of `acquired_count` that share the request's bytes.
+
+    They get the same. A rest, or single bytes if there are fewer than partitions, goes to one by chance.
+    """
+    if max_bytes >= acquired_count:
+        shares = acquired_count
+    elif max_bytes >= count:
+        shares = count
+    else:
+        each = [0] * count
+        first = randrange(count)
+        for step in range(max_bytes):
+            each[(first + step) % count] = 1
+        return each
+    each = [max_bytes // shares] * count
+    rest = max_bytes % shares
+    if rest:
+        each[randrange(count)] += rest
+    return each
 
 
 class ShareFetches:
@@ -363,7 +443,9 @@ class DelayedShareFetch(DelayedOperation):
         if acquired.records:
             data.records = fetched.slice_of(acquired.records)
             data.acquired_records = [
-                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                share_fetch_response.AcquiredRecords(
+                    first_offset=first, last_offset=last, delivery_count=count
+                )
                 for first, last, count in acquired.records
             ]
             self._count += acquired.count
@@ -423,3 +505,107 @@ class DelayedShareFetch(DelayedOperation):
             for led, _ in held:
                 if led.is_cached:
                     self.fetches.wake(led)
+
+
+class FetchedRecords:
+    """The beginning of a slice, as far as its records may be acquired."""
+
+    __slots__ = ("batches", "records", "starts")
+
+    def __init__(self, records: Records, batches: list[FetchedBatch], starts: list[int]) -> None:
+        self.records = records
+        self.batches = batches
+        self.starts = starts
+        """Where each batch begins in the slice, and where the last one ends."""
+
+    def slice_of(self, acquired: Sequence[AcquiredRecords]) -> Records:
+        """The batches with the acquired records. As in Kafka, those between the first and the last are all sent."""
+        records = self.records
+        if not acquired or not isinstance(records, FileSlice):
+            return EMPTY_RECORDS
+        first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
+        batches, starts = self.batches, self.starts
+        first = 0
+        last = len(batches) - 1
+        while first < last and batches[first + 1].base_offset <= first_offset:
+            first += 1
+        while last > first and batches[last].base_offset > last_offset:
+            last -= 1
+        start = starts[first]
+        return FileSlice(records.file, records.position + start, starts[last + 1] - start)
+
+
+def read_batches(
+    records: Records, until_offset: int, *, finds_markers: bool, waits: bool
+) -> FetchedRecords | None:
+    """The headers of the complete batches of a slice, up to the one with `until_offset`.
+
+    None if they are not in the page cache and this must not wait. `finds_markers`: tell the markers of aborted
+    transactions apart. Raises BatchCorrupt, OSError.
+    """
+    batches: list[FetchedBatch] = []
+    starts: list[int] = []
+    if not isinstance(records, FileSlice):
+        return FetchedRecords(records, batches, starts)
+    file, begin = records.file, records.position
+    read: Read = file.read_cold if waits else file.try_read
+    unpack, position, end = _HEADER.unpack_from, 0, records.length
+    data = b""
+    at = 0
+    wanted = _READ_BYTES_MIN
+    while end - position >= MINIMUM_PREFIX:
+        inside = position - at
+        if inside + HEADER_SIZE > len(data):
+            # Small batches lie close together, so the next reads are longer. Large ones cost a read each.
+            wanted = min(2 * wanted, _READ_BYTES_MAX) if inside < 2 * len(data) else _READ_BYTES_MIN
+            piece = read(begin + position, min(wanted, end - position))
+            if piece is None:
+                return None
+            data, at, inside = piece, position, 0
+            if len(data) < MINIMUM_PREFIX:
+                raise BatchCorrupt(f"{file.path} ends before byte {begin + end}")
+        if len(data) - inside < HEADER_SIZE or data[inside + 16] != 2:
+            batch, size = _other_batch(data, inside)
+        else:
+            base_offset, length, _, attributes, delta, producer_id = unpack(data, inside)
+            size = length + LOG_OVERHEAD
+            if size < HEADER_SIZE:
+                raise BatchCorrupt(f"a batch of {size} bytes at {begin + position} of {file.path}")
+            is_marker = False
+            if finds_markers and attributes & CONTROL_BIT and size <= end - position:
+                found = _is_abort_marker(read, begin + position, size)
+                if found is None:
+                    return None
+                is_marker = found
+            batch = FetchedBatch(
+                base_offset, base_offset + delta, producer_id, bool(attributes & TRANSACTIONAL_BIT), is_marker
+            )
+        if size > end - position:
+            break
+        batches.append(batch)
+        starts.append(position)
+        position += size
+        if batch.last_offset >= until_offset:
+            break
+    starts.append(position)
+    return FetchedRecords(records, batches, starts)
+
+
+def _other_batch(data: bytes, inside: int) -> tuple[FetchedBatch, int]:
+    """A message of an old format, or what is left of a batch at the end."""
+    length = int.from_bytes(data[inside + 8 : inside + LOG_OVERHEAD], "big", signed=True)
+    if length < LEGACY_MINIMUM_LENGTH:
+        raise BatchCorrupt(f"a batch with the length {length}")
+    try:
+        header = parse_header(data, inside)
+    except (struct.error, IndexError):
+        return FetchedBatch(-1, -1), len(data) + LOG_OVERHEAD + length
+    return FetchedBatch(header.base_offset, header.last_offset, header.producer_id), header.size
+
+
+def _is_abort_marker(read: Read, position: int, size: int) -> bool | None:
+    batch = read(position, min(size, _MARKER_BYTES))
+    if batch is None:
+        return None
+    record = first_record(batch, parse_header(batch))
+    return record is not None and parse_control_key(record.key) == ControlType.ABORT

@@ -8,16 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from kafkacompat.config import group_values
+from kafkacompat.config import ServerConfig, group_values
 from kafkacompat.partition.list_offsets import EARLIEST, LATEST
-from kafkacompat.share.dead_letter_settings import dead_letter_policy
+from kafkacompat.share.dead_letters import DeadLetterPolicy
 from kafkacompat.share.values import ShareSettings
-
-if TYPE_CHECKING:
-    from kafkacompat.config import ServerConfig
-    from kafkacompat.share.dead_letters import DeadLetterPolicy
 
 GROUPS_MAX = 10_000
 """Groups whose settings are kept. More clients than that do not fetch from one node at once."""
@@ -96,3 +91,16 @@ def duration_ms(text: str) -> int:
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
     thousandths = int((found[5] or "").ljust(3, "0")[:3])
     return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + thousandths
+
+
+def dead_letter_policy(effective: ServerConfig, overrides: Mapping[str, str]) -> DeadLetterPolicy:
+    """`overrides` are the group's own settings."""
+    if "errors.deadletterqueue.topic.name" not in overrides:
+        return DeadLetterPolicy()
+    values = group_values(effective, overrides)
+    return DeadLetterPolicy(
+        str(values["errors.deadletterqueue.topic.name"]),
+        values["errors.deadletterqueue.copy.record.enable"] is True,
+        effective.get_string("errors.deadletterqueue.topic.name.prefix") or "",
+        effective.get_boolean("errors.deadletterqueue.auto.create.topics.enable"),
+    )

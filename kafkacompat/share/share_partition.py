@@ -7,15 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, WriteState
 from kafkacompat.ids import NO_OFFSET, uuid_to_text
-from kafkacompat.share import archiving, fetch_position, loading, releases, start_offset
-from kafkacompat.share.aborted import aborted_batches, without
 from kafkacompat.share.acknowledgement import Acknowledgement
-from kafkacompat.share.acquisition import Acquisition
+from kafkacompat.share.acquisition import Acquisition, aborted_batches, without
 from kafkacompat.share.dead_letters import DeadLetters
-from kafkacompat.share.in_flight import Held, InFlightRecords
-from kafkacompat.share.transitions import StateBatches, Transition
+from kafkacompat.share.in_flight import (
+    ARCHIVING,
+    Held,
+    InFlightBatch,
+    InFlightRecords,
+    Run,
+    advance_start_offset,
+    archive_acquired,
+    can_acquire,
+    follow_log_start,
+    next_fetch_offset,
+)
+from kafkacompat.share.service import ReadState, ShareError, SharePartitionKey, StateBatch, WriteState
+from kafkacompat.share.transitions import (
+    StateBatches,
+    Transition,
+    archive_dead_letters,
+    cause_of,
+    end_locks,
+    release_acquired,
+)
 from kafkacompat.share.values import (
     NOTHING_ACQUIRED,
     SUCCEEDED,
@@ -25,6 +41,7 @@ from kafkacompat.share.values import (
     AcquireMode,
     FetchedBatch,
     PendingWrite,
+    RecordState,
     SharePartitionState,
     ShareSettings,
     persister_error,
@@ -108,8 +125,8 @@ class SharePartition:
         self.state_epoch = read.state_epoch
         first = reset_offset if read.start_offset == NO_OFFSET else read.start_offset
         try:
-            loading.load(self._records, first, read.batches, self._settings().delivery_count_limit)
-        except loading.InvalidState as invalid:
+            load_state(self._records, first, read.batches, self._settings().delivery_count_limit)
+        except InvalidState as invalid:
             self.fail()
             if str(invalid):
                 return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, str(invalid))
@@ -149,10 +166,10 @@ class SharePartition:
 
     def can_acquire_records(self) -> bool:
         """False if as many records are in flight as may be, and none of them is available."""
-        return fetch_position.can_acquire(self._records, self._settings().max_record_locks)
+        return can_acquire(self._records, self._settings().max_record_locks)
 
     def next_fetch_offset(self) -> int:
-        return fetch_position.next_fetch_offset(self._records)
+        return next_fetch_offset(self._records)
 
     def acquire(
         self,
@@ -179,7 +196,7 @@ class SharePartition:
             return Acquired(acquired, count)
         aborted = aborted_batches(batches, aborted_transactions)
         for batch in aborted:
-            archiving.archive_acquired(self._records, batch.base_offset, batch.last_offset)
+            archive_acquired(self._records, batch.base_offset, batch.last_offset)
         acquired = without(acquired, aborted)
         count = sum(each.last_offset - each.first_offset + 1 for each in acquired)
         self.delivered_records += count
@@ -211,7 +228,7 @@ class SharePartition:
     def release_acquired_records(self, member_id: str) -> PendingWrite | ShareError:
         """Make available whatever the member holds: its session is over. Returns as `acknowledge`."""
         transition = Transition(self._records, member_id, self._settings())
-        releases.release(self._records, member_id, transition)
+        release_acquired(self._records, member_id, transition)
         return self._write(transition) or SUCCEEDED
 
     def _write(self, change: StateBatches) -> PendingWrite | None:
@@ -238,11 +255,11 @@ class SharePartition:
         change = self._writes.pop(token)
         if error.code is ErrorCode.NONE:
             change.complete()
-            start_offset.advance(self._records)
+            advance_start_offset(self._records)
             return SUCCEEDED
         change.undo(now_ms)
         if not isinstance(change, Transition):
-            start_offset.advance(self._records)
+            advance_start_offset(self._records)
         return persister_error(error)
 
     # Time and the log
@@ -253,13 +270,13 @@ class SharePartition:
 
     def expire_locks(self, now_ms: int) -> PendingWrite | None:
         """Make available or archive what was held too long. That holds whatever becomes of the write."""
-        ended = releases.expire(self._records, now_ms, self._settings())
+        ended = end_locks(self._records, now_ms, self._settings())
         self.expired_records += ended.count
         return self._write(ended)
 
     def update_cache_and_offsets(self, log_start_offset: int) -> None:
         """The log now begins at this offset."""
-        archiving.follow_log_start(self._records, log_start_offset)
+        follow_log_start(self._records, log_start_offset)
 
     def take_wakeup(self) -> bool:
         """Whether records may have become acquirable since the last call. Waiting share fetches should then look again."""
@@ -278,7 +295,7 @@ class SharePartition:
 
     def dead_letters_written(self, letters: DeadLetters) -> PendingWrite | None:
         """The dead letters are written or given up: archive the records. That holds whatever becomes of the write."""
-        return self._write(releases.archive_dead_letters(self._records, letters))
+        return self._write(archive_dead_letters(self._records, letters))
 
     # Numbers
 
@@ -299,3 +316,48 @@ class SharePartition:
     def held(self) -> Held:
         """The cost follows the records in flight."""
         return self._records.held()
+
+
+# What the persister has kept, when a new leader takes over.
+
+
+class InvalidState(Exception):
+    """The persisted state contradicts itself."""
+
+
+def load_state(
+    records: InFlightRecords, first_offset: int, batches: Sequence[StateBatch], delivery_count_limit: int
+) -> None:
+    """Begin at the start offset with the batches. What lies between them is acquired first, if the log has it.
+
+    Dead letters that an earlier leader had not finished are written again.
+    """
+    records.start_offset = first_offset
+    expected = first_offset
+    gap_start = None
+    for first, last, state_id, delivery_count in batches:
+        if first < first_offset or last < first:
+            raise InvalidState
+        if state_id not in _STATES:
+            raise InvalidState(f"Unknown record state id: {state_id}")
+        if gap_start is None and first > expected:
+            gap_start = expected
+        expected = last + 1
+        run = Run(first, last, _STATES[state_id], delivery_count)
+        records.add(InFlightBatch(run))
+        if run.is_terminal():
+            records.delivery_complete_count += last - first + 1
+        elif run.state is ARCHIVING:
+            records.bury(run, cause_of(run, delivery_count_limit))
+    if not records.batches:
+        records.end_offset = first_offset
+        return
+    records.find_next_fetch_offset = True
+    records.end_offset = records.batches[-1].last
+    if gap_start is not None:
+        records.gap_start = gap_start
+        records.gap_end = records.end_offset
+    advance_start_offset(records)
+
+
+_STATES = {int(state): state for state in RecordState}

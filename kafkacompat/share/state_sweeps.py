@@ -18,8 +18,8 @@ from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, stretches
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition, Uuid
-from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
-from kafkacompat.share.state.upkeep import (
+from kafkacompat.share.state.share_coordinator_shard import (
+    ShareCoordinatorShard,
     cold_snapshots,
     is_cold,
     is_written_again,
@@ -29,11 +29,11 @@ from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.share_services import SharePartitionKey
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Clock
+    from kafkacompat.share.service import SharePartitionKey
     from kafkacompat.share.state.records import ShareRecord
     from kafkacompat.tasks import Tasks, Work
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from kafkacompat.api.share_services import ShareError, WriteState
 from kafkacompat.ids import NO_PRODUCER_ID
+from kafkacompat.share.service import ShareError, WriteState
 from kafkacompat.wire.errors import ErrorCode
 
 NO_MEMBER = ""

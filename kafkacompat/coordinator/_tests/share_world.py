@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.api.share_services import StateBatch
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, image_of
@@ -25,6 +24,7 @@ from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.scan import walk_records
+from kafkacompat.share.service import StateBatch
 from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings
 from kafkacompat.share.state.records import ShareRecord, decode_record
 from kafkacompat.tasks import Tasks

@@ -7,7 +7,10 @@ from typing import Any
 
 from kafkacompat.api.share_group_describe import HANDLER as DESCRIBE
 from kafkacompat.api.share_group_heartbeat import HANDLER as HEARTBEAT
-from kafkacompat.api.share_services import (
+from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.deferred import Deferred
+from kafkacompat.group.environment import GroupSettings, ShareGroupSettings
+from kafkacompat.share.service import (
     ReadState,
     ShareError,
     SharePartitionKey,
@@ -15,9 +18,6 @@ from kafkacompat.api.share_services import (
     TopicIdPartition,
     WriteState,
 )
-from kafkacompat.coordinator._tests.harness import World
-from kafkacompat.deferred import Deferred
-from kafkacompat.group.environment import GroupSettings, ShareGroupSettings
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
 from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest

@@ -15,7 +15,6 @@ from kafkacompat.api.delete_share_group_offsets import HANDLER as DELETE
 from kafkacompat.api.describe_share_group_offsets import HANDLER as DESCRIBE
 from kafkacompat.api.long_requests import is_cut
 from kafkacompat.api.pieces import cut
-from kafkacompat.api.share_services import ShareError, StateSummary, TopicIdPartition
 from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.group._tests.members import Member
@@ -26,6 +25,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.security.acl import AclOperation, ResourceType
+from kafkacompat.share.service import ShareError, StateSummary, TopicIdPartition
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.error_texts import error_text

@@ -10,13 +10,13 @@ import random
 import pytest
 
 from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
-from kafkacompat.api.share_services import TopicIdPartition
 from kafkacompat.coordinator._tests.harness import topic_image
 from kafkacompat.group._tests.sharers import GROUP, Sharer, ShareWorld, described
 from kafkacompat.group._tests.test_share_group_offsets import alter, delete
 from kafkacompat.group._tests.test_share_groups import group_of, state, states
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.share.service import TopicIdPartition
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 

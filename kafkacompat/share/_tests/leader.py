@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
+from kafkacompat.share.service import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.share.share_partition import SharePartition
 from kafkacompat.share.transitions import joined
 from kafkacompat.share.values import (

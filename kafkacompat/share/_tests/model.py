@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kafkacompat.api.share_services import StateBatch
 from kafkacompat.share.dead_letters import Cause
+from kafkacompat.share.service import StateBatch
 from kafkacompat.share.values import (
     AbortedTransaction,
     AcknowledgementBatch,

@@ -9,15 +9,6 @@ from typing import Any
 
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.api.share_services import (
-    ReadState,
-    ShareError,
-    SharePartitionKey,
-    StateBatch,
-    StateSummary,
-    TopicIdPartition,
-    WriteState,
-)
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.controller.image import ConfigResourceType, TopicImage
 from kafkacompat.deferred import Deferred
@@ -26,6 +17,15 @@ from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
+from kafkacompat.share.service import (
+    ReadState,
+    ShareError,
+    SharePartitionKey,
+    StateBatch,
+    StateSummary,
+    TopicIdPartition,
+    WriteState,
+)
 from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.stepping.jobs import driven

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.api.share_services import WriteState
 from kafkacompat.share._tests.leader import (
     ACCEPT,
     ACKNOWLEDGED,
@@ -20,6 +19,7 @@ from kafkacompat.share._tests.leader import (
     invalid_state,
 )
 from kafkacompat.share.acknowledgement import OFFSETS_A_PIECE, UNITS_A_STEP, Acknowledgement, Refused
+from kafkacompat.share.service import WriteState
 from kafkacompat.share.share_partition import SharePartition
 from kafkacompat.share.values import SUCCEEDED, AcknowledgementBatch, PendingWrite
 from kafkacompat.stepping.jobs import all_steps

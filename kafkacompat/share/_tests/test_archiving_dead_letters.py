@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.share.dead_letters import Cause, DeadLetters
+from kafkacompat.share.service import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.share.share_partition import SharePartition
 from kafkacompat.share.transitions import joined
 from kafkacompat.share.values import (

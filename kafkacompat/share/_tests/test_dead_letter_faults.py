@@ -17,9 +17,8 @@ from kafkacompat.partition._tests.fakes import partition_image
 from kafkacompat.ports import WorkersBusy
 from kafkacompat.share import dead_letter_queue
 from kafkacompat.share._tests.test_dead_letter_queue import OTHER, QUEUE, SOURCE, World
-from kafkacompat.share.dead_letter_deliveries import ATTEMPTS, BACKOFF_MS, HELD_MAX_MS, TIMEOUT_MS
-from kafkacompat.share.dead_letter_losses import SAID_EVERY_MS
-from kafkacompat.share.dead_letters import DeadLetterPolicy
+from kafkacompat.share.dead_letter_queue import SAID_EVERY_MS
+from kafkacompat.share.dead_letters import ATTEMPTS, BACKOFF_MS, HELD_MAX_MS, TIMEOUT_MS, DeadLetterPolicy
 from kafkacompat.wire.errors import ErrorCode
 
 PAUSES_MS = [BACKOFF_MS << number for number in range(ATTEMPTS - 1)]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
-from kafkacompat.api.share_services import SharePartitionKey
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_image
@@ -26,9 +25,9 @@ from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
 from kafkacompat.share import dead_letter_queue
-from kafkacompat.share.dead_letter_deliveries import ATTEMPTS, BACKOFF_MS
 from kafkacompat.share.dead_letter_queue import GROUP_ENABLE, DeadLetterQueue
-from kafkacompat.share.dead_letters import Cause, DeadLetterPolicy, DeadLetters
+from kafkacompat.share.dead_letters import ATTEMPTS, BACKOFF_MS, Cause, DeadLetterPolicy, DeadLetters
+from kafkacompat.share.service import SharePartitionKey
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse

@@ -12,8 +12,8 @@ from kafkacompat.config import (
     describe_topic,
     validate_group_configs,
 )
-from kafkacompat.share.dead_letter_settings import dead_letter_policy
 from kafkacompat.share.dead_letters import DeadLetterPolicy
+from kafkacompat.share.settings import dead_letter_policy
 
 NODE = {
     "node.id": "1",

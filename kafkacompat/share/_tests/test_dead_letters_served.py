@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import topic_image
@@ -12,6 +11,7 @@ from kafkacompat.ports import Buffer, FileSlice
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.share._tests.share_world import ACCEPT, GROUP, REJECT, RELEASE, ShareWorld, taken
+from kafkacompat.share.service import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.wire.errors import ErrorCode
 
 QUEUE = "dlq.t"

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.share._tests.leader import Leader
-from kafkacompat.share.fetch_position import next_fetch_offset
-from kafkacompat.share.in_flight import InFlightBatch, InFlightRecords, Run
+from kafkacompat.share.in_flight import InFlightBatch, InFlightRecords, Run, next_fetch_offset
 from kafkacompat.share.values import RecordState
 
 

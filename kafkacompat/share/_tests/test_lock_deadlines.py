@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkacompat.share.locks import TOLERATED, LockDeadlines, Locked
+from kafkacompat.share.in_flight import USELESS_TOLERATED, LockDeadlines, Locked
 
 
 def test_the_earliest_deadline_counts() -> None:
@@ -32,11 +32,11 @@ def test_entries_of_no_use_do_not_pile_up() -> None:
     """A batch that is held for long is first in order, and those after it come and go."""
     deadlines: LockDeadlines[Locked] = LockDeadlines()
     deadlines.add(0, Locked())
-    for number in range(100 * TOLERATED):
+    for number in range(100 * USELESS_TOLERATED):
         locked = Locked()
         deadlines.add(1_000 + number, locked)
         deadlines.forget(locked)
-        assert len(deadlines) <= 2 * TOLERATED
+        assert len(deadlines) <= 2 * USELESS_TOLERATED
     assert deadlines.next_ms() == 0
 
 

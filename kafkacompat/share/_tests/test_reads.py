@@ -9,7 +9,7 @@ from kafkacompat.partition._tests.fakes import batch_of
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.records.control import build_end_transaction_marker
-from kafkacompat.share.reads import read_batches
+from kafkacompat.share.delayed_share_fetch import read_batches
 from kafkacompat.share.values import AcquiredRecords, FetchedBatch
 
 

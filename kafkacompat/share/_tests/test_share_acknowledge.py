@@ -13,8 +13,7 @@ import pytest
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.share._tests.share_world import ACCEPT, RELEASE, ShareWorld, codes, rows, taken
-from kafkacompat.share.acknowledging import AcknowledgementMeter, is_long
-from kafkacompat.share.requests import are_valid
+from kafkacompat.share.share_partition_manager import AcknowledgementMeter, are_valid, is_long
 from kafkacompat.share.values import AcknowledgementBatch
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.one_by_one import OneByOne, Run
@@ -202,7 +201,7 @@ def test_what_many_partitions_write_takes_several_steps() -> None:
 
 def test_too_many_batches_of_a_partition_are_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member may renew the lock of one record half a million times in a request. All are judged in one step."""
-    monkeypatch.setattr("kafkacompat.share.requests.BATCHES_MAX", 4)
+    monkeypatch.setattr("kafkacompat.share.share_partition_manager.BATCHES_MAX", 4)
     world = filled(records=5)
     response = world.acknowledged("m", 1, {0: [(each, each, ACCEPT) for each in range(5)]})
     assert codes(response) == {0: ErrorCode.INVALID_REQUEST}
@@ -212,8 +211,7 @@ def test_too_many_batches_of_a_partition_are_invalid(monkeypatch: pytest.MonkeyP
 
 def test_too_many_partitions_are_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is answered, and the answer is made in one step."""
-    for module in ("serving", "share_partition_manager"):
-        monkeypatch.setattr(f"kafkacompat.share.{module}.ACKNOWLEDGED_MAX", 3)
+    monkeypatch.setattr("kafkacompat.share.share_partition_manager.ACKNOWLEDGED_MAX", 3)
     world = filled()
     many = {0: [(0, 0, ACCEPT)], 1: (), 7: ()}
     assert world.acknowledged("m", 1, many).error_code == ErrorCode.INVALID_REQUEST

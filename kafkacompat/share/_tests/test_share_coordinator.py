@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.share_services import StateBatch
 from kafkacompat.config import LogConfig
 from kafkacompat.coordinator._tests.harness import topic_image as topic_of
 from kafkacompat.coordinator._tests.share_world import (
@@ -21,8 +20,9 @@ from kafkacompat.coordinator._tests.share_world import (
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.ids import SHARE_STATE_TOPIC
+from kafkacompat.share.service import StateBatch
 from kafkacompat.share.share_coordinator import ShareCoordinatorSettings
-from kafkacompat.share.state.states import ShareGroupOffset, ShareUpdate
+from kafkacompat.share.state.records import ShareGroupOffset, ShareUpdate
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages import delete_share_group_state_request as delete
 from kafkacompat.wire.messages import read_share_group_state_summary_request as summary

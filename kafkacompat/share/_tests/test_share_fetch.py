@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from conftest import Faults
-from kafkacompat.api.share_services import ShareError
 from kafkacompat.deferred import Deferred
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.fakes import partition_image, topic_image, with_partitions
@@ -35,9 +34,9 @@ from kafkacompat.share.delayed_share_fetch import (
     READ_WORK,
     WORK_US,
 )
-from kafkacompat.share.led_partition import LedPartition
-from kafkacompat.share.partition_cache import SharePartitionCache
-from kafkacompat.share.session_ends import RELEASED_AT_ONCE
+from kafkacompat.share.service import ShareError
+from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache
+from kafkacompat.share.share_partition_manager import RELEASED_AT_ONCE
 from kafkacompat.wire.errors import ErrorCode
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.api.share_services import ReadState, ShareError, StateBatch
 from kafkacompat.share._tests.leader import ACKNOWLEDGED, ARCHIVED, AVAILABLE, KEY, Leader
+from kafkacompat.share.service import ReadState, ShareError, StateBatch
 from kafkacompat.share.share_partition import SharePartition, needs_reset_offset
 from kafkacompat.share.values import SUCCEEDED, AcquireMode, FetchedBatch, SharePartitionState, ShareSettings
 from kafkacompat.wire.errors import ErrorCode

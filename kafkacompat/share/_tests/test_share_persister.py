@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import CountingRandom
-from kafkacompat.api.share_services import (
+from kafkacompat.coordinator._tests.harness import NODE_ID, AutoCreate
+from kafkacompat.coordinator._tests.share_world import FOLLOWER, TOPIC, ShareWorld, initialization
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import SHARE_STATE_TOPIC
+from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
+from kafkacompat.share.persister import ATTEMPTS_MAX, ShareStatePersister
+from kafkacompat.share.service import (
     ReadState,
     ShareError,
     SharePartitionKey,
@@ -20,14 +26,15 @@ from kafkacompat.api.share_services import (
     TopicIdPartition,
     WriteState,
 )
-from kafkacompat.coordinator._tests.harness import NODE_ID, AutoCreate
-from kafkacompat.coordinator._tests.share_world import FOLLOWER, TOPIC, ShareWorld, initialization
-from kafkacompat.deferred import Deferred
-from kafkacompat.ids import SHARE_STATE_TOPIC
-from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
-from kafkacompat.share.persister import ATTEMPTS_MAX, ShareStatePersister
-from kafkacompat.share.share_coordinator import refusal
-from kafkacompat.share.state_answers import DELETE, INITIALIZE, READ, READ_SUMMARY, WRITE, StateApi
+from kafkacompat.share.share_coordinator import (
+    DELETE,
+    INITIALIZE,
+    READ,
+    READ_SUMMARY,
+    WRITE,
+    StateApi,
+    refusal,
+)
 from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode as E
 

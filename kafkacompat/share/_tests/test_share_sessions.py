@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.share_services import TopicIdPartition
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.share._tests.share_world import GROUP, ShareWorld, codes, rows, taken
-from kafkacompat.share.partition_cache import STALE_KEPT
-from kafkacompat.share.requests import max_bytes_of_each
-from kafkacompat.share.sessions import (
+from kafkacompat.share.delayed_share_fetch import max_bytes_of_each
+from kafkacompat.share.service import TopicIdPartition
+from kafkacompat.share.share_partition_cache import STALE_KEPT
+from kafkacompat.share.share_session import (
     EPOCH_MAX,
     GROUPS_REMEMBERED_MAX,
     SessionKey,
@@ -266,8 +266,8 @@ def test_a_member_that_goes_between_two_steps_leaves_no_share_partitions() -> No
 @pytest.mark.parametrize("bound", ["PARTITIONS_MAX", "PARTITIONS_OF_ONE_MAX"])
 def test_the_partitions_of_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     """A client may name half a million partitions in a request, and as many more in each that follows."""
-    monkeypatch.setattr(f"kafkacompat.share.sessions.{bound}", 5)
-    monkeypatch.setattr("kafkacompat.share.sessions.FEW_PARTITIONS", 1)
+    monkeypatch.setattr(f"kafkacompat.share.share_session.{bound}", 5)
+    monkeypatch.setattr("kafkacompat.share.share_session.FEW_PARTITIONS", 1)
     world = ShareWorld()
     refused = world.fetched(partitions=range(6), max_wait_ms=0)
     assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
@@ -283,8 +283,8 @@ def test_the_partitions_of_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_forgotten_partitions_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkacompat.share.sessions.PARTITIONS_MAX", 5)
-    monkeypatch.setattr("kafkacompat.share.sessions.FEW_PARTITIONS", 1)
+    monkeypatch.setattr("kafkacompat.share.share_session.PARTITIONS_MAX", 5)
+    monkeypatch.setattr("kafkacompat.share.share_session.FEW_PARTITIONS", 1)
     world = ShareWorld()
     world.fetched(partitions=range(5), max_wait_ms=0)
     world.fetched(epoch=1, forget=[4, 7], max_wait_ms=0)
@@ -357,7 +357,7 @@ def test_the_settings_of_groups_that_are_gone_are_forgotten() -> None:
 
 
 def test_a_fetch_that_names_too_many_partitions_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkacompat.share.serving.PARTITIONS_OF_ONE_MAX", 2)
+    monkeypatch.setattr("kafkacompat.share.share_partition_manager.PARTITIONS_OF_ONE_MAX", 2)
     world = ShareWorld()
     refused = world.fetched(partitions=range(4), max_wait_ms=0)
     assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
@@ -401,8 +401,8 @@ def test_a_fetch_that_is_over_keeps_no_share_partitions() -> None:
 
 
 def test_large_sessions_take_no_room_from_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkacompat.share.sessions.PARTITIONS_MAX", 5)
-    monkeypatch.setattr("kafkacompat.share.sessions.FEW_PARTITIONS", 3)
+    monkeypatch.setattr("kafkacompat.share.share_session.PARTITIONS_MAX", 5)
+    monkeypatch.setattr("kafkacompat.share.share_session.FEW_PARTITIONS", 3)
     world = ShareWorld()
     world.fetched("large", partitions=range(5), max_wait_ms=0)
     assert world.fetched("small", partitions=range(3), max_wait_ms=0).error_code == ErrorCode.NONE

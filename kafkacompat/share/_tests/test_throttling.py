@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.share._tests.leader import ARCHIVED, AVAILABLE, Leader
-from kafkacompat.share.throttling import throttled_from
+from kafkacompat.share.acquisition import throttled_from
 
 
 @pytest.mark.parametrize(("limit", "count"), [(2, 2), (3, 2), (4, 2), (5, 3), (6, 3), (7, 4), (10, 5)])

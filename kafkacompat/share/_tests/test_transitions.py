@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.api.share_services import ShareError
 from kafkacompat.share._tests.leader import (
     ACCEPT,
     ACKNOWLEDGED,
@@ -18,6 +17,7 @@ from kafkacompat.share._tests.leader import (
     batches_of,
     separate_batches_of,
 )
+from kafkacompat.share.service import ShareError
 from kafkacompat.share.transitions import AS_KAFKA_MAX
 from kafkacompat.share.values import SUCCEEDED
 from kafkacompat.wire.errors import ErrorCode

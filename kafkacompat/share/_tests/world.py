@@ -7,9 +7,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from kafkacompat.api.share_services import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.share._tests.model import Buried, Change, Model, Refusal
 from kafkacompat.share.dead_letters import Cause, DeadLetters
+from kafkacompat.share.service import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.share.share_partition import SharePartition
 from kafkacompat.share.transitions import AS_KAFKA_MAX, joined
 from kafkacompat.share.values import (

@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import NamedTuple
 
-from kafkacompat.api.share_services import StateBatch
 from kafkacompat.ids import NO_OFFSET
+from kafkacompat.share.service import StateBatch
 from kafkacompat.tasks import at_once
 
 COMBINED_A_STEP = 500

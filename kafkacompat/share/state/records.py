@@ -1,4 +1,5 @@
-"""The records of `__share_group_state`, as Kafka writes them: snapshots (type 0) and updates (type 1).
+"""The state of one share-partition, as the coordinator remembers it, and the records of `__share_group_state`, as Kafka writes
+them: snapshots (type 0) and updates (type 1).
 
 Both have the share-partition as key, and values of version 0. A tombstone is a snapshot without a value.
 """
@@ -6,12 +7,13 @@ Both have the share-partition as key, and values of version 0. A tombstone is a 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafkacompat.api.share_services import SharePartitionKey, StateBatch
 from kafkacompat.coordinator.core import STEP_COST, LoadFailure
-from kafkacompat.share.state.batches import Batches, are_sound, taking
-from kafkacompat.share.state.states import ShareGroupOffset, ShareUpdate
+from kafkacompat.ids import NO_OFFSET
+from kafkacompat.share.service import UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, StateBatch
+from kafkacompat.share.state.batches import Batches, are_sound, combine, taking
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import decode, encode, steps_decoder
 from kafkacompat.wire.decoder_source import STEP_UNITS
@@ -23,6 +25,12 @@ from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue
 from kafkacompat.wire.messages.share_update_key import ShareUpdateKey
 from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
 
+FIRST_EPOCH = 0
+NO_TIMESTAMP = 0
+NOT_SEEN = -(1 << 31)
+"""Lower than any epoch."""
+
+
 SNAPSHOT, UPDATE = 0, 1
 VERSION = 0
 VALUES: dict[int, type[Message]] = {SNAPSHOT: ShareSnapshotValue, UPDATE: ShareUpdateValue}
@@ -30,6 +38,98 @@ _SNAPSHOT_KEY, _UPDATE_KEY = SNAPSHOT.to_bytes(2, "big"), UPDATE.to_bytes(2, "bi
 _VALUE_VERSION = VERSION.to_bytes(2, "big")
 LOADED_BATCHES_MAX = 100_000
 """Batches that a loaded record may have. Kafka writes half of them into a record of the default size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupOffset:
+    """A whole state: the value of a snapshot."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: Batches
+    create_timestamp: int = NO_TIMESTAMP
+    write_timestamp: int = NO_TIMESTAMP
+    """Later than the creation if it was written again because the share-partition is cold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareUpdate:
+    """A change since the last snapshot. -1 as leader epoch or start offset leaves it as it is."""
+
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: Batches
+
+
+class ShareState:
+    """What is known of one share-partition.
+
+    The highest epochs are kept apart from the state, because a new initialisation resets the leader epoch but must not
+    let an older leader in again.
+    """
+
+    __slots__ = ("leader_epoch", "offset", "state_epoch", "updates")
+
+    def __init__(self, offset: ShareGroupOffset) -> None:
+        self.offset = offset
+        self.leader_epoch = NOT_SEEN
+        """The highest so far."""
+        self.state_epoch = NOT_SEEN
+        """The highest so far in a snapshot."""
+        self.updates = 0
+        """Updates since the last snapshot that was written because there were enough of them. Other snapshots do not
+        reset it."""
+
+
+def initial_offset(snapshot_epoch: int, state_epoch: int, start_offset: int, now_ms: int) -> ShareGroupOffset:
+    """The lag can be told from a start offset onwards: then no records of it are complete yet."""
+    return ShareGroupOffset(
+        snapshot_epoch,
+        state_epoch,
+        FIRST_EPOCH,
+        start_offset,
+        UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == NO_OFFSET else 0,
+        Batches(),
+        now_ms,
+        now_ms,
+    )
+
+
+def first_of(update: ShareUpdate) -> ShareGroupOffset:
+    """The state after an update whose snapshot is no longer in the log."""
+    return ShareGroupOffset(
+        update.snapshot_epoch,
+        FIRST_EPOCH,
+        update.leader_epoch,
+        update.start_offset,
+        update.delivery_complete_count,
+        update.batches,
+    )
+
+
+def merged(offset: ShareGroupOffset, update: ShareUpdate) -> ShareGroupOffset:
+    """The state after an update."""
+    start_offset = offset.start_offset if update.start_offset == NO_OFFSET else update.start_offset
+    return changed(offset, update, combine(offset.batches, update.batches.items, start_offset))
+
+
+def changed(offset: ShareGroupOffset, update: ShareUpdate, batches: Batches) -> ShareGroupOffset:
+    """The state after an update whose batches are combined already."""
+    return ShareGroupOffset(
+        offset.snapshot_epoch,
+        offset.state_epoch,
+        offset.leader_epoch if update.leader_epoch == -1 else update.leader_epoch,
+        offset.start_offset if update.start_offset == NO_OFFSET else update.start_offset,
+        update.delivery_complete_count,
+        batches,
+        offset.create_timestamp,
+        offset.write_timestamp,
+    )
 
 
 class ShareRecord(NamedTuple):

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.share_services import ShareError
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred
-from kafkacompat.share import dead_letter_deliveries, dead_letter_queue, releases, transitions
+from kafkacompat.share import dead_letter_queue, dead_letters, share_partition, transitions
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, InFlightBatch, Run
-from kafkacompat.share.partition_cache import SharePartitionCache
-from kafkacompat.share.state import batches, operations
+from kafkacompat.share.service import ShareError
+from kafkacompat.share.share_partition_cache import SharePartitionCache
+from kafkacompat.share.state import batches, share_coordinator_shard
 from kafkacompat.share.transitions import EndedLocks, StateBatches
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
@@ -30,11 +30,11 @@ def acknowledgements_are_answered_before_they_are_written(patch: pytest.MonkeyPa
 
 
 def deposed_leaders_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(operations, "_is_fenced", lambda known, asked: False)
+    patch.setattr(share_coordinator_shard, "_is_fenced", lambda known, asked: False)
 
 
 def locks_do_not_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(releases, "expire", lambda records, now_ms, settings: EndedLocks(records))
+    patch.setattr(share_partition, "end_locks", lambda records, now_ms, settings: EndedLocks(records))
 
 
 def released_records_forget_their_deliveries(patch: pytest.MonkeyPatch) -> None:
@@ -62,16 +62,16 @@ def of_two_states_the_weaker_one_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshots_have_only_what_is_new(patch: pytest.MonkeyPatch) -> None:
-    original = operations.combine
+    original = share_coordinator_shard.combine
     patch.setattr(
-        operations,
+        share_coordinator_shard,
         "combine",
         lambda so_far, new, start_offset: original(batches.NO_BATCHES, new, start_offset),
     )
 
 
 def the_end_of_a_session_releases_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(releases, "release", lambda records, member_id, transition: None)
+    patch.setattr(share_partition, "release_acquired", lambda records, member_id, transition: None)
 
 
 def states_are_read_before_they_are_loaded(patch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def dead_letters_are_said_to_be_written_at_once(patch: pytest.MonkeyPatch) -> No
 
 
 def dead_letters_are_given_up_at_the_first_error(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dead_letter_deliveries, "ATTEMPTS", 1)
+    patch.setattr(dead_letters, "ATTEMPTS", 1)
 
 
 def dead_letters_go_to_a_topic_that_takes_none(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.api.share_services import StateBatch
+from kafkacompat.share.service import StateBatch
 from kafkacompat.share.state import batches as module
 from kafkacompat.share.state.batches import NO_BATCHES, Batches, are_sound, combine, combining, taking
 from kafkacompat.tasks import at_once

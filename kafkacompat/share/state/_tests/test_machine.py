@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkacompat.api.share_services import SharePartitionKey, StateBatch, WriteState
+from kafkacompat.share.service import SharePartitionKey, StateBatch, WriteState
 from kafkacompat.share.state._tests.test_operations import TOPIC, Shard
-from kafkacompat.share.state.operations import (
+from kafkacompat.share.state.share_coordinator_shard import (
     Initialization,
+    ShareCoordinatorShard,
+    cold_snapshots,
     delete_state,
     initialize_state,
     read_state,
     write_state,
 )
-from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorShard
-from kafkacompat.share.state.upkeep import cold_snapshots
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode as E
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.share.state.offsets import ShareCoordinatorOffsetsManager
+from kafkacompat.share.state.share_coordinator_shard import ShareCoordinatorOffsetsManager
 
 
 class ByLooking:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.share_services import (
+from kafkacompat.share.service import (
     ReadState,
     ShareError,
     SharePartitionKey,
@@ -16,20 +16,23 @@ from kafkacompat.api.share_services import (
     WriteState,
 )
 from kafkacompat.share.state.batches import NO_BATCHES, Batches
-from kafkacompat.share.state.operations import (
+from kafkacompat.share.state.records import ShareGroupOffset, ShareUpdate
+from kafkacompat.share.state.share_coordinator_shard import (
     DONE,
     STATE_BATCHES_MAX,
     WRITTEN_BATCHES_MAX,
+    Environment,
     Initialization,
+    ShareCoordinatorShard,
+    cold_snapshots,
     delete_state,
     initialize_state,
+    is_written_again,
     read_state,
     read_state_summary,
+    tombstones_of_topics,
     write_state,
 )
-from kafkacompat.share.state.share_coordinator_shard import Environment, ShareCoordinatorShard
-from kafkacompat.share.state.states import ShareGroupOffset, ShareUpdate
-from kafkacompat.share.state.upkeep import cold_snapshots, is_written_again, tombstones_of_topics
 from kafkacompat.wire.errors import ErrorCode as E
 
 TOPIC, ABSENT = bytes(15) + b"\x07", bytes(15) + b"\x08"

@@ -6,11 +6,17 @@ from collections.abc import Generator
 
 import pytest
 
-from kafkacompat.api.share_services import SharePartitionKey, StateBatch
 from kafkacompat.coordinator.core import LoadFailure
+from kafkacompat.share.service import SharePartitionKey, StateBatch
 from kafkacompat.share.state.batches import NO_BATCHES, Batches
-from kafkacompat.share.state.records import ShareRecord, decode_in_steps, decode_record, encode_record
-from kafkacompat.share.state.states import ShareGroupOffset, ShareUpdate
+from kafkacompat.share.state.records import (
+    ShareGroupOffset,
+    ShareRecord,
+    ShareUpdate,
+    decode_in_steps,
+    decode_record,
+    encode_record,
+)
 
 TOPIC_ID = bytes(range(1, 17))
 KEY, OTHER = SharePartitionKey("grüppe", TOPIC_ID, 6), SharePartitionKey("g", TOPIC_ID, 0)

@@ -1,4 +1,4 @@
-"""The services of share groups that handlers and coordinators call, and their parameters and results (KIP-932).
+"""What handlers and the group coordinator ask of share-partitions, with parameters and results (KIP-932).
 
 Three parts of a node meet here and nowhere else. The share coordinator keeps the state of share-partitions in
 `__share_group_state`. The persister reaches the coordinator of a share-partition, on this node or another. The leader of
@@ -18,18 +18,8 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.stepping.jobs import Steps
-    from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
-    from kafkacompat.wire.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
-    from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
-    from kafkacompat.wire.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
     from kafkacompat.wire.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
     from kafkacompat.wire.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
-    from kafkacompat.wire.messages.describe_share_group_offsets_request import (
-        DescribeShareGroupOffsetsRequest,
-    )
-    from kafkacompat.wire.messages.describe_share_group_offsets_response import (
-        DescribeShareGroupOffsetsResponse,
-    )
     from kafkacompat.wire.messages.initialize_share_group_state_request import (
         InitializeShareGroupStateRequest,
     )
@@ -44,10 +34,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.read_share_group_state_summary_response import (
         ReadShareGroupStateSummaryResponse,
     )
-    from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
-    from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
-    from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
-    from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
     from kafkacompat.wire.messages.write_share_group_state_request import WriteShareGroupStateRequest
     from kafkacompat.wire.messages.write_share_group_state_response import WriteShareGroupStateResponse
 
@@ -172,40 +158,6 @@ class ShareCoordinatorService(Protocol):
     def read_state_summary(
         self, request: ReadShareGroupStateSummaryRequest
     ) -> Deferred[ReadShareGroupStateSummaryResponse]: ...
-
-
-class ShareGroupService(Protocol):
-    """The share groups of the group coordinator of this node. Takes and returns messages.
-
-    The handlers in api/ check authorization and the share.version first.
-    """
-
-    def heartbeat(
-        self, request: ShareGroupHeartbeatRequest, context: RequestContext
-    ) -> Deferred[ShareGroupHeartbeatResponse]: ...
-
-    def describe(
-        self, request: ShareGroupDescribeRequest, context: RequestContext
-    ) -> Deferred[ShareGroupDescribeResponse]: ...
-
-
-class ShareGroupOffsetService(Protocol):
-    """The start offsets of share groups, for administrators. Takes and returns messages.
-
-    The handlers in api/ check authorization, topic existence and the share.version first.
-    """
-
-    def describe(
-        self, request: DescribeShareGroupOffsetsRequest, context: RequestContext
-    ) -> Deferred[DescribeShareGroupOffsetsResponse]: ...
-
-    def alter(
-        self, request: AlterShareGroupOffsetsRequest, context: RequestContext
-    ) -> Deferred[AlterShareGroupOffsetsResponse]: ...
-
-    def delete(
-        self, request: DeleteShareGroupOffsetsRequest, context: RequestContext
-    ) -> Deferred[DeleteShareGroupOffsetsResponse]: ...
 
 
 class SharePartitionService(Protocol):

@@ -1,39 +1,47 @@
 """The share-partitions that this node leads: their cores, loaded from the persister, and dropped when they count no more.
 
 It carries out what the cores decide: reads and writes of state, and one timer for the next lock that runs out. Fetches
-that wait are woken through `wake`. Requests are unknown here. Follows Kafka's SharePartitionManager.
+that wait are woken through `wake`. Requests are unknown here. Follows Kafka's SharePartitionCache and SharePartitionManager.
 """
 
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.share_services import ShareError, SharePartitionKey, TopicIdPartition
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TopicPartition
+from kafkacompat.meters import Histogram
 from kafkacompat.partition.service import OffsetLookup
-from kafkacompat.share.fetch_meter import GroupFetchMeter
-from kafkacompat.share.led_partition import LedPartition
-from kafkacompat.share.load_failures import LoadFailures
-from kafkacompat.share.share_partition import needs_reset_offset
+from kafkacompat.share.service import ShareError, SharePartitionKey, TopicIdPartition
+from kafkacompat.share.share_partition import SharePartition, needs_reset_offset
 from kafkacompat.share.values import SUCCEEDED, PendingWrite, SharePartitionState
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.share_services import SharePersister
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Clock, TimerHandle, Timers
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
     from kafkacompat.share.dead_letters import DeadLetters
+    from kafkacompat.share.service import SharePersister
     from kafkacompat.share.settings import GroupSettingsCache
     from kafkacompat.share.values import ShareSettings
     from kafkacompat.tasks import Tasks
 
+RECORDS_A_LOOK = 50
+
+
+logger = logging.getLogger(__name__)
+KEPT = 128
+"""The newest values of each kind. Clients choose the number of groups, so there are fewer than in other histograms."""
+SAID_EVERY_MS = 60_000
+NAME_MAX = 64
+TEXT_MAX = 300
 ACTIVE = SharePartitionState.ACTIVE
 OUTLIVED = frozenset(
     {
@@ -50,6 +58,95 @@ STALE_KEPT = 64
 """Times at which locks would be looked at, kept of share-partitions that are dropped. Each keeps what was in flight."""
 EXPIRED_AT_ONCE = 50
 """Share-partitions whose locks are looked at in one turn of the loop, if few records are in flight."""
+
+
+class LedPartition:
+    """One share-partition of which this node leads the partition."""
+
+    __slots__ = (
+        "core",
+        "is_cached",
+        "key",
+        "loading_since_ms",
+        "lock_at_ms",
+        "name",
+        "partition",
+        "settings",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        name: TopicPartition,
+        partition: Partition,
+        settings: Callable[[], ShareSettings],
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.partition = partition
+        self.settings = settings
+        self.core = SharePartition(key, name.topic, partition.leader_epoch, settings)
+        self.is_cached = True
+        """False once it is dropped. Requests that know it may still hold it."""
+        self.lock_at_ms = -1
+        """When its locks are looked at next. -1: never."""
+        self.loading_since_ms = 0
+        self.writes = 0
+        """Changes that the persister has not written yet, and dead letters that are on their way."""
+
+    def looks(self) -> int:
+        """How long it takes to go through what is in flight, counted in share-partitions with fewer than RECORDS_A_LOOK."""
+        return 1 + self.core.in_flight_records() // RECORDS_A_LOOK
+
+    def readable_end(self, *, read_committed: bool) -> int:
+        log = self.partition.log
+        return log.last_stable_offset if read_committed else log.high_watermark
+
+
+class GroupFetchMeter:
+    __slots__ = ("acquire_times_ms", "acquired_percent")
+
+    def __init__(self) -> None:
+        self.acquired_percent = Histogram(KEPT)
+        """By fetch: the share-partitions that it could fetch from, in percent of those that it asked for."""
+        self.acquire_times_ms = Histogram(KEPT)
+        """How long a fetch waited until it could fetch from some, or waited no longer."""
+
+    def acquired(self, since_ms: int, now_ms: int) -> int:
+        """Note the end of a wait. Returns the time from which a fetch waits anew, if there is not enough yet."""
+        self.acquire_times_ms.note(now_ms - since_ms)
+        return now_ms
+
+
+class LoadFailures:
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._more: dict[ErrorCode, int] = {}
+        """How many no line has told yet, by error. An error is forgotten after SAID_EVERY_MS without any."""
+
+    def failed(self, key: SharePartitionKey, name: TopicPartition, error: ShareError) -> None:
+        code = error.code
+        if code in self._more:
+            self._more[code] += 1
+            return
+        logger.warning(
+            "the state of %s for share group %r cannot be loaded: %s: %s",
+            name, key.group_id[:NAME_MAX], code.name, (error.message or "")[:TEXT_MAX],
+        )  # fmt: skip
+        self._more[code] = 0
+        self._tasks.start("telling of more loads that failed", self._tell_more(code))
+
+    async def _tell_more(self, code: ErrorCode) -> None:
+        while True:
+            await self._tasks.sleep(SAID_EVERY_MS)
+            more, self._more[code] = self._more[code], 0
+            if not more:
+                del self._more[code]
+                return
+            logger.warning(
+                "the states of share groups could not be loaded %d more times: %s", more, code.name
+            )
 
 
 class SharePartitionCache:
