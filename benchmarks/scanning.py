@@ -14,8 +14,8 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 from kafkacompat.records import scan
-from kafkacompat.records.check import check_records
 from kafkacompat.records.record import Record, encode_records
+from kafkacompat.records.validate import check_records
 
 ROUNDS = 3
 ROUND_S = 0.5

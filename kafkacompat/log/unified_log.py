@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.producer_state import BatchMetadata
     from kafkacompat.log.snapshots import SnapshotStore
     from kafkacompat.ports import Disk, File, TransactionTerms
-    from kafkacompat.records.validated import ValidatedBatch
+    from kafkacompat.records.batch import ValidatedBatch
 
 SYNCED_AT_ONCE = 64
 """The most closed segments that one periodic flush of a log covers. Opening more would block the loop."""

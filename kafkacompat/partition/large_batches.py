@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import forget_locals
 from kafkacompat.ports import LogRefused
+from kafkacompat.records.batch import ValidatedBatch
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.validate import TooMuchAtOnce, validate_large
-from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.tasks import Limit, Overloaded, pause
 from kafkacompat.wire.errors import ErrorCode
 

@@ -21,12 +21,11 @@ from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.purgatories import delete_records_on_leader
 from kafkacompat.partition.service import OffsetLookup, PlainAppends, ProduceResult
 from kafkacompat.ports import LogRefused, RefusedAtSight
-from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.batch import BatchCorrupt, ValidatedBatch
 from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.plain_produce import PlainProduce, scan_packed
 from kafkacompat.records.validate import Allowance, Origin, validate_produce
-from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.ports import Buffer, Log, LogRefused, TransactionTerms
+    from kafkacompat.records.batch import ValidatedBatch
     from kafkacompat.records.limits import BatchLimits
     from kafkacompat.records.plain_produce import PlainProduce
     from kafkacompat.records.validate import Allowance, Origin
-    from kafkacompat.records.validated import ValidatedBatch
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
 

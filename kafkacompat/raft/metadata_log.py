@@ -23,8 +23,7 @@ from kafkacompat.ports import HalfDone, SyncFailed, passes
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
 from kafkacompat.raft.room import NO_ROOM
 from kafkacompat.raft.storage import METADATA_PARTITION, make_metadata_directory
-from kafkacompat.records.batch import parse_header
-from kafkacompat.records.validated import ValidatedBatch
+from kafkacompat.records.batch import ValidatedBatch, parse_header
 
 if TYPE_CHECKING:
     from kafkacompat.log.flush import LogFlush

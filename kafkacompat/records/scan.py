@@ -3,7 +3,7 @@ positions.
 
 A record is: length, attributes, timestamp delta, offset delta, key, value, headers. Numbers and lengths are zigzag
 varints, and a negative length is null. All readers of records call `scan`: validation only for its result, the cleaner
-for columns (columns.py), lookups, replay and dumps for records (`walk_records`).
+for columns (`Columns`), lookups, replay and dumps for records (`walk_records`).
 
 The compiled implementation (_scan.c) takes about 0.02 us per record, the Python one half a microsecond. A build
 without a compiler has only the latter. The compiled one accepts valid records only and reports no errors: it stops
@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from kafkacompat.records.limits import RecordLimitExceeded
-from kafkacompat.records.record import Headers, Record, RecordMalformed, read_varint
+from kafkacompat.records.record import Headers, Record, RecordMalformed, append_varint, read_varint
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
 
 try:
     from kafkacompat.records import _scan
@@ -27,8 +31,6 @@ except (ImportError, AttributeError):  # it was not compiled, or from older sour
     _scan = None  # type: ignore[assignment]
 IS_COMPILED = _scan is not None
 
-if TYPE_CHECKING:
-    from kafkacompat.ports import Buffer
 
 START, TIMESTAMP, OFFSET, KEY, KEY_END, VALUE, VALUE_END, END, FIELDS = range(9)
 """The fields of a row. Positions count from the first byte of the data. START is the position of the record's length
@@ -364,3 +366,73 @@ def _read_bytes(data: bytes | bytearray, position: int, end: int) -> tuple[bytes
     if size > end - position:
         raise RecordMalformed(f"{size} bytes where {end - position} remain in the record")
     return bytes(data[position : position + size]), position + size
+
+
+COLUMNS_AT_ONCE = 16_384
+"""Records per call of the compiled scanner. Other threads wait until it returns, some milliseconds."""
+
+
+class Columns:
+    """The records of an uncompressed body as columns, each a list in record order, for compaction, without an object per record.
+
+    The records were checked when they were appended. Only what would lead to wrong positions is checked here."""
+
+    __slots__ = ("_body", "_rows", "has_null_keys", "has_null_values")
+
+    def __init__(self, body: bytes, count: int) -> None:
+        """Raises RecordMalformed if the `count` records do not fill the body exactly."""
+        pieces = list(scan_whole(body, count, COLUMNS_AT_ONCE))
+        self._body = body
+        self._rows = [rows for rows, _ in pieces]
+        self.has_null_keys = any(nulls & NULL_KEYS for _, nulls in pieces)
+        self.has_null_values = any(nulls & NULL_VALUES for _, nulls in pieces)
+
+    def keys(self) -> list[bytes | None]:
+        return self._cut(KEY, KEY_END)
+
+    def records(self) -> list[bytes]:
+        """The records with their length prefix."""
+        return cast("list[bytes]", self._cut(START, END))
+
+    def timestamp_deltas(self) -> list[int]:
+        """Timestamp deltas in ms."""
+        return self._column(TIMESTAMP)
+
+    def offset_deltas(self) -> list[int]:
+        deltas = self._column(OFFSET)
+        if min(deltas) < 0:
+            raise RecordMalformed("a negative offset delta")
+        return deltas
+
+    def null_values(self) -> list[int]:
+        """Indexes of the records with a null value, ascending."""
+        if not self.has_null_values:
+            return []
+        return [at for at, end in enumerate(self._column(VALUE_END)) if end < 0]
+
+    def _column(self, field: int) -> list[int]:
+        return list(chain.from_iterable(column(rows, field) for rows in self._rows))
+
+    def _cut(self, first: int, last: int) -> list[bytes | None]:
+        return list(chain.from_iterable(cut(self._body, rows, first, last) for rows in self._rows))
+
+
+def shifted(record: bytes, by_ms: int) -> bytes:
+    """A record, with its length prefix, whose timestamp delta is lowered by `by_ms`."""
+    head, rest = shifted_head(record, 0, len(record), by_ms)
+    return bytes(head + record[rest:])
+
+
+def shifted_head(body: bytes | bytearray, start: int, end: int, by_ms: int) -> tuple[bytearray, int]:
+    """The beginning of the record at `start`, with its timestamp delta lowered by `by_ms`, and where the rest begins,
+    which does not change."""
+    at = start
+    while body[at] > 127:
+        at += 1
+    delta, rest = read_varint(body, at + 2, 64)
+    inside = bytearray(body[at + 1 : at + 2])
+    append_varint(inside, delta - by_ms)
+    moved = bytearray()
+    append_varint(moved, len(inside) + end - rest)
+    moved += inside
+    return moved, rest

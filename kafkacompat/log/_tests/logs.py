@@ -10,11 +10,10 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log.recovery import open_directory
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import Disk, FileSlice, LogRead, TimestampOffset
-from kafkacompat.records.batch import build_batch, iterate_batches
+from kafkacompat.records.batch import ValidatedBatch, build_batch, iterate_batches, trusted_batch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
-from kafkacompat.records.validated import ValidatedBatch, trusted_batch
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/logs/t-0"

@@ -26,9 +26,9 @@ from kafkacompat.records.batch import (
     assemble,
     has_valid_crc,
 )
-from kafkacompat.records.columns import Columns, shifted
 from kafkacompat.records.legacy import iterate_legacy
 from kafkacompat.records.record import encode_records
+from kafkacompat.records.scan import Columns, shifted
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.offset_map import OffsetMap

@@ -27,9 +27,9 @@ from kafkacompat.records.batch import (
     BatchCorrupt,
     has_valid_crc,
 )
-from kafkacompat.records.columns import Columns
 from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
+from kafkacompat.records.scan import Columns
 
 if TYPE_CHECKING:
     from kafkacompat.log.transaction_index import AbortedTxn

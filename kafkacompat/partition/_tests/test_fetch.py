@@ -27,8 +27,7 @@ from kafkacompat.partition._tests.fakes import (
 )
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.ports import FileSlice, IndexesRebuilt
-from kafkacompat.records.batch import BatchCorrupt
-from kafkacompat.records.validated import trusted_batch
+from kafkacompat.records.batch import BatchCorrupt, trusted_batch
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData

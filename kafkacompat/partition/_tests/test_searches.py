@@ -25,9 +25,8 @@ from kafkacompat.partition.list_offsets import JOBS_MAX, SEARCHES_AT_ONCE, TRIES
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import LogRefused, WorkersBusy
 from kafkacompat.records import compression
-from kafkacompat.records.batch import BatchCorrupt, build_batch
+from kafkacompat.records.batch import BatchCorrupt, build_batch, trusted_batch
 from kafkacompat.records.record import Record
-from kafkacompat.records.validated import trusted_batch
 from kafkacompat.wire.errors import ErrorCode
 
 T0 = TopicPartition("t", 0)

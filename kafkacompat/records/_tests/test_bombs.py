@@ -13,8 +13,7 @@ import pytest
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import LogRefused
-from kafkacompat.records import check, compression, judge, scan
-from kafkacompat.records import validate as validation
+from kafkacompat.records import compression, scan, validate
 from kafkacompat.records._tests.bombs import (
     NOW_MS,
     batch_around,
@@ -28,7 +27,7 @@ from kafkacompat.records._tests.bombs import (
     tables,
     tiny_records,
 )
-from kafkacompat.records.batch import build_batch, parse_header
+from kafkacompat.records.batch import ValidatedBatch, build_batch, parse_header
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record, RecordMalformed, append_varint, read_varint
@@ -39,7 +38,6 @@ from kafkacompat.records.validate import (
     validate_large,
     validate_produce,
 )
-from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.wire.errors import ErrorCode
 
 CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
@@ -57,7 +55,7 @@ def at_once(batch: Any, config: LogConfig = ROOMY, allowance: Allowance | None =
 
 
 class Driven:
-    """A validation of which the steps of the loop and the jobs for threads are counted."""
+    """A validate of which the steps of the loop and the jobs for threads are counted."""
 
     def __init__(self, batch: Any, config: LogConfig, **options: Any) -> None:
         self._coroutine = validate_large(batch, config, NOW_MS, self._in_worker, **options)  # type: ignore[arg-type]
@@ -132,8 +130,8 @@ def test_varints_read_byte_by_byte_are_paid_for() -> None:
         inside = bytearray(b"\0" + padded)
         append_varint(inside, index)
         body += record(inside + padded + padded + b"\2" + padded + padded)
-    facts = check.check_records(bytes(body), count)
-    assert isinstance(facts, check.BodyFacts)
+    facts = validate.check_records(bytes(body), count)
+    assert isinstance(facts, validate.BodyFacts)
     # The timestamp, the lengths of key and value, and both lengths of the header.
     assert facts.units >= count * (1 + 5 * scan.VARINT_UNITS)
 
@@ -149,12 +147,12 @@ def test_offsets_of_three_bytes_cost_a_batch_no_more_than_those_of_two(
 
     monkeypatch.setattr(scan, "read_varint", counted)
     count = 20_000
-    facts = check.check_records(bytes(tiny_records(count, even=False)), count)
-    assert isinstance(facts, check.BodyFacts)
+    facts = validate.check_records(bytes(tiny_records(count, even=False)), count)
+    assert isinstance(facts, validate.BodyFacts)
     assert not read
     wrong = bytearray(b"\x80\x80\x02")  # 16384, in three bytes, in place of 0
     with pytest.raises(RecordMalformed, match="offset delta 16384 in the place of 0"):
-        check.check_records(record(b"\0\0" + wrong + b"\1\1\0"), 1)
+        validate.check_records(record(b"\0\0" + wrong + b"\1\1\0"), 1)
 
 
 # Headers
@@ -462,7 +460,7 @@ def test_large_bodies_without_compression_are_copied_in_a_thread() -> None:
 
 def test_a_large_batch_is_not_read_for_its_crc_at_once(monkeypatch: Any) -> None:
     batch = batch_of_body(record_of_value(5_000_000), compression.NONE)
-    monkeypatch.setattr(validation, "crc_of", lambda view: pytest.fail("read"))
+    monkeypatch.setattr(validate, "crc_of", lambda view: pytest.fail("read"))
     with pytest.raises(TooMuchAtOnce):
         at_once(batch)
 
@@ -552,7 +550,7 @@ def test_records_to_blame_are_looked_for_in_steps(monkeypatch: Any) -> None:
     with pytest.raises(TooMuchAtOnce):
         at_once(batch, config)
     paused = 0
-    real = judge._refuse_records
+    real = validate._refuse_records
 
     def counting(*arguments: Any) -> Any:
         nonlocal paused
@@ -560,9 +558,9 @@ def test_records_to_blame_are_looked_for_in_steps(monkeypatch: Any) -> None:
             paused += 1
             yield step
 
-    monkeypatch.setattr(judge, "_refuse_records", counting)
+    monkeypatch.setattr(validate, "_refuse_records", counting)
     refused = refusal(batch, config)
-    assert paused == -(-count // judge.STEP_ROWS)
+    assert paused == -(-count // validate.STEP_ROWS)
     assert refused.code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in refused.record_errors] == [count - 1]
 
@@ -610,7 +608,7 @@ def test_large_batches_are_written_anew_in_steps_and_a_thread(first_delta: int) 
         at_once(batch, config)
     checked, steps, jobs = in_steps(batch, config)
     assert jobs == (3 if first_delta else 2)
-    assert steps > (count // judge.STEP_ROWS if first_delta else 0)
+    assert steps > (count // validate.STEP_ROWS if first_delta else 0)
     header = parse_header(checked.buffer)
     assert header.base_timestamp_ms == NOW_MS + first_delta
     found = list(records_of(checked.buffer, header))
@@ -634,7 +632,7 @@ def test_ordinary_batches_are_validated_at_once(codec: int) -> None:
 
 def test_the_old_formats_are_refused_by_the_first_message_alone(monkeypatch: Any) -> None:
     seen = 0
-    real = validation.iterate_batches
+    real = validate.iterate_batches
 
     def counting(buffer: Any) -> Any:
         nonlocal seen
@@ -642,7 +640,7 @@ def test_the_old_formats_are_refused_by_the_first_message_alone(monkeypatch: Any
             seen += 1
             yield header
 
-    monkeypatch.setattr(validation, "iterate_batches", counting)
+    monkeypatch.setattr(validate, "iterate_batches", counting)
     message = b"\0" * 8 + (14).to_bytes(4, "big") + bytes(14)
     assert refusal(message * 10_000).code == ErrorCode.INVALID_RECORD
     assert seen <= 2

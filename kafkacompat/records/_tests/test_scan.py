@@ -14,25 +14,27 @@ from hypothesis import strategies as st
 from kafkacompat.records import scan as scanning
 from kafkacompat.records._tests.bombs import record, record_of_headers, records_of_headers, tiny_records
 from kafkacompat.records._tests.plain_decoder import decoded
-from kafkacompat.records.check import BodyFacts, Unfinished, check_records
-from kafkacompat.records.columns import AT_ONCE, Columns, shifted
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import Record, RecordMalformed, encode_records
 from kafkacompat.records.scan import (
     ALL_AT_ONCE,
     ANY_OFFSET,
+    COLUMNS_AT_ONCE,
     END,
     FIELDS,
     HEADERS_UNSEEN,
     KEY,
     KEY_END,
     OFFSET,
+    Columns,
     column,
     cut_in_python,
     find_in_python,
     scan_in_python,
+    shifted,
     walk_records,
 )
+from kafkacompat.records.validate import BodyFacts, Unfinished, check_records
 
 BASE_MS = 1_700_000_000_000
 COMPILED = scanning._scan
@@ -359,7 +361,7 @@ def test_columns_refuse_what_a_decoder_refuses_before_the_headers(gait: str, mad
 
 def test_many_records_are_scanned_in_pieces(gait: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled code lets no other thread continue until it ends."""
-    count = 2 * AT_ONCE + 1
+    count = 2 * COLUMNS_AT_ONCE + 1
     body = bytes(tiny_records(count))
     asked = []
     scan = scanning.scan
@@ -370,7 +372,7 @@ def test_many_records_are_scanned_in_pieces(gait: str, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(scanning, "scan", counting)
     assert Columns(body, count).offset_deltas() == list(range(count))
-    assert asked == [AT_ONCE, AT_ONCE, 1]
+    assert asked == [COLUMNS_AT_ONCE, COLUMNS_AT_ONCE, 1]
 
 
 def test_negative_offset_deltas_are_refused_where_they_are_asked_for(gait: str) -> None:

@@ -18,6 +18,7 @@ from kafkacompat.records.batch import (
     CRC_POSITION,
     HEADER,
     HEADER_SIZE,
+    ValidatedBatch,
     assemble,
     build_batch,
     crc_of,
@@ -30,7 +31,6 @@ from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record, encode_record, encode_records
 from kafkacompat.records.scan import IS_COMPILED
 from kafkacompat.records.validate import Allowance, Origin, TooMuchAtOnce, validate_produce
-from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.wire.errors import ErrorCode
 
 NOW_MS = 1_700_000_000_000

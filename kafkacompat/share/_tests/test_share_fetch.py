@@ -478,8 +478,8 @@ def test_a_fetch_that_finds_a_lock_taken_for_several_steps_gets_what_is_left(
 
 def test_aborted_records_are_not_delivered_under_read_committed() -> None:
     world = ShareWorld(share_isolation_level="read_committed")
+    from kafkacompat.records.batch import trusted_batch
     from kafkacompat.records.control import build_end_transaction_marker
-    from kafkacompat.records.validated import trusted_batch
 
     world.produce(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     answer = world.parked("a", partitions=[0])

@@ -12,10 +12,9 @@ from kafkacompat.log.cleaner.cleaner import Cleaning, LogCleaner
 from kafkacompat.log.cleaner.job import CleanerLimits
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import Disk
-from kafkacompat.records.batch import BatchHeader, build_batch
+from kafkacompat.records.batch import BatchHeader, build_batch, trusted_batch
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
-from kafkacompat.records.validated import trusted_batch
 
 COMPACT = LogConfig(
     cleanup_policy=("compact",),
