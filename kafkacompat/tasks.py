@@ -95,6 +95,11 @@ class Pace:
         return True
 
 
+def pieces(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Slices of at most `size` items, in order."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
 class Limit:
     """At most so many are in progress at a time, which bounds their memory. The others wait in order, until there are too many.
 

@@ -388,7 +388,6 @@ CORES = [
     "security/scram",
     "security/scram_exchange",
     "controller/result",
-    "stepping/stepped",
     "group/carried_group",
     "group/classic",
     "group/commit",

@@ -15,8 +15,7 @@ from kafkacompat.api.token_requests import NO_TIMESTAMP, allows_token_requests
 from kafkacompat.ports.dispatcher import ANONYMOUS, Principal
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.security.delegation_tokens import USER_TYPE
-from kafkacompat.stepping.stepped import SCANNED_A_STEP, pieces
-from kafkacompat.tasks import pause
+from kafkacompat.tasks import pause, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_delegation_token_response import CreateDelegationTokenResponse
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 REQUESTER_SINCE = 3
 """The version whose response names the requester."""
+RENEWERS_A_STEP = 20_000
+"""Renewers that one step looks at."""
 
 
 async def handle(
@@ -46,7 +47,7 @@ async def handle(
         if not access.allows(AclOperation.CREATE_TOKENS, ResourceType.USER, name):
             return _refused(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, version, owner, requester)
     if not isinstance(node, ControllerNode):
-        for piece in pieces(request.renewers, SCANNED_A_STEP):
+        for piece in pieces(request.renewers, RENEWERS_A_STEP):
             if any(each.principal_type != USER_TYPE for each in piece):
                 return _refused(ErrorCode.INVALID_PRINCIPAL_TYPE, version, owner, requester)
             await pause()

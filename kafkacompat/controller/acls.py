@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.refusals import told
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, SCANNED_A_STEP, ControllerResult
 from kafkacompat.controller.snapshot_records import acl_record
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import (
@@ -24,8 +24,7 @@ from kafkacompat.security.acl import (
     ResourceType,
     check_filter,
 )
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, SCANNED_A_STEP, Stepped, pieces
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from kafkacompat.wire.messages.delete_acls_response import (
@@ -68,7 +67,6 @@ def deletion_disabled(request: DeleteAclsRequest) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
-@Stepped
 def create_acls(
     image: MetadataImage, random: Random, request: CreateAclsRequest
 ) -> Work[ControllerResult[MetadataRecord, CreateAclsResponse]]:
@@ -79,7 +77,7 @@ def create_acls(
     taken: set[Uuid] = set()
     records: list[MetadataRecord] = []
     results: list[AclCreationResult] = []
-    for piece in pieces(request.creations):
+    for piece in pieces(request.creations, RECORDS_A_STEP):
         for creation in piece:
             acl = _binding(creation)
             try:
@@ -143,7 +141,6 @@ def _too_large(request: CreateAclsRequest) -> ControllerResult[MetadataRecord, C
     return ControllerResult((), CreateAclsResponse(results=[refused] * len(request.creations)))
 
 
-@Stepped
 def delete_acls(
     image: MetadataImage, request: DeleteAclsRequest
 ) -> Work[ControllerResult[MetadataRecord, DeleteAclsResponse]]:
@@ -174,7 +171,7 @@ def delete_acls(
         matching: list[DeleteAclsMatchingAcl] = []
         for piece in pieces(acls, MATCHED_A_STEP):
             found = [(key, acl) for key, acl in piece if wanted.matches(acl)]
-            for some in pieces(found):
+            for some in pieces(found, RECORDS_A_STEP):
                 removed.update((key, None) for key, _ in some)
                 told_count += len(some)
                 if len(removed) > MAX_RECORDS_PER_OPERATION:

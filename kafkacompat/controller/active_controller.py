@@ -18,11 +18,10 @@ from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.own_decisions import OwnDecisions
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import ControllerResult, whole
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import Clock, Random
-from kafkacompat.stepping.stepped import whole
 from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 
@@ -98,7 +97,7 @@ class ActiveController:
         return self._commands.run_mutation(
             context,
             CREATE_TOPICS_STRICT_SINCE,
-            lambda may: create_topics.in_steps(
+            lambda may: create_topics(
                 self._image, self._settings, self._random, request, may, self._logs_left()
             ),
         )
@@ -113,7 +112,7 @@ class ActiveController:
         return self._commands.run_mutation(
             context,
             DELETE_TOPICS_STRICT_SINCE,
-            lambda may: delete_topics.in_steps(self._image, request, may),
+            lambda may: delete_topics(self._image, request, may),
         )
 
     def create_partitions(self, request: Any, context: RequestContext) -> Deferred[Any]:
@@ -122,7 +121,7 @@ class ActiveController:
         return self._commands.run_mutation(
             context,
             CREATE_PARTITIONS_STRICT_SINCE,
-            lambda may: create_partitions.in_steps(
+            lambda may: create_partitions(
                 self._image, self._random, request, may, self._settings.node_id, self._logs_left()
             ),
         )
@@ -131,14 +130,14 @@ class ActiveController:
         from kafkacompat.controller.configs import incremental_alter_configs
 
         return self._commands.run_config_change(
-            lambda: incremental_alter_configs.in_steps(self._image, self._settings, request)
+            lambda: incremental_alter_configs(self._image, self._settings, request)
         )
 
     def alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.configs import legacy_alter_configs
 
         return self._commands.run_config_change(
-            lambda: legacy_alter_configs.in_steps(self._image, self._settings, request)
+            lambda: legacy_alter_configs(self._image, self._settings, request)
         )
 
     def elect_leaders(self, request: Any, context: RequestContext) -> Deferred[Any]:
@@ -146,35 +145,33 @@ class ActiveController:
 
         newer = context.api_version >= ELECTION_ERROR_SINCE
         return self._commands.run(
-            lambda: elect_leaders.in_steps(self._image, self._settings, request, with_request_error=newer),
+            lambda: elect_leaders(self._image, self._settings, request, with_request_error=newer),
             is_atomic=False,
         )
 
     def alter_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.reassignments import alter_partition_reassignments
 
-        return self._commands.run(
-            lambda: alter_partition_reassignments.in_steps(self._image, self._settings, request)
-        )
+        return self._commands.run(lambda: alter_partition_reassignments(self._image, self._settings, request))
 
     def list_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.reassignments import list_partition_reassignments
 
-        return self._commands.run(lambda: list_partition_reassignments.in_steps(self._image, request))
+        return self._commands.run(lambda: list_partition_reassignments(self._image, request))
 
     def create_acls(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.acls import create_acls, creation_disabled
 
         if self.is_active and not self._settings.has_authorizer:
             return Deferred.of(creation_disabled(request))
-        return self._commands.run(lambda: create_acls.in_steps(self._image, self._random, request))
+        return self._commands.run(lambda: create_acls(self._image, self._random, request))
 
     def delete_acls(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.acls import delete_acls, deletion_disabled
 
         if self.is_active and not self._settings.has_authorizer:
             return Deferred.of(deletion_disabled(request))
-        return self._commands.run(lambda: delete_acls.in_steps(self._image, request))
+        return self._commands.run(lambda: delete_acls(self._image, request))
 
     def alter_client_quotas(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.client_quotas import alter_client_quotas, hosts_to_resolve
@@ -183,19 +180,17 @@ class ActiveController:
             raise NotController
 
         def command() -> Work[Deferred[frozenset[str]]]:
-            names = yield from hosts_to_resolve.in_steps(request)
+            names = yield from hosts_to_resolve(request)
             return known_hosts(names, self._resolve)
 
         return self._queue.submit_steps(command).and_then(
-            lambda known: self._commands.run(
-                lambda: alter_client_quotas.in_steps(self._image, request, known)
-            )
+            lambda known: self._commands.run(lambda: alter_client_quotas(self._image, request, known))
         )
 
     def alter_user_scram_credentials(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.scram_credentials import alter_user_scram_credentials
 
-        return self._commands.run(lambda: alter_user_scram_credentials.in_steps(self._image, request))
+        return self._commands.run(lambda: alter_user_scram_credentials(self._image, request))
 
     def _change_tokens(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.delegation_tokens import change_tokens
@@ -231,7 +226,7 @@ class ActiveController:
 
         def describing() -> Work[Deferred[Any]]:
             report = self._driver.report()
-            return Deferred.of((yield from describe_quorum.in_steps(request, report, with_identities=newer)))
+            return Deferred.of((yield from describe_quorum(request, report, with_identities=newer)))
 
         return self._queue.submit_steps(describing)
 
@@ -257,7 +252,7 @@ class ActiveController:
             return not in_own_process and liveness.is_live(broker, endpoints, context.client_host)
 
         def register() -> Work[ControllerResult[MetadataRecord, Any]]:
-            result = yield from broker_registration.in_steps(
+            result = yield from broker_registration(
                 self._leadership.image_but(request.broker_id),
                 self._settings,
                 liveness.sessions,
@@ -275,7 +270,7 @@ class ActiveController:
 
         def beat() -> Work[ControllerResult[MetadataRecord, Any]]:
             liveness = self._liveness
-            result = yield from broker_heartbeat.in_steps(
+            result = yield from broker_heartbeat(
                 self._leadership.image_but(request.broker_id),
                 self._settings,
                 liveness.sessions,
@@ -296,7 +291,7 @@ class ActiveController:
         from kafkacompat.controller.unregistration import unregister_broker
 
         def unregister() -> Work[ControllerResult[MetadataRecord, Any]]:
-            result = yield from unregister_broker.in_steps(self._image, self._settings, request)
+            result = yield from unregister_broker(self._image, self._settings, request)
             self._liveness.sessions.remove(request.broker_id)
             return result
 
@@ -306,14 +301,14 @@ class ActiveController:
         from kafkacompat.controller.isr import alter_partition
 
         return self._commands.run_for_node(
-            request, lambda: alter_partition.in_steps(self._image, self._settings, request)
+            request, lambda: alter_partition(self._image, self._settings, request)
         )
 
     def assign_replicas_to_dirs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
 
         return self._commands.run_for_node(
-            request, lambda: assign_replicas_to_dirs.in_steps(self._image, self._settings, request)
+            request, lambda: assign_replicas_to_dirs(self._image, self._settings, request)
         )
 
     def allocate_producer_ids(self, request: Any, context: RequestContext) -> Deferred[Any]:

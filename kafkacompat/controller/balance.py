@@ -13,10 +13,9 @@ from kafkacompat.controller.image import MetadataImage, PartitionRegistration, T
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORD_COST, SCANNED_A_STEP, ControllerResult
 from kafkacompat.controller.settings import UNCLEAN_LEADER_ELECTION, ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.config_record import ConfigRecord
 
@@ -35,7 +34,6 @@ def unclean_interval_ms(settings: ControllerSettings) -> int:
     return settings.static.get_int("unclean.leader.election.interval.ms")
 
 
-@Stepped
 def maybe_balance_partition_leaders(
     image: MetadataImage, settings: ControllerSettings
 ) -> Work[ControllerResult[MetadataRecord, bool]]:
@@ -43,7 +41,6 @@ def maybe_balance_partition_leaders(
     return (yield from _elect(image, settings, Election.PREFERRED, _is_imbalanced))
 
 
-@Stepped
 def maybe_elect_unclean_leaders(
     image: MetadataImage, settings: ControllerSettings
 ) -> Work[ControllerResult[MetadataRecord, bool]]:

@@ -26,7 +26,6 @@ from kafkacompat.ids import (
     is_reserved_uuid,
     uuid_to_text,
 )
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -40,7 +39,6 @@ from kafkacompat.wire.messages.register_broker_record import (
 FENCE = 1
 
 
-@Stepped
 def register_broker(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -161,16 +159,15 @@ def _forget_incarnation(
         def concerned(partition: PartitionRegistration) -> bool:
             return broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
 
-        return (yield from generate_leader_and_isr_updates.in_steps(image, settings, scope, concerned))
+        return (yield from generate_leader_and_isr_updates(image, settings, scope, concerned))
     scope = BrokerChange(to_remove=broker_id)
     return (
-        yield from generate_leader_and_isr_updates.in_steps(
+        yield from generate_leader_and_isr_updates(
             image, settings, scope, lambda partition: broker_id in partition.isr
         )
     )
 
 
-@Stepped
 def handle_broker_fenced(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Work[ControllerResult[MetadataRecord, None]]:
@@ -183,7 +180,6 @@ def handle_broker_fenced(
     return ControllerResult(tuple(records), None)
 
 
-@Stepped
 def handle_broker_in_controlled_shutdown(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Work[ControllerResult[MetadataRecord, None]]:
@@ -199,7 +195,7 @@ def handle_broker_in_controlled_shutdown(
 def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Work[list[MetadataRecord]]:
     scope = BrokerChange(to_remove=broker_id)
     return (
-        yield from generate_leader_and_isr_updates.in_steps(
+        yield from generate_leader_and_isr_updates(
             image, settings, scope, lambda partition: broker_id in partition.isr
         )
     )
@@ -211,7 +207,7 @@ def handle_broker_unfenced(
     """Elect the broker for partitions without a leader that it can lead."""
     added = BrokerChange(to_add=broker_id)
     return (
-        yield from generate_leader_and_isr_updates.in_steps(
+        yield from generate_leader_and_isr_updates(
             image, settings, added, lambda partition: partition.leader == NO_LEADER
         )
     )

@@ -11,9 +11,8 @@ from ipaddress import ip_address
 from kafkacompat.controller.host_names import RESOLVED_MAX
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import ControllerResult
-from kafkacompat.stepping.stepped import Stepped, pieces
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
+from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from kafkacompat.wire.messages.alter_client_quotas_request import EntryData as Alteration
@@ -53,11 +52,10 @@ def entity_of(alteration: Alteration) -> Entity:
     return {each.entity_type: each.entity_name for each in alteration.entity}
 
 
-@Stepped
 def hosts_to_resolve(request: AlterClientQuotasRequest) -> Work[list[str]]:
     """Return the names of ip entities that are no addresses, the first RESOLVED_MAX of them."""
     names: dict[str, None] = {}
-    for piece in pieces(request.entries):
+    for piece in pieces(request.entries, RECORDS_A_STEP):
         for each in piece:
             name = entity_of(each).get(IP)
             if name and name not in names and not _is_address(name):
@@ -68,7 +66,6 @@ def hosts_to_resolve(request: AlterClientQuotasRequest) -> Work[list[str]]:
     return list(names)[:RESOLVED_MAX]
 
 
-@Stepped
 def alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest, known_hosts: Collection[str] = ()
 ) -> Work[ControllerResult[MetadataRecord, AlterClientQuotasResponse]]:
@@ -79,7 +76,7 @@ def alter_client_quotas(
     """
     records: list[MetadataRecord] = []
     results: dict[EntityKey, tuple[Entity, str | None]] = {}
-    for piece in pieces(request.entries):
+    for piece in pieces(request.entries, RECORDS_A_STEP):
         for each in piece:
             entity = entity_of(each)
             key = entity_key(entity)

@@ -36,7 +36,6 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -76,7 +75,6 @@ def describe_new_topic(
     ]
 
 
-@Stepped
 def incremental_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
 ) -> Work[ControllerResult[MetadataRecord, IncrementalAlterConfigsResponse]]:
@@ -87,7 +85,6 @@ def incremental_alter_configs(
     return ControllerResult(() if request.validate_only else records, response)
 
 
-@Stepped
 def legacy_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
 ) -> Work[ControllerResult[MetadataRecord, AlterConfigsResponse]]:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.features import metadata_version
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import SCANNED_A_STEP, ControllerResult
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.security.delegation_tokens import USER_TYPE
-from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped, pieces
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_delegation_token_request import (
     CreatableRenewers,
@@ -61,13 +60,12 @@ def change_tokens(
 ) -> Work[ControllerResult[MetadataRecord, Any]]:
     """The command for this type of request."""
     if isinstance(request, CreateDelegationTokenRequest):
-        return create_delegation_token.in_steps(image, settings, random, now_ms, request, requester)
+        return create_delegation_token(image, settings, random, now_ms, request, requester)
     if isinstance(request, RenewDelegationTokenRequest):
-        return renew_delegation_token.in_steps(image, settings, now_ms, request, requester)
-    return expire_delegation_token.in_steps(image, settings, now_ms, request, requester)
+        return renew_delegation_token(image, settings, now_ms, request, requester)
+    return expire_delegation_token(image, settings, now_ms, request, requester)
 
 
-@Stepped
 def create_delegation_token(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -139,7 +137,6 @@ def _is_too_long(record: DelegationTokenRecord) -> bool:
     )
 
 
-@Stepped
 def renew_delegation_token(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -168,7 +165,6 @@ def renew_delegation_token(
     return ControllerResult((), response)
 
 
-@Stepped
 def expire_delegation_token(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -197,7 +193,6 @@ def expire_delegation_token(
     return ControllerResult((), response)
 
 
-@Stepped
 def sweep_expired_delegation_tokens(
     image: MetadataImage, now_ms: int
 ) -> Work[ControllerResult[MetadataRecord, bool]]:

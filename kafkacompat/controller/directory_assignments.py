@@ -18,10 +18,9 @@ from kafkacompat.controller.leader_and_isr import (
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.replayer import replayed
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
@@ -33,7 +32,6 @@ from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
 )
 
 
-@Stepped
 def assign_replicas_to_dirs(
     image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
 ) -> Work[ControllerResult[MetadataRecord, AssignReplicasToDirsResponse]]:
@@ -79,7 +77,7 @@ def assign_replicas_to_dirs(
             topics.append(TopicData(topic_id=wanted.topic_id, partitions=partitions))
         answers.append(DirectoryData(id=directory.id, topics=topics))
     records = list(assigned.values())
-    with_directories = yield from replayed.in_steps(image, records)
+    with_directories = yield from replayed(image, records)
     if lost:
         records.extend((yield from _lose(with_directories, settings, broker.id, lost)))
     for number, (topic_id, index) in enumerate((key for key in assigned if key not in lost), 1):
@@ -102,4 +100,4 @@ def _lose(
         return id(partition) in concerned
 
     scope = BrokerChange(to_remove=broker_id)
-    return (yield from generate_leader_and_isr_updates.in_steps(image, settings, scope, is_lost))
+    return (yield from generate_leader_and_isr_updates(image, settings, scope, is_lost))

@@ -12,10 +12,9 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
@@ -36,7 +35,6 @@ NO_ELIGIBLE_TEXT = "Eligible topic partition leaders are not available."
 TOO_LARGE_TEXT = "Unable to perform excessively large batch operation."
 
 
-@Stepped
 def elect_leaders(
     image: MetadataImage,
     settings: ControllerSettings,

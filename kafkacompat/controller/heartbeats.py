@@ -29,11 +29,10 @@ from kafkacompat.controller.image import BrokerRegistration, MetadataImage, Part
 from kafkacompat.controller.leader_and_isr import BrokerChange, generate_leader_and_isr_updates
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.replayer import replayed
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import SCANNED_A_STEP, ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.snapshot_records import broker_record
 from kafkacompat.ids import Uuid
-from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
@@ -49,7 +48,6 @@ class BrokerControlState(Enum):
 FENCED, UNFENCED, CONTROLLED_SHUTDOWN, SHUTDOWN_NOW = BrokerControlState
 
 
-@Stepped
 def broker_heartbeat(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -74,7 +72,7 @@ def broker_heartbeat(
         sessions.end(broker.id)
     level = metadata_version(image.features)
     if request.offline_log_dirs and directories_supported(level):
-        before = yield from replayed.in_steps(image, records)
+        before = yield from replayed(image, records)
         records.extend(
             (yield from _directories_offline(before, settings, broker.id, request.offline_log_dirs))
         )
@@ -139,7 +137,7 @@ def _move(
     command = (
         handle_broker_in_controlled_shutdown if following is CONTROLLED_SHUTDOWN else handle_broker_fenced
     )
-    return (yield from command.in_steps(image, settings, broker.id, broker.epoch)).records
+    return (yield from command(image, settings, broker.id, broker.epoch)).records
 
 
 def _unfence(
@@ -152,7 +150,8 @@ def _unfence(
     level = metadata_version(image.features)
     staying = broker_record(replace(broker, fenced=False, in_controlled_shutdown=False), level)
     record = MetadataRecord(staying, register_broker_version(level))
-    return [record, *(yield from handle_broker_unfenced(replayed(image, [record]), settings, broker.id))]
+    registered = yield from replayed(image, [record])
+    return [record, *(yield from handle_broker_unfenced(registered, settings, broker.id))]
 
 
 def _directories_offline(
@@ -171,7 +170,7 @@ def _directories_offline(
         return partition.directories[partition.replicas.index(broker_id)] in lost
 
     scope = BrokerChange(to_remove=broker_id)
-    records = yield from generate_leader_and_isr_updates.in_steps(image, settings, scope, is_lost)
+    records = yield from generate_leader_and_isr_updates(image, settings, scope, is_lost)
     remaining = [directory for directory in broker.directories if directory not in lost]
     records.append(registration_change(broker, directories=remaining))
     return records

@@ -14,9 +14,8 @@ from kafkacompat.controller.image import MetadataImage, PartitionRegistration, T
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import NO_LEADER_CHANGE, Election
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
@@ -33,7 +32,6 @@ ANY_EPOCH = -1
 """A broker epoch that is not checked, as in version 2, which has no epochs."""
 
 
-@Stepped
 def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
 ) -> Work[ControllerResult[MetadataRecord, AlterPartitionResponse]]:

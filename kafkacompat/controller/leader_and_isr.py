@@ -14,9 +14,9 @@ from kafkacompat.controller.features import elr_enabled, metadata_version
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.result import RECORD_COST, SCANNED_A_STEP
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Work
 
 
@@ -80,7 +80,6 @@ def _leader_acceptor(
     return is_acceptable
 
 
-@Stepped
 def generate_leader_and_isr_updates(
     image: MetadataImage,
     settings: ControllerSettings,

@@ -200,7 +200,7 @@ class Liveness:
             epoch = machine.active_epoch
             left = yield from self._own_decisions.carry_out(
                 f"leaving broker {broker_id}",
-                handle_broker_in_controlled_shutdown.in_steps(image, self._settings, broker_id, broker.epoch),
+                handle_broker_in_controlled_shutdown(image, self._settings, broker_id, broker.epoch),
             )
             if left is None and machine.active_epoch == epoch:
                 self._own_decisions.try_again(lambda: self._leave(broker_id))
@@ -215,7 +215,7 @@ class Liveness:
             return True
         fenced = yield from self._own_decisions.carry_out(
             f"fencing broker {broker_id}",
-            handle_broker_fenced.in_steps(image, self._settings, broker_id, broker.epoch),
+            handle_broker_fenced(image, self._settings, broker_id, broker.epoch),
         )
         if fenced is None:
             return False

@@ -21,14 +21,13 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.features import KRAFT_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_BATCH, MetadataRecord, frame_all
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.packing import PackedValues
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, pieces
-from kafkacompat.tasks import TURN_COST, Tasks, Work, at_once, in_turns
+from kafkacompat.tasks import TURN_COST, Tasks, Work, at_once, in_turns, pieces
 
 if TYPE_CHECKING:
     from kafkacompat.controller.replayer import Replayer
@@ -206,7 +205,7 @@ class MetadataMachine:
         # Replay before appending: an invalid record must not reach the log.
         replayer, packed = core.mark(), PackedValues()
         self.batches.begin()
-        for number, piece in enumerate(pieces(records)):
+        for number, piece in enumerate(pieces(records, RECORDS_A_STEP)):
             if number:
                 yield TURN_COST
                 if self.active_epoch != epoch:

@@ -14,10 +14,10 @@ from kafkacompat.controller.features import metadata_version, partition_version
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import told
+from kafkacompat.controller.result import RECORDS_A_STEP
 from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
 from kafkacompat.ids import Uuid
 from kafkacompat.ports import Random
-from kafkacompat.stepping.stepped import RECORDS_A_STEP
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsTopic
@@ -31,7 +31,7 @@ TOPICS_A_STEP = 100
 TOO_LARGE_TEXT = "Unable to perform excessively large batch operation."
 
 
-class Refused(Exception):
+class TopicRefused(Exception):
     """The refusal of one topic, at its place in the protocol."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
@@ -58,12 +58,12 @@ class LogRoom:
         self._left = logs_left
 
     def take(self, placed: Iterable[Placed]) -> None:
-        """Raises Refused."""
+        """Raises TopicRefused."""
         if self._left is None:
             return
         own = sum(self._node_id in each.replicas for each in placed)
         if own > self._left:
-            raise Refused(
+            raise TopicRefused(
                 ErrorCode.POLICY_VIOLATION,
                 f"Node {self._node_id} would have {own} new replicas, but its limit of open files leaves room for "
                 f"{self._left}.",
@@ -86,23 +86,23 @@ def times_named(
 def check_assignment(image: MetadataImage, brokers: Sequence[int], factor: int | None, index: int) -> Placed:
     code, start = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
     if not brokers:
-        raise Refused(code, f"{start} an empty replica list.")
+        raise TopicRefused(code, f"{start} an empty replica list.")
     previous: int | None = None
     for broker in sorted(brokers):
         if broker not in image.brokers:
-            raise Refused(code, f"{start} broker {broker}, but no such broker is registered.")
+            raise TopicRefused(code, f"{start} broker {broker}, but no such broker is registered.")
         if broker == previous:
-            raise Refused(code, f"{start} the broker {broker} more than once.")
+            raise TopicRefused(code, f"{start} the broker {broker} more than once.")
         previous = broker
     if factor is not None and len(brokers) != factor:
-        raise Refused(
+        raise TopicRefused(
             code,
             f"{start} a partition with {len(brokers)} replica(s), but this is not consistent with previous "
             f"partitions, which have {factor} replica(s).",
         )
     isr = tuple(broker for broker in brokers if is_active(image, broker))
     if not isr:
-        raise Refused(
+        raise TopicRefused(
             code,
             "All brokers specified in the manual partition assignment for partition "
             f"{index} are fenced or in controlled shutdown.",

@@ -14,7 +14,6 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 
@@ -27,7 +26,6 @@ def no_op_interval_ms(settings: ControllerSettings) -> int | None:
     return settings.static.get_int("metadata.max.idle.interval.ms") or None
 
 
-@Stepped
 def write_no_op_record(
     image: MetadataImage, settings: ControllerSettings
 ) -> Work[ControllerResult[MetadataRecord, bool]]:

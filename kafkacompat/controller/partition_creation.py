@@ -12,18 +12,17 @@ from kafkacompat.controller.new_partitions import (
     TOO_LARGE_TEXT,
     TOPICS_A_STEP,
     LogRoom,
-    Refused,
+    TopicRefused,
     check_assignment,
     partition_records,
     place,
     times_named,
 )
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.striped_replica_placer import PlacementRefused
 from kafkacompat.ports import Random
 from kafkacompat.quota.mutations import MayMutate, unlimited
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -33,7 +32,6 @@ from kafkacompat.wire.messages.create_partitions_response import (
 )
 
 
-@Stepped
 def create_partitions(
     image: MetadataImage,
     random: Random,
@@ -70,9 +68,9 @@ def create_partitions(
         try:
             added = yield from _add_partitions(image, random, topic, may_mutate, room)
             if len(records) + len(added) > MAX_RECORDS_PER_OPERATION:
-                raise Refused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
+                raise TopicRefused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
             records.extend(added)
-        except Refused as refusal:
+        except TopicRefused as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         results.append(result)
     return ControllerResult(
@@ -89,12 +87,12 @@ def _add_partitions(
 ) -> Work[list[MetadataRecord]]:
     topic = image.topics.get(request.name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     current = len(topic.partitions)
     if request.count == current:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+        raise TopicRefused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
     if request.count < current:
-        raise Refused(
+        raise TopicRefused(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {request.name} currently has {current} partition(s); "
             f"{request.count} would not be an increase.",
@@ -102,13 +100,13 @@ def _add_partitions(
     additional = request.count - current
     factor = len(topic.partitions[0].replicas)
     if request.assignments is not None and len(request.assignments) != additional:
-        raise Refused(
+        raise TopicRefused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {additional} additional partition(s), but only "
             f"{len(request.assignments)} assignment(s) were specified.",
         )
     if not may_mutate(additional):
-        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+        raise TopicRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
     if request.assignments is not None:
         placed = []
         for position, assignment in enumerate(request.assignments):
@@ -116,11 +114,11 @@ def _add_partitions(
             if len(placed) % RECORDS_A_STEP == 0:
                 yield TURN_COST
     elif additional > MAX_RECORDS_PER_OPERATION:
-        raise Refused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
+        raise TopicRefused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
     else:
         try:
             placed = yield from place(image, additional, factor, random)
         except PlacementRefused as refusal:
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
+            raise TopicRefused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
     room.take(placed)
     return (yield from partition_records(image, topic.id, current, placed))

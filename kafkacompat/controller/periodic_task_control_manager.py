@@ -16,10 +16,11 @@ from kafkacompat.controller.balance import (
     unclean_interval_ms,
 )
 from kafkacompat.controller.no_op import AFTER_FAILURE_MS, no_op_interval_ms, write_no_op_record
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.ports import Clock, TimerHandle, Timers
 
-    Task = Stepped[[MetadataImage, ControllerSettings], ControllerResult[MetadataRecord, bool]]
+    Task = Callable[[MetadataImage, ControllerSettings], Work[ControllerResult[MetadataRecord, bool]]]
 
 AT_ONCE_MS = 0
 """Delay before the next round if one was not enough: other commands run in between."""
@@ -51,7 +52,6 @@ class PeriodicTaskControlManager:
         self._settings = settings
         self._sessions = sessions
         self._clock = clock
-        self._sweep = Stepped(self._swept)
         self._timers = timers
         self._own_decisions = own_decisions
         self._rounds: dict[Task, TimerHandle] = {}
@@ -63,7 +63,10 @@ class PeriodicTaskControlManager:
         self._repeat(maybe_elect_unclean_leaders, unclean_interval_ms(self._settings))
         tokens = self._settings.tokens
         # As in Apache Kafka, without a secret key tokens cannot be used and none is removed.
-        self._repeat(self._sweep, None if tokens.secret is None else tokens.expiry_check_interval_ms)
+        self._repeat(
+            self._sweep_expired_delegation_tokens,
+            None if tokens.secret is None else tokens.expiry_check_interval_ms,
+        )
         self._repeat(write_no_op_record, no_op_interval_ms(self._settings), AFTER_FAILURE_MS)
 
     def deactivate(self) -> None:
@@ -79,12 +82,12 @@ class PeriodicTaskControlManager:
 
         self._own_decisions.take(decide)
 
-    def _swept(
+    def _sweep_expired_delegation_tokens(
         self, image: MetadataImage, settings: ControllerSettings
     ) -> Work[ControllerResult[MetadataRecord, bool]]:
         from kafkacompat.controller.delegation_tokens import sweep_expired_delegation_tokens
 
-        return (yield from sweep_expired_delegation_tokens.in_steps(image, self._clock.now_ms()))
+        return (yield from sweep_expired_delegation_tokens(image, self._clock.now_ms()))
 
     def _repeat(self, task: Task, interval_ms: int | None, after_failure_ms: int = 0) -> None:
         """None: never. After a failure the next round comes at its normal time, but not before `after_failure_ms`."""
@@ -113,7 +116,7 @@ class PeriodicTaskControlManager:
         return (
             yield from self._own_decisions.carry_out(
                 task.__name__,
-                task.in_steps(image, self._settings),
+                task(image, self._settings),
                 may_resign=task is not write_no_op_record,
             )
         )

@@ -14,9 +14,8 @@ from kafkacompat.controller.image import MetadataImage, PartitionRegistration, T
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORD_COST, RECORDS_A_STEP, SCANNED_A_STEP, ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import RECORD_COST, RECORDS_A_STEP, SCANNED_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
@@ -84,7 +83,6 @@ def is_reassignment_in_progress(partition: PartitionRegistration) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
-@Stepped
 def alter_partition_reassignments(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionReassignmentsRequest
 ) -> Work[ControllerResult[MetadataRecord, AlterPartitionReassignmentsResponse]]:
@@ -206,7 +204,6 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
         previous = broker
 
 
-@Stepped
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Work[ControllerResult[MetadataRecord, ListPartitionReassignmentsResponse]]:

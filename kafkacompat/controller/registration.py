@@ -13,13 +13,11 @@ from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import Work
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
 
 
-@Stepped
 def broker_registration(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -34,6 +32,6 @@ def broker_registration(
     """
     existing = image.brokers.get(request.broker_id)
     live = existing is not None and is_live(existing)
-    result = yield from register_broker.in_steps(image, settings, request, next_offset, live)
+    result = yield from register_broker(image, settings, request, next_offset, live)
     sessions.register(request.broker_id, result.response, next_offset + len(result.records) - 1)
     return ControllerResult(result.records, BrokerRegistrationResponse(broker_epoch=result.response))

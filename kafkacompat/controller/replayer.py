@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.records import ReplayError
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
+from kafkacompat.controller.result import RECORDS_A_STEP
 from kafkacompat.tasks import TURN_COST, Work
 
 if TYPE_CHECKING:
@@ -88,7 +88,6 @@ class Replayer:
                 self._delta.replay(*each)
 
 
-@Stepped
 def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Work[MetadataImage]:
     """The image after these records, for a command whose second step depends on its first."""
     if not records:

@@ -10,10 +10,9 @@ from collections.abc import Container
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.security.scram import SCRAM_BY_TYPE
-from kafkacompat.stepping.stepped import Stepped, pieces
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -43,7 +42,6 @@ class CredentialRefused(Exception):
         self.text = text
 
 
-@Stepped
 def alter_user_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> Work[ControllerResult[MetadataRecord, AlterUserScramCredentialsResponse]]:
@@ -52,7 +50,7 @@ def alter_user_scram_credentials(
     refused: dict[str, CredentialRefused] = {}
     kept = image.scram_credentials
     alterations: list[Alteration] = [*request.deletions, *request.upsertions]
-    for piece in pieces(alterations):
+    for piece in pieces(alterations, RECORDS_A_STEP):
         for each in piece:
             if each.name in refused:
                 continue

@@ -19,21 +19,20 @@ from kafkacompat.controller.new_partitions import (
     TOPICS_A_STEP,
     LogRoom,
     Placed,
-    Refused,
+    TopicRefused,
     check_assignment,
     partition_records,
     place,
     times_named,
 )
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.striped_replica_placer import PlacementRefused
 from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.ids import METADATA_TOPIC
 from kafkacompat.ports import Random
 from kafkacompat.quota.mutations import MayMutate, unlimited
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
@@ -45,7 +44,6 @@ from kafkacompat.wire.messages.topic_record import TopicRecord
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
-@Stepped
 def create_topics(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -89,7 +87,7 @@ def create_topics(
             result = yield from _create_topic(
                 image, settings, random, topic, normalized, records, may_mutate, room
             )
-        except Refused as refusal:
+        except TopicRefused as refusal:
             result = _refused_topic(topic.name, refusal.code, refusal.message)
         results.append(result)
         if len(records) > MAX_RECORDS_PER_OPERATION:
@@ -141,12 +139,12 @@ def _create_topic(
 ) -> Work[CreatableTopicResult]:
     flaw = topic_name_flaw(topic.name)
     if topic.name in image.topics:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+        raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     colliding = normalized.get(topic.name.replace(".", "_"))
     if colliding is not None:
         flaw = f"Topic '{topic.name}' collides with existing topic: {colliding}"
     if flaw is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
+        raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
     overrides: dict[str, str] = {}
     nulls: list[str] = []
     for position, config in enumerate(topic.configs, 1):
@@ -157,21 +155,21 @@ def _create_topic(
         if position % NAMED_A_STEP == 0:
             yield TURN_COST
     if nulls:
-        raise Refused(
+        raise TopicRefused(
             ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
         )
     try:
         check_topic_configs(image, settings, overrides, {})
     except ConfigRefused as refusal:
-        raise Refused(refusal.code, refusal.message) from refusal
+        raise TopicRefused(refusal.code, refusal.message) from refusal
     if topic.assignments:
         placed = yield from _assigned(image, topic)
     elif topic.replication_factor < -1 or topic.replication_factor == 0:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+        raise TopicRefused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     elif topic.num_partitions < -1 or topic.num_partitions == 0:
         text = "Number of partitions was set to an invalid non-positive value."
-        raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+        raise TopicRefused(ErrorCode.INVALID_PARTITIONS, text)
     else:
         count = _asked_partitions(topic, settings)
         factor = topic.replication_factor
@@ -181,10 +179,10 @@ def _create_topic(
             placed = yield from place(image, count, factor, random)
         except PlacementRefused as refusal:
             text = f"Unable to replicate the partition {factor} time(s): {refusal}"
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
+            raise TopicRefused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
     room.take(placed)
     if not may_mutate(len(placed)):
-        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+        raise TopicRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
     topic_id = random.uuid()
     while topic_id in image.topics_by_id:
         topic_id = random.uuid()
@@ -215,22 +213,22 @@ def _create_topic(
 def _assigned(image: MetadataImage, topic: CreatableTopic) -> Work[list[Placed]]:
     if topic.replication_factor != -1:
         text = "A manual partition assignment was specified, but replication factor was not set to -1."
-        raise Refused(ErrorCode.INVALID_REQUEST, text)
+        raise TopicRefused(ErrorCode.INVALID_REQUEST, text)
     if topic.num_partitions != -1:
         text = "A manual partition assignment was specified, but numPartitions was not set to -1."
-        raise Refused(ErrorCode.INVALID_REQUEST, text)
+        raise TopicRefused(ErrorCode.INVALID_REQUEST, text)
     by_index: dict[int, Placed] = {}
     factor: int | None = None
     for assignment in topic.assignments:
         index = assignment.partition_index
         if index in by_index:
             text = f"Found multiple manual partition assignments for partition {index}"
-            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         by_index[index] = check_assignment(image, assignment.broker_ids, factor, index)
         factor = len(assignment.broker_ids)
         if len(by_index) % RECORDS_A_STEP == 0:
             yield TURN_COST
     if any(index not in by_index for index in range(len(by_index))):
         text = "partitions should be a consecutive 0-based integer sequence"
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        raise TopicRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     return [by_index[index] for index in range(len(by_index))]

@@ -10,7 +10,6 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.quota.mutations import MayMutate, unlimited
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
@@ -24,7 +23,6 @@ _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 _UNKNOWN_ID = "This server does not host this topic ID."
 
 
-@Stepped
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, may_mutate: MayMutate = unlimited
 ) -> Work[ControllerResult[MetadataRecord, DeleteTopicsResponse]]:

@@ -12,7 +12,6 @@ from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRe
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
@@ -20,7 +19,6 @@ from kafkacompat.wire.messages.unregister_broker_request import UnregisterBroker
 from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 
-@Stepped
 def unregister_broker(
     image: MetadataImage, settings: ControllerSettings, request: UnregisterBrokerRequest
 ) -> Work[ControllerResult[MetadataRecord, UnregisterBrokerResponse]]:
@@ -32,7 +30,7 @@ def unregister_broker(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
         )
     scope = BrokerChange(to_remove=broker_id)
-    records = yield from generate_leader_and_isr_updates.in_steps(
+    records = yield from generate_leader_and_isr_updates(
         image, settings, scope, lambda partition: broker_id in partition.isr
     )
     records.append(MetadataRecord(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))

@@ -16,12 +16,17 @@ from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.ports import passes
 from kafkacompat.raft import control_records
 from kafkacompat.raft.batches import BrokenBatch, headers
-from kafkacompat.raft.contracts import LoadedBatch, MetadataLog, MetadataLogProblem, StateMachine
+from kafkacompat.raft.contracts import (
+    RECORDS_A_STEP,
+    LoadedBatch,
+    MetadataLog,
+    MetadataLogProblem,
+    StateMachine,
+)
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, batch_records
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.records.control import ControlType, parse_control_key
 from kafkacompat.records.record import RecordMalformed
-from kafkacompat.stepping.stepped import RECORDS_A_STEP
 from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import WireError
 

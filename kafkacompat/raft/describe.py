@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest
@@ -32,7 +31,6 @@ NOT_LEADER_TEXT = (
 )
 
 
-@Stepped
 def describe_quorum(
     request: DescribeQuorumRequest, report: QuorumReport | None, *, with_identities: bool = True
 ) -> Work[DescribeQuorumResponse]:

@@ -61,7 +61,7 @@ class QuorumCalls:
 
         try:
             request = wire_server.decode_request(message, api_version, self._member.cluster_id)
-        except wire_server.Refused as refused:
+        except wire_server.QuorumRequestRefused as refused:
             return Deferred.of(refused.response)
         request_id = self._next_request_id
         self._next_request_id += 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kafkacompat.raft import control_records
+from kafkacompat.raft.contracts import RECORDS_A_STEP
 from kafkacompat.raft.packing import MAX_BATCH_BYTES, PackedValues
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.records.batch import (
@@ -25,7 +26,6 @@ from kafkacompat.records.batch import (
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
 from kafkacompat.records.record import Record, RecordMalformed
 from kafkacompat.records.scan import walk_records
-from kafkacompat.stepping.stepped import RECORDS_A_STEP
 from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import WireError
 

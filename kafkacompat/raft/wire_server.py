@@ -51,7 +51,7 @@ ENDPOINTS_SINCE = 1
 """The same for the other requests."""
 
 
-class Refused(Exception):
+class QuorumRequestRefused(Exception):
     """The request does not reach the core. `response` is the complete answer."""
 
     def __init__(self, response: Any) -> None:
@@ -60,7 +60,7 @@ class Refused(Exception):
 
 
 def decode_request(message: Any, api_version: int, cluster_id: str | None) -> core.Request:
-    """The core's request. Raises Refused with the answer if it is for another cluster or partition."""
+    """The core's request. Raises QuorumRequestRefused with the answer if it is for another cluster or partition."""
     return _DECODERS[type(message)](message, api_version, cluster_id)
 
 
@@ -87,12 +87,12 @@ def _only_partition(message: Any, cluster_id: str | None) -> Any:
         partitions = topics[0].partitions
         if len(partitions) == 1 and partitions[0].partition_index == 0:
             return partitions[0]
-    raise Refused(_TOP_LEVEL[type(message)](error_code=ErrorCode.INVALID_REQUEST))
+    raise QuorumRequestRefused(_TOP_LEVEL[type(message)](error_code=ErrorCode.INVALID_REQUEST))
 
 
 def _check_cluster(message: Any, cluster_id: str | None) -> None:
     if message.cluster_id is not None and cluster_id is not None and message.cluster_id != cluster_id:
-        raise Refused(_TOP_LEVEL[type(message)](error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        raise QuorumRequestRefused(_TOP_LEVEL[type(message)](error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
 
 
 def _addressee(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
@@ -203,7 +203,7 @@ def is_metadata_fetch(message: FetchRequest, api_version: int) -> bool:
 def _decode_fetch(message: FetchRequest, api_version: int, cluster_id: str | None) -> core.FetchRequest:
     _check_cluster(message, cluster_id)
     if not is_metadata_fetch(message, api_version):
-        raise Refused(fetch_response.FetchResponse(error_code=ErrorCode.INVALID_REQUEST))
+        raise QuorumRequestRefused(fetch_response.FetchResponse(error_code=ErrorCode.INVALID_REQUEST))
     asked = message.topics[0].partitions[0]
     replica_id = message.replica_state.replica_id if message.replica_state is not None else -1
     return core.FetchRequest(
@@ -263,10 +263,12 @@ def _decode_fetch_snapshot(
     _check_cluster(message, cluster_id)
     first = next(((topic, each) for topic in message.topics for each in topic.partitions), None)
     if first is None:
-        raise Refused(fetch_snapshot_response.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST))
+        raise QuorumRequestRefused(
+            fetch_snapshot_response.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
+        )
     topic, asked = first
     if topic.name != METADATA_TOPIC or asked.partition != 0:
-        raise Refused(_unknown_snapshot_partition(topic.name, asked.partition))
+        raise QuorumRequestRefused(_unknown_snapshot_partition(topic.name, asked.partition))
     return core.FetchSnapshotRequest(
         ReplicaKey(message.replica_id, asked.replica_directory_id),
         asked.current_leader_epoch,

@@ -12,8 +12,9 @@ from kafkacompat.controller._tests.clusters import after, cluster
 from kafkacompat.controller._tests.test_steps import pauses
 from kafkacompat.controller.acls import create_acls, creation_disabled, delete_acls, deletion_disabled
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.result import RECORDS_A_STEP
 from kafkacompat.security.acl import CLUSTER_NAME, Acl
-from kafkacompat.stepping.stepped import RECORDS_A_STEP
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kafkacompat.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
@@ -45,7 +46,7 @@ def creation(name: str = "t", **others: Any) -> AclCreation:
 
 
 def create(image: MetadataImage, *creations: AclCreation, ids: Any = None) -> Any:
-    return create_acls(image, ids or Ids(), CreateAclsRequest(creations=list(creations)))
+    return at_once(create_acls(image, ids or Ids(), CreateAclsRequest(creations=list(creations))))
 
 
 def everything(**others: Any) -> DeleteAclsFilter:
@@ -62,7 +63,7 @@ def everything(**others: Any) -> DeleteAclsFilter:
 
 
 def delete(image: MetadataImage, *filters: DeleteAclsFilter) -> Any:
-    return delete_acls(image, DeleteAclsRequest(filters=list(filters)))
+    return at_once(delete_acls(image, DeleteAclsRequest(filters=list(filters))))
 
 
 def codes(results: Any) -> list[int]:
@@ -84,7 +85,7 @@ def test_entries_that_are_there_are_read_in_steps(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "SCANNED_A_STEP", 10)
     image = after(cluster(), create(cluster(), *(creation(f"t{each}") for each in range(95))))
     request = CreateAclsRequest(creations=[creation("t94"), creation("u")])
-    result, paused = pauses(create_acls.in_steps(image, Ids(), request))
+    result, paused = pauses(create_acls(image, Ids(), request))
     assert [record.message.resource_name for record in result.records] == ["u"]
     assert paused >= 10
 
@@ -192,14 +193,14 @@ def test_the_matches_of_a_filter_are_told_in_steps(monkeypatch: pytest.MonkeyPat
     matching = module._matching
     monkeypatch.setattr(module, "_matching", lambda acl: (told.append(acl), matching(acl))[1])
     request = DeleteAclsRequest(filters=[everything()])
-    for steps, _ in enumerate(delete_acls.in_steps(MetadataImage(acls=acls), request), 1):
+    for steps, _ in enumerate(delete_acls(MetadataImage(acls=acls), request), 1):
         assert len(told) <= steps * RECORDS_A_STEP
     assert len(told) == 3_000
 
 
 def test_filters_that_are_refused_take_steps_as_well() -> None:
     request = DeleteAclsRequest(filters=[everything(operation=99)] * 1_000)
-    assert len(list(delete_acls.in_steps(MetadataImage(), request))) == 1_000 // RECORDS_A_STEP
+    assert len(list(delete_acls(MetadataImage(), request))) == 1_000 // RECORDS_A_STEP
 
 
 def test_a_cluster_without_an_authorizer_says_so_of_each() -> None:

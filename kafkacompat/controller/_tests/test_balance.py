@@ -15,6 +15,7 @@ from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages import alter_partition_reassignments_request as reassigning
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
@@ -37,7 +38,7 @@ def test_preferred_leaders_come_back_where_they_are_in_sync_and_alive() -> None:
         partition(2, 1),
         brokers=(1, 2, broker(3, fenced=True)),
     )
-    result = maybe_balance_partition_leaders(image, settings())
+    result = at_once(maybe_balance_partition_leaders(image, settings()))
     assert result.response is False
     leaders = [each.leader for each in after(image, result).topics["t"].partitions.values()]
     assert leaders == [1, 2, 2, 2]
@@ -46,9 +47,9 @@ def test_preferred_leaders_come_back_where_they_are_in_sync_and_alive() -> None:
 
 def test_a_round_is_bounded_and_says_that_there_is_more() -> None:
     image = cluster(*[partition(1, 2, leader=2) for _ in range(MAX_ELECTIONS_PER_ROUND + 5)])
-    first = maybe_balance_partition_leaders(image, settings())
+    first = at_once(maybe_balance_partition_leaders(image, settings()))
     assert (len(first.records), first.response) == (MAX_ELECTIONS_PER_ROUND, True)
-    second = maybe_balance_partition_leaders(after(image, first), settings())
+    second = at_once(maybe_balance_partition_leaders(after(image, first), settings()))
     assert (len(second.records), second.response) == (5, False)
 
 
@@ -56,9 +57,9 @@ def test_unclean_elections_only_where_the_topic_allows_them() -> None:
     gone = partition(1, 2, isr=(), leader=-1)
     brokers = (broker(1, fenced=True), 2)
     refused = cluster(gone, brokers=brokers)
-    assert maybe_elect_unclean_leaders(refused, settings()).records == ()
+    assert at_once(maybe_elect_unclean_leaders(refused, settings())).records == ()
     allowed = cluster(gone, partition(2, 1), brokers=brokers, configs={(2, "t"): {UNCLEAN: "true"}})
-    result = maybe_elect_unclean_leaders(allowed, settings())
+    result = at_once(maybe_elect_unclean_leaders(allowed, settings()))
     new = after(allowed, result).topics["t"].partitions
     assert (new[0].leader, new[0].isr, new[0].leader_recovering) == (2, (2,), True)
     assert new[1] == allowed.topics["t"].partitions[1]
@@ -97,7 +98,11 @@ def test_the_last_known_leader_is_noted_when_the_partition_loses_its_leader_what
         name="t", partitions=[reassigning.ReassignablePartition(partition_index=0, replicas=None)]
     )
     request = reassigning.AlterPartitionReassignmentsRequest(topics=[topic])
-    new = after(image, alter_partition_reassignments(image, settings(), request)).topics["t"].partitions[0]
+    new = (
+        after(image, at_once(alter_partition_reassignments(image, settings(), request)))
+        .topics["t"]
+        .partitions[0]
+    )
     assert (new.replicas, new.isr, new.leader, new.last_known_elr) == ((4,), (4,), -1, (3,))
 
 

@@ -59,13 +59,15 @@ def register(
 ) -> ControllerResult[Any, Any]:
     request = registration(previous_epoch, incarnation, broker_id=2, directories=[directory(2)])
     request.cluster_id = "cluster"
-    return broker_registration(
-        image,
-        settings(),
-        sessions,
-        request,
-        60,
-        lambda broker: sessions.has_valid_session(broker.id, broker.epoch, now_ms),
+    return at_once(
+        broker_registration(
+            image,
+            settings(),
+            sessions,
+            request,
+            60,
+            lambda broker: sessions.has_valid_session(broker.id, broker.epoch, now_ms),
+        )
     )
 
 
@@ -162,7 +164,7 @@ def test_a_broker_after_an_unclean_shutdown_leaves_the_eligible_leaders_too() ->
 
 def test_an_unregistered_broker_leaves_the_isr_and_stays_in_assignments() -> None:
     image = cluster(partition(2, 1), partition(1, 3))
-    result = unregister_broker(image, settings(), UnregisterBrokerRequest(broker_id=2))
+    result = at_once(unregister_broker(image, settings(), UnregisterBrokerRequest(broker_id=2)))
     assert result.response.error_code == 0
     new = after(image, result)
     assert 2 not in new.brokers
@@ -173,7 +175,7 @@ def test_an_unregistered_broker_leaves_the_isr_and_stays_in_assignments() -> Non
 
 def test_an_unknown_broker_is_not_unregistered() -> None:
     with pytest.raises(BrokerRefused, match="Broker ID 9 is not currently registered") as caught:
-        unregister_broker(cluster(partition(1)), settings(), UnregisterBrokerRequest(broker_id=9))
+        at_once(unregister_broker(cluster(partition(1)), settings(), UnregisterBrokerRequest(broker_id=9)))
     assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
@@ -196,7 +198,7 @@ def assign(
             for directory_id, topic_id, index in wanted
         ],
     )
-    return assign_replicas_to_dirs(image, settings(), request)
+    return at_once(assign_replicas_to_dirs(image, settings(), request))
 
 
 def two_directories(*partitions: Any, **fields: Any) -> MetadataImage:

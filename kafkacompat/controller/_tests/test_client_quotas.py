@@ -11,6 +11,7 @@ from kafkacompat.controller._tests.clusters import after, cluster
 from kafkacompat.controller.client_quotas import alter_client_quotas, hosts_to_resolve
 from kafkacompat.controller.host_names import RESOLVED_MAX, known_hosts
 from kafkacompat.deferred import Deferred
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -35,7 +36,7 @@ def entry(entity: dict[str, str | None], *operations: tuple[str, float | None]) 
 
 def alter(image: Any, *entries: EntryData, validate_only: bool = False, hosts: Any = ()) -> Any:
     request = AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
-    return alter_client_quotas(image, request, hosts)
+    return at_once(alter_client_quotas(image, request, hosts))
 
 
 def told(result: Any) -> list[tuple[dict[str, str | None], int, str | None]]:
@@ -160,7 +161,7 @@ def test_hosts_need_an_address() -> None:
     request = AlterClientQuotasRequest(
         entries=[named, entry({"ip": "::1"}), entry({"ip": "10.0.0.1"}), entry({"ip": None}), entry(ALICE)]
     )
-    assert hosts_to_resolve(request) == ["localhost"]
+    assert at_once(hosts_to_resolve(request)) == ["localhost"]
     assert told(alter(cluster(), named, hosts={"localhost"})) == [({"ip": "localhost"}, 0, None)]
 
 

@@ -39,6 +39,7 @@ from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import (
     alter_partition_reassignments_request as reassigning,
@@ -149,13 +150,15 @@ class ClusterLife(RuleBasedStateMachine):
             broker_id, existing.epoch, self.now_ms
         )
         answer = self.do(
-            lambda: broker_registration(
-                self.seen(broker_id),
-                self.settings,
-                self.sessions,
-                request,
-                self.next_offset,
-                lambda _: live,
+            lambda: at_once(
+                broker_registration(
+                    self.seen(broker_id),
+                    self.settings,
+                    self.sessions,
+                    request,
+                    self.next_offset,
+                    lambda _: live,
+                )
             )
         )
         assert (answer is None) == (live and not again)
@@ -188,13 +191,15 @@ class ClusterLife(RuleBasedStateMachine):
             cordoned_log_dirs=[directories(broker_id)[0]] if cordoned else None,
         )
         answer = self.do(
-            lambda: broker_heartbeat(
-                self.seen(broker_id),
-                self.settings,
-                self.sessions,
-                request,
-                self.next_offset,
-                self.now_ms,
+            lambda: at_once(
+                broker_heartbeat(
+                    self.seen(broker_id),
+                    self.settings,
+                    self.sessions,
+                    request,
+                    self.next_offset,
+                    self.now_ms,
+                )
             )
         )
         assert (answer is None) == (broker is None)
@@ -223,8 +228,10 @@ class ClusterLife(RuleBasedStateMachine):
         broker = self.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced and self.sessions.take_for_gone(broker_id):
             self.do(
-                lambda: handle_broker_in_controlled_shutdown(
-                    self.seen(broker_id), self.settings, broker_id, broker.epoch
+                lambda: at_once(
+                    handle_broker_in_controlled_shutdown(
+                        self.seen(broker_id), self.settings, broker_id, broker.epoch
+                    )
                 )
             )
             assert all(each.leader != broker_id for _, _, _, each in self.partitions())
@@ -233,7 +240,9 @@ class ClusterLife(RuleBasedStateMachine):
         broker = self.image.brokers.get(broker_id)
         if broker is not None:
             self.do(
-                lambda: handle_broker_fenced(self.seen(broker_id), self.settings, broker_id, broker.epoch)
+                lambda: at_once(
+                    handle_broker_fenced(self.seen(broker_id), self.settings, broker_id, broker.epoch)
+                )
             )
             assert self.image.brokers[broker_id].fenced
 
@@ -245,7 +254,9 @@ class ClusterLife(RuleBasedStateMachine):
     def unregister(self, broker_id: int) -> None:
         known = broker_id in self.image.brokers
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        assert (self.do(lambda: unregister_broker(self.seen(), self.settings, request)) is not None) == known
+        assert (
+            self.do(lambda: at_once(unregister_broker(self.seen(), self.settings, request))) is not None
+        ) == known
         self.sessions.remove(broker_id)
         assert broker_id not in self.image.brokers
 
@@ -278,7 +289,7 @@ class ClusterLife(RuleBasedStateMachine):
             broker_epoch=leader.epoch,
             topics=[altering.TopicData(topic_id=topic_id, partitions=[wanted])],
         )
-        answer = self.do(lambda: alter_partition(self.seen(), self.settings, request))
+        answer = self.do(lambda: at_once(alter_partition(self.seen(), self.settings, request)))
         assert answer is not None
         (told,) = answer.topics[0].partitions
         now = self.image.topics_by_id[topic_id].partitions[index]
@@ -314,7 +325,9 @@ class ClusterLife(RuleBasedStateMachine):
                 )
             ],
         )
-        assert self.do(lambda: assign_replicas_to_dirs(self.seen(), self.settings, request)) is not None
+        assert (
+            self.do(lambda: at_once(assign_replicas_to_dirs(self.seen(), self.settings, request))) is not None
+        )
         now = self.image.topics_by_id[topic_id].partitions[index]
         if broker.id in now.replicas:  # otherwise this change completed a move away from there
             assert now.directories[now.replicas.index(broker.id)] == chosen
@@ -328,14 +341,14 @@ class ClusterLife(RuleBasedStateMachine):
             topics=[CreatableTopic(name=name, num_partitions=count, replication_factor=factor)]
         )
         existed = name in self.image.topics
-        answer = self.do(lambda: create_topics(self.seen(), self.settings, self.random, request))
+        answer = self.do(lambda: at_once(create_topics(self.seen(), self.settings, self.random, request)))
         assert answer is not None
         assert not existed or answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
     @rule(name=TOPICS)
     def delete(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
-        self.do(lambda: delete_topics(self.seen(), request))
+        self.do(lambda: at_once(delete_topics(self.seen(), request)))
         assert name not in self.image.topics
 
     @rule(name=TOPICS, count=st.integers(1, 4))
@@ -343,7 +356,7 @@ class ClusterLife(RuleBasedStateMachine):
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)]
         )
-        self.do(lambda: create_partitions(self.seen(), self.random, request))
+        self.do(lambda: at_once(create_partitions(self.seen(), self.random, request)))
 
     @precondition(lambda self: self.image.topics)
     @rule(data=st.data(), to=st.none() | st.lists(BROKERS, unique=True, min_size=1))
@@ -357,19 +370,19 @@ class ClusterLife(RuleBasedStateMachine):
                 )
             ]
         )
-        self.do(lambda: alter_partition_reassignments(self.seen(), self.settings, request))
+        self.do(lambda: at_once(alter_partition_reassignments(self.seen(), self.settings, request)))
 
     @rule(kind=st.integers(0, 1))
     def elect(self, kind: int) -> None:
         request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
-        self.do(lambda: elect_leaders(self.seen(), self.settings, request))
+        self.do(lambda: at_once(elect_leaders(self.seen(), self.settings, request)))
 
     @rule()
     def periodic_elections(self) -> None:
-        self.do(lambda: maybe_balance_partition_leaders(self.seen(), self.settings))
-        assert maybe_balance_partition_leaders(self.seen(), self.settings).records == ()
-        self.do(lambda: maybe_elect_unclean_leaders(self.seen(), self.settings))
-        assert maybe_elect_unclean_leaders(self.seen(), self.settings).records == ()
+        self.do(lambda: at_once(maybe_balance_partition_leaders(self.seen(), self.settings)))
+        assert at_once(maybe_balance_partition_leaders(self.seen(), self.settings)).records == ()
+        self.do(lambda: at_once(maybe_elect_unclean_leaders(self.seen(), self.settings)))
+        assert at_once(maybe_elect_unclean_leaders(self.seen(), self.settings)).records == ()
 
     @rule(
         name=TOPICS,
@@ -396,7 +409,7 @@ class ClusterLife(RuleBasedStateMachine):
                 )
             ]
         )
-        self.do(lambda: incremental_alter_configs(self.seen(), self.settings, request))
+        self.do(lambda: at_once(incremental_alter_configs(self.seen(), self.settings, request)))
 
     # Invariants.
 

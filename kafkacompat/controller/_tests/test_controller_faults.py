@@ -16,7 +16,6 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.stepping.stepped import Stepped
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -92,7 +91,7 @@ def test_a_broker_that_cannot_be_fenced_for_a_bug_is_tried_again_and_ends_nothin
         yield TURN_COST
 
     with monkeypatch.context() as patch:
-        patch.setattr(liveness, "handle_broker_fenced", Stepped(broken))
+        patch.setattr(liveness, "handle_broker_fenced", broken)
         for _ in range(20):
             run(harness, 1_000)
             harness.beat(epoch)
@@ -270,7 +269,7 @@ def test_a_round_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError
         yield TURN_COST
 
-    monkeypatch.setattr(periodic_task_control_manager, "maybe_balance_partition_leaders", Stepped(broken))
+    monkeypatch.setattr(periodic_task_control_manager, "maybe_balance_partition_leaders", broken)
     harness = with_two_brokers(leader_imbalance_check_interval_seconds="1")
     run(harness, 3_500)
     assert len(rounds) == 3 == len(faults.take())

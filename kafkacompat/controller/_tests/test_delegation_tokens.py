@@ -230,7 +230,7 @@ def test_the_sweep_removes_what_has_expired_in_bounded_rounds(monkeypatch: pytes
     lasting = tokens.create()
     rounds = []
     for _ in range(3):
-        result = sweep_expired_delegation_tokens(tokens.image, NOW + 101)
+        result = at_once(sweep_expired_delegation_tokens(tokens.image, NOW + 101))
         tokens.image = after(tokens.image, result)
         rounds.append((len(result.records), result.response))
     assert rounds == [(2, True), (1, False), (0, False)]

@@ -9,6 +9,7 @@ import pytest
 from kafkacompat.controller._tests.clusters import after, broker, cluster, partition, settings
 from kafkacompat.controller.elections import elect_leaders
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 
 PREFERRED, UNCLEAN = 0, 1
@@ -17,7 +18,9 @@ PREFERRED, UNCLEAN = 0, 1
 def elect(image: MetadataImage, kind: int, *indexes: int) -> tuple[Any, list[tuple[int, int]]]:
     """(result, (partition, error) of each partition in the answer). No index means every partition."""
     named = [TopicPartitions(topic="t", partitions=list(indexes))] if indexes else None
-    result = elect_leaders(image, settings(), ElectLeadersRequest(election_type=kind, topic_partitions=named))
+    result = at_once(
+        elect_leaders(image, settings(), ElectLeadersRequest(election_type=kind, topic_partitions=named))
+    )
     assert result.response.error_code == 0
     (topic,) = result.response.replica_election_results
     return result, [(each.partition_id, each.error_code) for each in topic.partition_result]
@@ -94,14 +97,16 @@ def test_what_is_not_there_and_what_is_not_a_kind_of_election() -> None:
     )
     texts = [
         (each.error_code, each.error_message)
-        for topic in elect_leaders(image, settings(), request).response.replica_election_results
+        for topic in at_once(elect_leaders(image, settings(), request)).response.replica_election_results
         for each in topic.partition_result
     ]
     assert texts == [(3, "No such partition as t-7"), (3, "No such topic as nope")]
     request.election_type = 5
-    nothing = elect_leaders(image, settings(), ElectLeadersRequest(election_type=5, topic_partitions=[]))
+    nothing = at_once(
+        elect_leaders(image, settings(), ElectLeadersRequest(election_type=5, topic_partitions=[]))
+    )
     assert nothing.response.error_code == 0
-    refused = elect_leaders(image, settings(), request).response
+    refused = at_once(elect_leaders(image, settings(), request)).response
     assert refused.error_code == 42
     assert [
         (each.error_code, each.error_message)
@@ -114,6 +119,6 @@ def test_what_is_not_there_and_what_is_not_a_kind_of_election() -> None:
 def test_more_elections_than_one_operation_may_write_are_refused_whole(with_request_error: bool) -> None:
     image = cluster(*[partition(1, 2, leader=2)] * 10_001)
     request = ElectLeadersRequest(topic_partitions=None)
-    result = elect_leaders(image, settings(), request, with_request_error=with_request_error)
+    result = at_once(elect_leaders(image, settings(), request, with_request_error=with_request_error))
     assert result.records == ()
     assert result.response.error_code == (44 if with_request_error else 0)

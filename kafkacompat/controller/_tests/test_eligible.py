@@ -43,7 +43,7 @@ def set_min_isr(image: MetadataImage, kind: int, name: str, value: str) -> Metad
     config = AlterableConfig(name="min.insync.replicas", config_operation=0, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    result = incremental_alter_configs(image, settings(), request)
+    result = at_once(incremental_alter_configs(image, settings(), request))
     assert result.response.responses[0].error_code == 0
     return after(image, result)
 

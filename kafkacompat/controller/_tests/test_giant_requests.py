@@ -12,8 +12,8 @@ from kafkacompat.controller import config_changes, configs, elections, reassignm
 from kafkacompat.controller._tests.harness import Harness, context
 from kafkacompat.controller._tests.test_steps import pauses, settle, with_partitions
 from kafkacompat.controller.configuration_validator import MAX_VALUE_LENGTH
+from kafkacompat.controller.result import RECORDS_A_STEP, SCANNED_A_STEP
 from kafkacompat.raft import describe
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, SCANNED_A_STEP
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterableConfig as OldConfig
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -48,7 +48,7 @@ def harness() -> Harness:
 def altered(harness: Harness, *resources: AlterConfigsResource) -> tuple[Any, int]:
     request = IncrementalAlterConfigsRequest(resources=list(resources))
     settings = harness.controller._settings
-    return pauses(configs.incremental_alter_configs.in_steps(harness.image, settings, request))
+    return pauses(configs.incremental_alter_configs(harness.image, settings, request))
 
 
 def resource(name: str, *changes: tuple[str, int, str | None], kind: int = TOPIC) -> AlterConfigsResource:
@@ -90,7 +90,7 @@ def test_settings_of_the_old_call_are_changed_in_steps(harness: Harness) -> None
         resources=[OldResource(resource_type=TOPIC, resource_name="t", configs=found)]
     )
     settings = harness.controller._settings
-    made, paused = pauses(configs.legacy_alter_configs.in_steps(harness.image, settings, request))
+    made, paused = pauses(configs.legacy_alter_configs(harness.image, settings, request))
     assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
     assert paused >= 2 * MANY // configs.STEP
 
@@ -130,7 +130,7 @@ def elected(harness: Harness, kind: int, topics: int, partitions: int) -> tuple[
     ]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=named)
     settings = harness.controller._settings
-    return pauses(elections.elect_leaders.in_steps(harness.image, settings, request))
+    return pauses(elections.elect_leaders(harness.image, settings, request))
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,7 @@ def test_elections_that_come_to_nothing_take_steps(
 def test_topics_of_which_nothing_is_reassigned_take_steps(harness: Harness) -> None:
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t")] * MANY)
     settings = harness.controller._settings
-    made, paused = pauses(
-        reassignments.alter_partition_reassignments.in_steps(harness.image, settings, request)
-    )
+    made, paused = pauses(reassignments.alter_partition_reassignments(harness.image, settings, request))
     assert paused >= MANY // RECORDS_A_STEP
     assert len(made.response.responses) == MANY
 
@@ -165,7 +163,7 @@ def test_topics_of_which_nothing_is_reassigned_take_steps(harness: Harness) -> N
 def test_reassignments_are_listed_in_steps(harness: Harness, topics: int, partitions: int) -> None:
     asked = ListPartitionReassignmentsTopics(name="t", partition_indexes=[0] * partitions)
     request = ListPartitionReassignmentsRequest(topics=[asked] * topics)
-    made, paused = pauses(reassignments.list_partition_reassignments.in_steps(harness.image, request))
+    made, paused = pauses(reassignments.list_partition_reassignments(harness.image, request))
     assert paused >= SCANNED // SCANNED_A_STEP
     assert made.response.topics == []
 
@@ -182,7 +180,7 @@ def test_reassignments_are_listed_in_steps(harness: Harness, topics: int, partit
 def test_topics_that_are_to_go_are_counted_in_steps(
     harness: Harness, make: Callable[[], DeleteTopicsRequest]
 ) -> None:
-    _, paused = pauses(topic_deletion.delete_topics.in_steps(harness.image, make()))
+    _, paused = pauses(topic_deletion.delete_topics(harness.image, make()))
     assert paused >= SCANNED // topic_deletion.NAMED_A_STEP
 
 
@@ -192,7 +190,7 @@ def test_a_description_of_other_quorums_is_refused_in_steps(
 ) -> None:
     asked = TopicData(topic_name="x", partitions=[PartitionData(partition_index=0)] * partitions)
     request = DescribeQuorumRequest(topics=[asked] * topics)
-    response, paused = pauses(describe.describe_quorum.in_steps(request, None))
+    response, paused = pauses(describe.describe_quorum(request, None))
     assert paused >= MANY // describe.REFUSED_A_STEP
     assert [len(topic.partitions) for topic in response.topics] == [partitions] * topics
     answer = harness.controller.describe_quorum(request, context())

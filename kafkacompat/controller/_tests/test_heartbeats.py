@@ -12,6 +12,7 @@ from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManag
 from kafkacompat.controller.heartbeats import BrokerControlState, broker_heartbeat, current_broker_state
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.refusals import BrokerRefused
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 
@@ -34,7 +35,7 @@ class Controller:
         request = BrokerHeartbeatRequest(
             broker_id=broker_id, broker_epoch=100 + broker_id, current_metadata_offset=offset, **fields
         )
-        result = broker_heartbeat(self.image, self.settings, self.sessions, request, self.offset, 1)
+        result = at_once(broker_heartbeat(self.image, self.settings, self.sessions, request, self.offset, 1))
         self.records = result.records
         self.image = after(self.image, result)
         self.offset += len(result.records)
@@ -152,7 +153,7 @@ def test_a_stale_epoch_is_refused_and_is_no_sign_of_life(broker_id: int, epoch: 
     sessions = BrokerHeartbeatManager(9000)
     request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=999)
     with pytest.raises(BrokerRefused) as caught:
-        broker_heartbeat(image, settings(), sessions, request, NEXT_OFFSET, 1)
+        at_once(broker_heartbeat(image, settings(), sessions, request, NEXT_OFFSET, 1))
     assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
     assert sessions.next_expiry_ms() is None
 

@@ -19,6 +19,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.isr import alter_partition
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.result import ControllerResult
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import (
     AlterPartitionRequest,
@@ -46,7 +47,7 @@ def alter(
         broker_epoch=100 + sender,
         topics=[TopicData(topic_id=TOPIC_ID, partitions=list(wanted))],
     )
-    return alter_partition(image, settings(**properties), request)
+    return at_once(alter_partition(image, settings(**properties), request))
 
 
 def code(result: ControllerResult[Any, Any]) -> int:
@@ -112,7 +113,7 @@ def test_an_unknown_topic_is_told_at_each_partition() -> None:
     request = AlterPartitionRequest(
         broker_id=1, broker_epoch=101, topics=[TopicData(topic_id=b"u" * 16, partitions=[asked(1)])]
     )
-    result = alter_partition(cluster(partition(1, 2, 3)), settings(), request)
+    result = at_once(alter_partition(cluster(partition(1, 2, 3)), settings(), request))
     assert (code(result), result.records) == (ErrorCode.UNKNOWN_TOPIC_ID, ())
 
 
@@ -120,13 +121,13 @@ def test_a_stale_broker_is_refused_whole() -> None:
     topics = [TopicData(topic_id=TOPIC_ID, partitions=[])]
     request = AlterPartitionRequest(broker_id=1, broker_epoch=99, topics=topics)
     with pytest.raises(BrokerRefused) as caught:
-        alter_partition(cluster(partition(1, 2, 3)), settings(), request)
+        at_once(alter_partition(cluster(partition(1, 2, 3)), settings(), request))
     assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_stale_broker_that_asks_for_nothing_is_not_refused() -> None:
     request = AlterPartitionRequest(broker_id=1, broker_epoch=99)
-    result = alter_partition(cluster(partition(1, 2, 3)), settings(), request)
+    result = at_once(alter_partition(cluster(partition(1, 2, 3)), settings(), request))
     assert (result.records, result.response.error_code, result.response.topics) == ((), 0, [])
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from kafkacompat.controller import client_quotas, elections, reassignments, scram_credentials
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -78,7 +79,7 @@ def test_reassignments_of_unknown_topics_are_looked_for_in_steps() -> None:
         ListPartitionReassignmentsTopics(name=f"t{each}", partition_indexes=[0]) for each in range(COUNT)
     ]
     request = ListPartitionReassignmentsRequest(topics=Counted(asked))
-    command = reassignments.list_partition_reassignments.in_steps(MetadataImage(), request)
+    command = reassignments.list_partition_reassignments(MetadataImage(), request)
     assert 0 < most_taken(command) <= A_STEP
 
 
@@ -86,7 +87,7 @@ def test_elections_in_unknown_topics_are_refused_in_steps() -> None:
     asked = [TopicPartitions(topic=f"t{each}", partitions=[0]) for each in range(COUNT)]
     request = ElectLeadersRequest(topic_partitions=Counted(asked))
     unused: Any = None
-    command = elections.elect_leaders.in_steps(MetadataImage(), unused, request)
+    command = elections.elect_leaders(MetadataImage(), unused, request)
     assert 0 < most_taken(command) <= A_STEP
 
 
@@ -96,7 +97,7 @@ def quotas(kind: str) -> list[EntryData]:
 
 def test_results_of_quotas_are_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     request = AlterClientQuotasRequest(entries=quotas("user"))
-    command = client_quotas.alter_client_quotas.in_steps(MetadataImage(), request)
+    command = client_quotas.alter_client_quotas(MetadataImage(), request)
     assert 0 < most_made(command, client_quotas.EntryData, monkeypatch) <= client_quotas.TOLD_A_STEP
 
 
@@ -111,10 +112,10 @@ def test_hosts_are_looked_for_in_steps_and_no_further_than_needed(monkeypatch: p
 
     monkeypatch.setattr(client_quotas, "entity_of", counted)
     request = AlterClientQuotasRequest(entries=quotas("user"))
-    command = client_quotas.hosts_to_resolve.in_steps(request)
+    command = client_quotas.hosts_to_resolve(request)
     assert 0 < most_a_step(command, lambda: looked) <= 1_000
     hosts = AlterClientQuotasRequest(entries=quotas("ip"))
-    found = client_quotas.hosts_to_resolve(hosts)
+    found = at_once(client_quotas.hosts_to_resolve(hosts))
     assert found == [f"n{each}" for each in range(client_quotas.RESOLVED_MAX)]
 
 
@@ -122,6 +123,6 @@ def test_refusals_of_users_are_told_in_steps(monkeypatch: pytest.MonkeyPatch) ->
     request = AlterUserScramCredentialsRequest(
         deletions=[ScramCredentialDeletion(name=f"u{each}", mechanism=1) for each in range(COUNT)]
     )
-    command = scram_credentials.alter_user_scram_credentials.in_steps(MetadataImage(), request)
+    command = scram_credentials.alter_user_scram_credentials(MetadataImage(), request)
     made = most_made(command, scram_credentials.AlterUserScramCredentialsResult, monkeypatch)
     assert 0 < made <= scram_credentials.TOLD_A_STEP

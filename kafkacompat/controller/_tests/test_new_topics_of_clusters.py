@@ -12,6 +12,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.partition_creation import create_partitions
 from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.ids import DIRECTORY_UNASSIGNED
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -26,8 +27,8 @@ from kafkacompat.wire.messages.create_topics_request import (
 
 def create(image: MetadataImage, topic: CreatableTopic, **properties: str) -> tuple[Any, Any]:
     """(answer, partitions of the new topic by index)."""
-    result = create_topics(
-        image, settings(**properties), CountingRandom(), CreateTopicsRequest(topics=[topic])
+    result = at_once(
+        create_topics(image, settings(**properties), CountingRandom(), CreateTopicsRequest(topics=[topic]))
     )
     made = after(image, result).topics.get(topic.name)
     return result.response.topics[0], None if made is None else made.partitions
@@ -149,7 +150,7 @@ def test_an_assignment_by_hand_that_names_who_is_not_there_is_refused(replicas: 
 def test_added_partitions_have_as_many_replicas_as_the_first_and_leaders_that_are_there() -> None:
     image = cluster(partition(1, 2, 3), brokers=(1, 2, broker(3, fenced=True)))
     request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=5, assignments=None)])
-    result = create_partitions(image, CountingRandom(), request)
+    result = at_once(create_partitions(image, CountingRandom(), request))
     assert result.response.results[0].error_code == 0
     added = list(after(image, result).topics["t"].partitions.values())[1:]
     assert len(added) == 4
@@ -161,7 +162,7 @@ def test_what_this_node_could_not_open_is_not_created(room: int | None, refused:
     """Node 1 is the controller. Of others it does not know what room they have."""
     image = of(1, 2)
     both = CreateTopicsRequest(topics=[asked(6, factor=2)])
-    result = create_topics(image, settings(), CountingRandom(), both, logs_left=room)
+    result = at_once(create_topics(image, settings(), CountingRandom(), both, logs_left=room))
     (answer,) = result.response.topics
     assert answer.error_code == (ErrorCode.POLICY_VIOLATION if refused else ErrorCode.NONE)
     assert bool(result.records) is not refused
@@ -170,14 +171,16 @@ def test_what_this_node_could_not_open_is_not_created(room: int | None, refused:
             f"Node 1 would have 6 new replicas, but its limit of open files leaves room for {room}."
         )
     elsewhere = CreateTopicsRequest(topics=[by_hand(*[[2]] * 6)])
-    (answer,) = create_topics(image, settings(), CountingRandom(), elsewhere, logs_left=room).response.topics
+    (answer,) = at_once(
+        create_topics(image, settings(), CountingRandom(), elsewhere, logs_left=room)
+    ).response.topics
     assert answer.error_code == ErrorCode.NONE
 
 
 def test_topics_of_one_request_share_the_room() -> None:
     topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in "abc"]
     request = CreateTopicsRequest(topics=topics)
-    result = create_topics(of(1), settings(), CountingRandom(), request, logs_left=5)
+    result = at_once(create_topics(of(1), settings(), CountingRandom(), request, logs_left=5))
     codes = [each.error_code for each in result.response.topics]
     assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
 
@@ -187,7 +190,7 @@ def test_nor_does_a_topic_grow_beyond_what_this_node_can_open(room: int | None, 
     image = of(1)
     (name,) = image.topics
     request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)])
-    result = create_partitions(image, CountingRandom(), request, node_id=1, logs_left=room)
+    result = at_once(create_partitions(image, CountingRandom(), request, node_id=1, logs_left=room))
     (answer,) = result.response.results
     assert answer.error_code == (ErrorCode.POLICY_VIOLATION if refused else ErrorCode.NONE)
     assert bool(result.records) is not refused

@@ -25,6 +25,7 @@ from kafkacompat.controller.reassignments import (
     list_partition_reassignments,
 )
 from kafkacompat.controller.result import ControllerResult
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -48,7 +49,7 @@ def alter(
         allow_replication_factor_change=factor_may_change,
         topics=[ReassignableTopic(name=topic, partitions=partitions)],
     )
-    result = alter_partition_reassignments(image, settings(**properties), request)
+    result = at_once(alter_partition_reassignments(image, settings(**properties), request))
     assert result.response.error_code == 0
     return result, [(each.error_code, each.error_message) for each in result.response.responses[0].partitions]
 
@@ -77,7 +78,9 @@ def listed(image: MetadataImage, topics: list[tuple[str, list[int]]] | None = No
             ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes) for name, indexes in topics
         ]
     )
-    response = list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=named)).response
+    response = at_once(
+        list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=named))
+    ).response
     return [
         (topic.name, each.partition_index, each.replicas, each.adding_replicas, each.removing_replicas)
         for topic in response.topics

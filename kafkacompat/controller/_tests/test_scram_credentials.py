@@ -10,6 +10,7 @@ from kafkacompat.controller import scram_credentials as module
 from kafkacompat.controller._tests.clusters import after, cluster
 from kafkacompat.controller.scram_credentials import alter_user_scram_credentials
 from kafkacompat.security.scram import SCRAM_MECHANISMS, SCRAM_SHA_256, ScramMechanism
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -34,8 +35,10 @@ def deletion(name: str = "alice", mechanism: int = 1) -> ScramCredentialDeletion
 
 
 def alter(image: Any, upsertions: Any = (), deletions: Any = ()) -> Any:
-    return alter_user_scram_credentials(
-        image, AlterUserScramCredentialsRequest(upsertions=list(upsertions), deletions=list(deletions))
+    return at_once(
+        alter_user_scram_credentials(
+            image, AlterUserScramCredentialsRequest(upsertions=list(upsertions), deletions=list(deletions))
+        )
     )
 
 
@@ -97,7 +100,7 @@ def test_one_is_refused_and_the_other_is_not(alteration: Any, code: ErrorCode, t
 @pytest.mark.parametrize("size", [1, 200])
 def test_a_user_that_is_named_twice_is_left_as_before(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     whole = module.pieces
-    monkeypatch.setattr(module, "pieces", lambda items: whole(items, size))
+    monkeypatch.setattr(module, "pieces", lambda items, _: whole(items, size))
     image = after(cluster(), alter(cluster(), [upsertion(), upsertion("bob")]))
     result = alter(
         image, [upsertion(mechanism=2), upsertion("bob"), upsertion("bob", 2), upsertion("bob")], [deletion()]

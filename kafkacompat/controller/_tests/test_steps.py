@@ -19,12 +19,12 @@ from kafkacompat.controller.new_partitions import NAMED_A_STEP, TOPICS_A_STEP
 from kafkacompat.controller.partition_change_builder import PartitionChangeBuilder
 from kafkacompat.controller.partition_creation import create_partitions
 from kafkacompat.controller.reach import Probed
+from kafkacompat.controller.result import RECORDS_A_STEP
 from kafkacompat.controller.striped_replica_placer import StripedReplicaPlacer
 from kafkacompat.controller.topic_creation import create_topics
 from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft._tests.driver_support import QuorumTime
-from kafkacompat.stepping.stepped import RECORDS_A_STEP
 from kafkacompat.tasks import TURN_COST, Tasks, Work
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
@@ -216,17 +216,17 @@ def test_many_topics_that_are_refused_take_steps_as_well() -> None:
     image, settings = harness.image, harness.controller._settings
     topics = [CreatableTopic(name=f"no such name {index}", num_partitions=1) for index in range(1_000)]
     asked = CreateTopicsRequest(topics=[*topics, *topics[:500]])
-    made, paused = pauses(create_topics.in_steps(image, settings, harness.random, asked))
+    made, paused = pauses(create_topics(image, settings, harness.random, asked))
     assert {each.error_code for each in made.response.topics} == {17, 42}
     assert paused >= 500 // TOPICS_A_STEP - 1
     grown = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=f"x{index}", count=9) for index in range(1_000)]
     )
-    made, paused = pauses(create_partitions.in_steps(image, harness.random, grown))
+    made, paused = pauses(create_partitions(image, harness.random, grown))
     assert {each.error_code for each in made.response.results} == {3}
     assert paused >= 1_000 // TOPICS_A_STEP
     gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=f"x{index}") for index in range(5_000)])
-    made, paused = pauses(delete_topics.in_steps(image, gone))
+    made, paused = pauses(delete_topics(image, gone))
     assert {each.error_code for each in made.response.responses} == {3}
     assert paused >= 5
 
@@ -359,7 +359,7 @@ def test_many_names_are_refused_in_steps(names: list[str], code: ErrorCode) -> N
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     settings = harness.controller._settings
     made, paused = pauses(
-        create_topics.in_steps(harness.image, settings, harness.random, CreateTopicsRequest(topics=topics))
+        create_topics(harness.image, settings, harness.random, CreateTopicsRequest(topics=topics))
     )
     assert {each.error_code for each in made.response.topics} == {code}
     assert len(made.response.topics) == len(set(names))

@@ -6,6 +6,7 @@ import pytest
 
 from kafkacompat.raft.describe import describe_quorum
 from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages.describe_quorum_request import (
     DescribeQuorumRequest,
@@ -40,7 +41,7 @@ def request(*topics: tuple[str, tuple[int, ...]]) -> DescribeQuorumRequest:
 
 
 def test_a_leader_tells_of_voters_observers_and_their_addresses() -> None:
-    answer = decode(DescribeQuorumResponse, 2, encode(describe_quorum(request(METADATA), REPORT), 2))
+    answer = decode(DescribeQuorumResponse, 2, encode(at_once(describe_quorum(request(METADATA), REPORT)), 2))
     assert (answer.error_code, answer.error_message) == (0, "")
     (partition,) = answer.topics[0].partitions
     assert (partition.error_code, partition.error_message) == (0, "")
@@ -60,13 +61,13 @@ def test_a_leader_tells_of_voters_observers_and_their_addresses() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_old_clients_are_told_what_they_have_fields_for(version: int) -> None:
-    answer = describe_quorum(request(METADATA), REPORT, with_identities=False)
+    answer = at_once(describe_quorum(request(METADATA), REPORT, with_identities=False))
     (topic,) = decode(DescribeQuorumResponse, version, encode(answer, version)).topics
     assert [each.log_end_offset for each in topic.partitions[0].current_voters] == [88, 100, -1]
 
 
 def test_a_voter_that_does_not_lead_says_so_at_the_partition() -> None:
-    answer = describe_quorum(request(METADATA), None)
+    answer = at_once(describe_quorum(request(METADATA), None))
     assert answer.error_code == 0
     assert [each.error_code for each in answer.topics[0].partitions] == [6]
     assert answer.nodes == []
@@ -90,7 +91,7 @@ def test_anything_but_the_one_partition_is_unknown_entry_by_entry(
     topics: list[tuple[str, tuple[int, ...]]],
 ) -> None:
     for report in (REPORT, None):
-        answer = describe_quorum(request(*topics), report)
+        answer = at_once(describe_quorum(request(*topics), report))
         assert answer.error_code == 0
         assert [
             (topic.topic_name, tuple(each.partition_index for each in topic.partitions))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft._tests.driver_support import Cluster, Node
+from kafkacompat.raft.contracts import RECORDS_A_STEP
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.raft.snapshot_store import SnapshotStore
 from kafkacompat.records.batch import build_batch, parse_header
 from kafkacompat.records.record import Record
-from kafkacompat.stepping.stepped import RECORDS_A_STEP
 
 
 def numbered(count: int, name: str = "v") -> list[bytes]:

@@ -116,7 +116,7 @@ def test_the_leaders_address_is_only_told_of_the_asked_listener() -> None:
 @pytest.mark.parametrize("request_", REQUESTS[:5], ids=lambda request: type(request).__name__)
 def test_another_clusters_request_is_refused_as_a_whole(request_: core.Request) -> None:
     message, _ = wire_client.encode_request(replace(request_, cluster_id="other"))
-    with pytest.raises(wire_server.Refused) as refused:
+    with pytest.raises(wire_server.QuorumRequestRefused) as refused:
         wire_server.decode_request(message, message.MAX_VERSION, "cluster")
     answer = refused.value.response
     assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -183,7 +183,7 @@ def test_a_request_without_a_cluster_id_is_taken(request_: core.Request) -> None
 def test_a_request_for_anything_but_the_metadata_partition_is_refused_as_a_whole(
     message: Any, version: int
 ) -> None:
-    with pytest.raises(wire_server.Refused) as refused:
+    with pytest.raises(wire_server.QuorumRequestRefused) as refused:
         wire_server.decode_request(message, version, "cluster")
     assert refused.value.response.error_code == ErrorCode.INVALID_REQUEST
 
@@ -205,12 +205,12 @@ def test_a_snapshot_of_another_topic_is_unknown_and_its_error_can_be_sent() -> N
     message = module.FetchSnapshotRequest(
         topics=[module.TopicSnapshot(name="words", partitions=[module.PartitionSnapshot(partition=3)])]
     )
-    with pytest.raises(wire_server.Refused) as refused:
+    with pytest.raises(wire_server.QuorumRequestRefused) as refused:
         wire_server.decode_request(message, 1, "cluster")
     answer = carried(refused.value.response, 1)
     partition = answer.topics[0].partitions[0]
     assert (partition.index, partition.error_code) == (3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    with pytest.raises(wire_server.Refused):
+    with pytest.raises(wire_server.QuorumRequestRefused):
         wire_server.decode_request(module.FetchSnapshotRequest(), 1, "cluster")
 
 
