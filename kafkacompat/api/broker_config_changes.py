@@ -15,7 +15,7 @@ from kafkacompat.api.listener_stores import check_stores
 from kafkacompat.api.node_names import COUNTED_A_STEP
 from kafkacompat.config import ConfigError, DynamicConfig
 from kafkacompat.config.dynamic import check_thread_counts, validate_dynamic_broker
-from kafkacompat.controller.config_changes import (
+from kafkacompat.controller.configuration_control_manager import (
     ConfigRefused,
     changes_of,
     check_shape,

@@ -2,28 +2,29 @@
 
 Pure. A command reads `image` and gives a result. Its records are replayed at once, so that the next command sees them
 before they are committed. Images are immutable, so a lost leadership only drops the newest ones (`revert`). Follows
-Kafka's QuorumController; logs and replies are unknown here.
-"""
+Kafka's QuorumController; logs and replies are unknown here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from kafkacompat.controller.features import (
+    DEFAULT_LEVELS,
     METADATA_VERSION,
     elr_enabled,
     metadata_transactions_supported,
     metadata_version,
 )
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.controller.records import MetadataRecord, RecordClasses, unframe
-from kafkacompat.controller.replayer import Replayer
+from kafkacompat.controller.metadata_delta import Replayer
+from kafkacompat.controller.records import MetadataRecord, RecordClasses, frame_all, unframe
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.wire.messages.abort_transaction_record import AbortTransactionRecord
 from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
 from kafkacompat.wire.messages.end_transaction_record import EndTransactionRecord
 from kafkacompat.wire.messages.feature_level_record import FeatureLevelRecord
+from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
@@ -100,3 +101,14 @@ class ControllerCore:
 
     def revert(self, mark: Replayer) -> None:
         self._replayer = mark
+
+
+def bootstrap_values(
+    levels: Sequence[tuple[str, int]] = DEFAULT_LEVELS, users: Sequence[UserScramCredentialRecord] = ()
+) -> tuple[bytes, ...]:
+    """Framed FeatureLevelRecords, metadata.version first, then the SCRAM credentials of users."""
+    records = [
+        MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in levels
+    ]
+    records += [MetadataRecord(user, 0) for user in users]
+    return tuple(frame_all(records))

@@ -1,7 +1,10 @@
-"""Runs the controller's commands one after another: no command overtakes one that takes several steps.
+"""Runs the controller's commands one after another: no command overtakes one that takes several steps (KafkaEventQueue).
 
 The shell around commands in steps. As in Kafka's event queue, every command sees all earlier decisions, while the loop
 serves others in between.
+
+The active controller's own decisions are commands without a request and without a reply, queued among those of requests. A
+decision that could not be written is made again, by this node or by the next active controller.
 """
 
 from __future__ import annotations
@@ -10,12 +13,19 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkacompat.api.request_context import ControllerTimedOut
+from kafkacompat.api.request_context import ControllerTimedOut, NotController
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.meters import Histogram
 from kafkacompat.tasks import Tasks, Work, forget_locals_left, in_turns, pause
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.controller_result import ControllerResult
+    from kafkacompat.controller.metadata_machine import MetadataMachine
+    from kafkacompat.controller.records import MetadataRecord
+    from kafkacompat.ports import Timers
 
 T = TypeVar("T")
 
@@ -129,3 +139,62 @@ def _pass_on(command: Callable[[], Deferred[T]], answer: Deferred[T]) -> None:
         answer.fail(error)
         return
     inner.pass_to(answer)
+
+
+TRY_AGAIN_MS = 1_000
+"""Delay after a decision that could not be written."""
+
+
+class OwnDecisions:
+    def __init__(self, machine: MetadataMachine, timers: Timers, queue: EventQueue) -> None:
+        self._machine = machine
+        self._timers = timers
+        self._queue = queue
+
+    def take(self, decision: Callable[[], Work[None]]) -> None:
+        """Run the decision in its turn, unless the leadership has changed by then."""
+        epoch = self._machine.active_epoch
+
+        def decide() -> Work[Deferred[None]]:
+            if self._machine.is_active and self._machine.active_epoch == epoch:
+                yield from decision()
+            return Deferred.of(None)
+
+        try:
+            self._queue.submit_steps(decide).unheeded("a decision of the controller", NotController)
+        except ControllerTimedOut:
+            self.try_again(lambda: self.take(decision))
+
+    def carry_out(
+        self,
+        what: str,
+        command: Work[ControllerResult[MetadataRecord, T]],
+        *,
+        may_resign: bool = True,
+    ) -> Work[ControllerResult[MetadataRecord, T] | None]:
+        """Run a command within a turn. Returns its result once the log has its records. None if it failed (reported
+        under `what`), could not be written, or the leadership has ended. `may_resign`: see MetadataMachine.append_own."""
+        epoch = self._machine.active_epoch
+        try:
+            result = yield from command
+        except Exception as error:
+            self._machine.faults += 1
+            report(what, error)
+            return None
+        if self._machine.active_epoch != epoch:
+            return None
+        if result.records:
+            is_written = yield from self._machine.append_own(result.records, may_resign=may_resign)
+            if not is_written:
+                return None
+        return result
+
+    def try_again(self, call: Callable[[], None]) -> None:
+        """Call it later, if this node is still the active controller in the same epoch."""
+        epoch = self._machine.active_epoch
+
+        def run() -> None:
+            if self._machine.active_epoch == epoch:
+                call()
+
+        self._timers.call_after(TRY_AGAIN_MS, run)

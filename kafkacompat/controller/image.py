@@ -1,26 +1,26 @@
 """The cluster's metadata as one immutable value, for brokers and handlers.
 
 Created only by controller/metadata_delta from committed records. Fields are replaced, never changed in place, so any
-component may keep an image.
-"""
+component may keep an image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
+from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kafkacompat.security.acl import Acl
     from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord
     from kafkacompat.wire.messages.delegation_token_record import DelegationTokenRecord
     from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
     from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
-
 
 K = TypeVar("K")
 
@@ -171,11 +171,11 @@ class MetadataImage:
     opaque: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
     """Data kept as record messages (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
     topic_changes: TopicChanges = field(default_factory=TopicChanges, compare=False, repr=False)
-    """Read it with controller/changed_topics."""
+    """Read it with controller/image."""
     config_changes: KeyChanges[tuple[int, str]] = field(default_factory=KeyChanges, compare=False, repr=False)
-    """Read it with controller/changed_keys."""
+    """Read it with controller/image."""
     acl_changes: KeyChanges[Uuid] = field(default_factory=KeyChanges, compare=False, repr=False)
-    """Read it with controller/changed_keys."""
+    """Read it with controller/image."""
 
     @property
     def controllers(self) -> Mapping[int, RegisterControllerRecord]:
@@ -199,3 +199,89 @@ class MetadataImage:
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})
+
+
+def is_active(image: MetadataImage, broker_id: int) -> bool:
+    """Whether the broker is registered, unfenced and not in controlled shutdown."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+def default_dir(image: MetadataImage, broker_id: int) -> Uuid:
+    """The directory of a broker that has exactly one. UNASSIGNED if it has several or is unknown."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return DIRECTORY_UNASSIGNED
+    if not broker.directories:
+        return DIRECTORY_MIGRATING
+    if len(broker.directories) == 1:
+        return broker.directories[0]
+    return DIRECTORY_UNASSIGNED
+
+
+def has_online_dir(broker: BrokerRegistration, directory: Uuid) -> bool:
+    if directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):
+        return True
+    return directory != DIRECTORY_LOST and directory in broker.directories
+
+
+class ChangedTopic(NamedTuple):
+    former: TopicImage | None
+    """None if the topic was created."""
+    present: TopicImage | None
+    """None if the topic was deleted."""
+
+
+def changed_topics(old: MetadataImage, new: MetadataImage) -> list[ChangedTopic]:
+    """All topics that differ, each id once: first the deleted ones, because one that was created may have the name of
+    one of them."""
+    if old.topics_by_id is new.topics_by_id:
+        return []
+    changed = []
+    for topic_id in _candidate_ids(old, new):
+        former, present = old.topics_by_id.get(topic_id), new.topics_by_id.get(topic_id)
+        if former is not present:
+            changed.append(ChangedTopic(former, present))
+    changed.sort(key=_is_present)
+    return changed
+
+
+def is_next(old: MetadataImage, new: MetadataImage) -> bool:
+    """Whether the new image's `topic_changes` are those since the old image."""
+    return new.topic_changes.since is old.topic_changes.state
+
+
+def _candidate_ids(old: MetadataImage, new: MetadataImage) -> Iterable[Uuid]:
+    return new.topic_changes.ids if is_next(old, new) else _all_ids(old, new)
+
+
+def _all_ids(old: MetadataImage, new: MetadataImage) -> Iterator[Uuid]:
+    yield from (topic_id for topic_id in old.topics_by_id if topic_id not in new.topics_by_id)
+    yield from new.topics_by_id
+
+
+def _is_present(each: ChangedTopic) -> bool:
+    return each.present is not None
+
+
+V = TypeVar("V")
+
+
+def changed_configs(old: MetadataImage, new: MetadataImage) -> list[tuple[int, str]]:
+    """The resources, by type and name, whose settings differ."""
+    return _changed(old.configs, new.configs, old.config_changes, new.config_changes)
+
+
+def changed_acls(old: MetadataImage, new: MetadataImage) -> list[Uuid]:
+    """The ids of entries that were added or removed."""
+    return _changed(old.acls, new.acls, old.acl_changes, new.acl_changes)
+
+
+def _changed(
+    old: Mapping[K, V], new: Mapping[K, V], before: KeyChanges[K], changes: KeyChanges[K]
+) -> list[K]:
+    if old is new:
+        return []
+    is_next = changes.since is before.state
+    candidates = changes.keys if is_next else (*(key for key in old if key not in new), *new)
+    return [key for key in candidates if old.get(key) is not new.get(key)]

@@ -15,16 +15,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.brokers import handle_broker_fenced, handle_broker_in_controlled_shutdown
-from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
+from kafkacompat.controller.cluster_control_manager import (
+    handle_broker_fenced,
+    handle_broker_in_controlled_shutdown,
+)
+from kafkacompat.controller.event_queue import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
+    from kafkacompat.controller.event_queue import OwnDecisions
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.controller.metadata_machine import MetadataMachine
-    from kafkacompat.controller.own_decisions import OwnDecisions
     from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, TimerHandle, Timers

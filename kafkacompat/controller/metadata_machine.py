@@ -16,12 +16,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkacompat.api.request_context import NotController
-from kafkacompat.controller.batch_meter import BatchMeter
+from kafkacompat.controller.controller_metrics import BatchMeter
+from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.features import KRAFT_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_BATCH, MetadataRecord, frame_all
-from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
@@ -30,7 +30,7 @@ from kafkacompat.raft.packing import PackedValues
 from kafkacompat.tasks import TURN_COST, Tasks, Work, at_once, in_turns, pieces
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.replayer import Replayer
+    from kafkacompat.controller.metadata_delta import Replayer
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.raft.snapshot_work import SnapshotWriter
 

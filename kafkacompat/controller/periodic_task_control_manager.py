@@ -1,6 +1,11 @@
 """The periodic tasks of the active controller: elections, the removal of expired tokens, and records that keep the log fresh
 (PeriodicTaskControlManager).
 
+The NoOpRecord (KIP-835) says nothing. So the last record of the metadata log is never old, and its age shows whether a node
+follows the log. As in Apache Kafka it is also written while other records are. A full disk that refuses it does not end the
+leadership. Equal disks with equal logs fill at the same time, and then no voter could write the vote for a successor: an idle
+cluster would have no controller. The next change hands over. Apache Kafka's controllers halt on a full disk.
+
 Settings: auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds, unclean.leader.election.interval.ms,
 delegation.token.expiry.check.interval.ms, metadata.max.idle.interval.ms.
 """
@@ -9,25 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.balance import (
-    balance_interval_ms,
-    maybe_balance_partition_leaders,
-    maybe_elect_unclean_leaders,
-    unclean_interval_ms,
-)
-from kafkacompat.controller.no_op import AFTER_FAILURE_MS, no_op_interval_ms, write_no_op_record
-from kafkacompat.tasks import Work
+from kafkacompat.controller.controller_result import ControllerResult
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.wire.messages.no_op_record import NoOpRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
-    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.controller.event_queue import OwnDecisions
     from kafkacompat.controller.metadata_machine import MetadataMachine
-    from kafkacompat.controller.own_decisions import OwnDecisions
-    from kafkacompat.controller.records import MetadataRecord
-    from kafkacompat.controller.result import ControllerResult
-    from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.ports import Clock, TimerHandle, Timers
 
     Task = Callable[[MetadataImage, ControllerSettings], Work[ControllerResult[MetadataRecord, bool]]]
@@ -85,7 +84,7 @@ class PeriodicTaskControlManager:
     def _sweep_expired_delegation_tokens(
         self, image: MetadataImage, settings: ControllerSettings
     ) -> Work[ControllerResult[MetadataRecord, bool]]:
-        from kafkacompat.controller.delegation_tokens import sweep_expired_delegation_tokens
+        from kafkacompat.controller.delegation_token_control_manager import sweep_expired_delegation_tokens
 
         return (yield from sweep_expired_delegation_tokens(image, self._clock.now_ms()))
 
@@ -120,3 +119,48 @@ class PeriodicTaskControlManager:
                 may_resign=task is not write_no_op_record,
             )
         )
+
+
+def balance_interval_ms(settings: ControllerSettings) -> int | None:
+    """The interval of `maybe_balance_partition_leaders`. None if auto.leader.rebalance.enable is off."""
+    if not settings.static.get_boolean("auto.leader.rebalance.enable"):
+        return None
+    return settings.static.get_int("leader.imbalance.check.interval.seconds") * 1000
+
+
+def unclean_interval_ms(settings: ControllerSettings) -> int:
+    """The interval of `maybe_elect_unclean_leaders`."""
+    return settings.static.get_int("unclean.leader.election.interval.ms")
+
+
+AFTER_FAILURE_MS = 60_000
+"""Delay after a record that could not be written, because each attempt is logged. Nobody misses the record."""
+
+
+def no_op_interval_ms(settings: ControllerSettings) -> int | None:
+    """metadata.max.idle.interval.ms. None if it is 0: no such records."""
+    return settings.static.get_int("metadata.max.idle.interval.ms") or None
+
+
+def write_no_op_record(
+    image: MetadataImage, settings: ControllerSettings
+) -> Work[ControllerResult[MetadataRecord, bool]]:
+    """Every supported metadata.version knows the record. False: one is enough."""
+    return ControllerResult((MetadataRecord(NoOpRecord(), 0),), False)
+    yield TURN_COST
+
+
+def maybe_balance_partition_leaders(
+    image: MetadataImage, settings: ControllerSettings
+) -> Work[ControllerResult[MetadataRecord, bool]]:
+    from kafkacompat.controller import replication_control_manager
+
+    return (yield from replication_control_manager.maybe_balance_partition_leaders(image, settings))
+
+
+def maybe_elect_unclean_leaders(
+    image: MetadataImage, settings: ControllerSettings
+) -> Work[ControllerResult[MetadataRecord, bool]]:
+    from kafkacompat.controller import replication_control_manager
+
+    return (yield from replication_control_manager.maybe_elect_unclean_leaders(image, settings))

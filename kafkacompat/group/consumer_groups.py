@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.changed_topics import changed_topics
+from kafkacompat.controller.image import changed_topics
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred

@@ -11,8 +11,7 @@ from kafkacompat.metrics.histograms import histogram_families
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkacompat.controller.batch_meter import BatchMeter
-    from kafkacompat.controller.controller_meters import ControllerMeters
+    from kafkacompat.controller.controller_metrics import BatchMeter, ControllerMeters
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.meters import Histogram
     from kafkacompat.raft.quorum_driver import QuorumDriver

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from kafkacompat.config import ConfigKey, broker_keys, group_keys, topic_keys
 from kafkacompat.config.synonyms import listener_base
-from kafkacompat.controller.changed_keys import changed_configs
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from kafkacompat.controller.changed_keys import changed_configs
-from kafkacompat.controller.changed_topics import changed_topics
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs, changed_topics
 from kafkacompat.faults import report
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.log_syncs import Anchoring

@@ -15,13 +15,12 @@ from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
-from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
-from kafkacompat.controller.controller_meters import ControllerMeters
-from kafkacompat.controller.event_queue import EventQueue
+from kafkacompat.controller.controller_metrics import ControllerMeters
+from kafkacompat.controller.event_queue import EventQueue, OwnDecisions
 from kafkacompat.controller.liveness import Liveness
-from kafkacompat.controller.own_decisions import OwnDecisions
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
+from kafkacompat.controller.quorum_controller import QuorumController
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 from kafkacompat.ports import ProbeResult
@@ -89,7 +88,7 @@ class ControllerServer:
             own_decisions,
         )
         self.quotas = quotas = quota_managers(config, of_controller=True)
-        self.controller = ActiveController(
+        self.controller = QuorumController(
             machine,
             shared.controller_settings,
             shared.driver,

@@ -84,7 +84,7 @@ def format_node(
     voters, including this node. `feature_levels`: the cluster's feature levels, instead of Kafka's defaults. `users`:
     SCRAM credentials that are valid from the first start on. Raises StorageProblem.
     """
-    from kafkacompat.controller.bootstrap import bootstrap_values
+    from kafkacompat.controller.core import bootstrap_values
     from kafkacompat.controller.features import DEFAULT_LEVELS
 
     request = FormatRequest(
@@ -177,7 +177,7 @@ def _told(failed: Mapping[str, OSError]) -> str:
 def _bootstrap_values(disk: Disk, metadata_dir: str) -> tuple[bytes, ...]:
     path = posixpath.join(metadata_dir, BOOTSTRAP_CHECKPOINT)
     if not disk.exists(path):
-        from kafkacompat.controller.bootstrap import bootstrap_values
+        from kafkacompat.controller.core import bootstrap_values
 
         return bootstrap_values()
     try:

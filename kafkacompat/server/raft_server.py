@@ -15,8 +15,8 @@ from kafkacompat import __version__
 from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.config.keys import read_tables
+from kafkacompat.controller.controller_result import BrokerRefused
 from kafkacompat.controller.records import ReplayError
-from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.log.checkpoint import CheckpointCorrupt
 from kafkacompat.node.broker_lifecycle_manager import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings

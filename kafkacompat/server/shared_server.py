@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, NotController, RequestContext
 from kafkacompat.config import EndPoint
-from kafkacompat.controller.changed_keys import changed_acls
 from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.image import changed_acls
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.changed_topics import changed_topics
+from kafkacompat.controller.image import changed_topics
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, stretches

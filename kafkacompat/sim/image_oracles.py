@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.changed_topics import changed_topics
-from kafkacompat.controller.cluster_control import has_online_dir
 from kafkacompat.controller.features import elr_enabled
-from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration
+from kafkacompat.controller.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    changed_topics,
+    has_online_dir,
+)
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.topics import UNCLEAN

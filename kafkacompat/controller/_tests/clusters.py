@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.controller.controller_result import ControllerResult
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
-from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.metadata_delta import MetadataDelta
+from kafkacompat.controller.partition_change_builder import partition_change
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 
 TOPIC_ID = b"t" * 16

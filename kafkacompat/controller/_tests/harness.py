@@ -10,16 +10,14 @@ from typing import Any
 from kafkacompat._tests.doubles import CountingRandom, HandWorkers
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
-from kafkacompat.controller.active_controller import ActiveController
-from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
-from kafkacompat.controller.core import ControllerCore
-from kafkacompat.controller.event_queue import EventQueue
+from kafkacompat.controller.core import ControllerCore, bootstrap_values
+from kafkacompat.controller.event_queue import EventQueue, OwnDecisions
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
-from kafkacompat.controller.own_decisions import OwnDecisions
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
+from kafkacompat.controller.quorum_controller import QuorumController
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.records import RecordClasses, unframe
 from kafkacompat.controller.settings import ControllerSettings
@@ -135,7 +133,7 @@ class Harness:
             own_decisions,
         )
         self.quotas = QuotaManagers()
-        self.controller = ActiveController(
+        self.controller = QuorumController(
             self.machine,
             controller_settings,
             self.driver,

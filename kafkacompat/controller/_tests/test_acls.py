@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import acls as module
+from kafkacompat.controller import acl_control_manager as module
 from kafkacompat.controller._tests.clusters import after, cluster
 from kafkacompat.controller._tests.test_steps import pauses
-from kafkacompat.controller.acls import create_acls, creation_disabled, delete_acls, deletion_disabled
+from kafkacompat.controller.acl_control_manager import (
+    create_acls,
+    creation_disabled,
+    delete_acls,
+    deletion_disabled,
+)
+from kafkacompat.controller.controller_result import RECORDS_A_STEP
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.result import RECORDS_A_STEP
 from kafkacompat.security.acl import CLUSTER_NAME, Acl
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode

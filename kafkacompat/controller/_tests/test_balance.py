@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, partition, settings
-from kafkacompat.controller.balance import (
+from kafkacompat.controller.configuration_control_manager import allows_unclean_elections
+from kafkacompat.controller.controller_result import ControllerResult
+from kafkacompat.controller.partition_change_builder import partition_change
+from kafkacompat.controller.periodic_task_control_manager import balance_interval_ms, unclean_interval_ms
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.replication_control_manager import (
     MAX_ELECTIONS_PER_ROUND,
-    allows_unclean_elections,
-    balance_interval_ms,
+    alter_partition_reassignments,
     maybe_balance_partition_leaders,
     maybe_elect_unclean_leaders,
-    unclean_interval_ms,
 )
-from kafkacompat.controller.leader_and_isr import partition_change
-from kafkacompat.controller.reassignments import alter_partition_reassignments
-from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import ControllerResult
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages import alter_partition_reassignments_request as reassigning
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord

@@ -18,15 +18,16 @@ from kafkacompat.controller._tests.clusters import (
 )
 from kafkacompat.controller._tests.harness import registration
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
-from kafkacompat.controller.brokers import handle_broker_unfenced
-from kafkacompat.controller.controller_registration import register_controller
-from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
+from kafkacompat.controller.cluster_control_manager import (
+    broker_registration,
+    handle_broker_unfenced,
+    register_controller,
+    unregister_broker,
+)
+from kafkacompat.controller.controller_result import BrokerRefused, ControllerResult, refused_response
 from kafkacompat.controller.image import CONTROLLERS, MetadataImage
-from kafkacompat.controller.producer_ids import MAX_PRODUCER_ID, allocate_producer_ids
-from kafkacompat.controller.refusals import BrokerRefused, refused_response
-from kafkacompat.controller.registration import broker_registration
-from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.unregistration import unregister_broker
+from kafkacompat.controller.producer_id_control_manager import MAX_PRODUCER_ID, allocate_producer_ids
+from kafkacompat.controller.replication_control_manager import assign_replicas_to_dirs
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller.changed_keys import changed_acls, changed_configs
-from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.replayer import Replayer
+from kafkacompat.controller.image import MetadataImage, changed_acls, changed_configs
+from kafkacompat.controller.metadata_delta import Replayer
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.access_control_entry_record import AccessControlEntryRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord

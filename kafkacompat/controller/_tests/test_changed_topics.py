@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkacompat.controller.changed_topics import ChangedTopic, changed_topics, is_next
-from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.replayer import Replayer
+from kafkacompat.controller.image import ChangedTopic, MetadataImage, changed_topics, is_next
+from kafkacompat.controller.metadata_delta import Replayer
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.no_op_record import NoOpRecord

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import client_quotas as module
+from kafkacompat.controller import client_quota_control_manager as module
 from kafkacompat.controller._tests.clusters import after, cluster
-from kafkacompat.controller.client_quotas import alter_client_quotas, hosts_to_resolve
-from kafkacompat.controller.host_names import RESOLVED_MAX, known_hosts
+from kafkacompat.controller.client_quota_control_manager import (
+    RESOLVED_MAX,
+    alter_client_quotas,
+    hosts_to_resolve,
+)
+from kafkacompat.controller.quorum_controller import known_hosts
 from kafkacompat.deferred import Deferred
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode

@@ -16,28 +16,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests import clusters
 from kafkacompat.controller._tests.harness import registration
-from kafkacompat.controller.balance import maybe_balance_partition_leaders, maybe_elect_unclean_leaders
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
-from kafkacompat.controller.brokers import handle_broker_fenced, handle_broker_in_controlled_shutdown
-from kafkacompat.controller.cluster_control import is_active
-from kafkacompat.controller.configs import incremental_alter_configs
-from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
-from kafkacompat.controller.elections import elect_leaders
+from kafkacompat.controller.cluster_control_manager import (
+    broker_heartbeat,
+    broker_registration,
+    handle_broker_fenced,
+    handle_broker_in_controlled_shutdown,
+    unregister_broker,
+)
+from kafkacompat.controller.configuration_control_manager import incremental_alter_configs
+from kafkacompat.controller.controller_result import BrokerRefused, ControllerResult
 from kafkacompat.controller.features import directories_supported
-from kafkacompat.controller.heartbeats import broker_heartbeat
-from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-from kafkacompat.controller.isr import alter_partition
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, is_active
 from kafkacompat.controller.metadata_delta import MetadataDelta
-from kafkacompat.controller.partition_creation import create_partitions
-from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import RecordClasses, frame, unframe
-from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.controller.registration import broker_registration
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.replication_control_manager import (
+    alter_partition,
+    alter_partition_reassignments,
+    assign_replicas_to_dirs,
+    elect_leaders,
+    maybe_balance_partition_leaders,
+    maybe_elect_unclean_leaders,
+)
 from kafkacompat.controller.snapshot_records import image_records
-from kafkacompat.controller.topic_creation import create_topics
-from kafkacompat.controller.topic_deletion import delete_topics
-from kafkacompat.controller.unregistration import unregister_broker
+from kafkacompat.controller.topics import create_partitions, create_topics, delete_topics
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.request_context import NotController
-from kafkacompat.controller import balance, liveness, periodic_task_control_manager
+from kafkacompat.controller import liveness, replication_control_manager
 from kafkacompat.controller._tests.harness import DIRECTORY, HEARD_ON, Harness, registration
-from kafkacompat.controller.bootstrap import bootstrap_values
+from kafkacompat.controller.core import bootstrap_values
+from kafkacompat.controller.event_queue import TRY_AGAIN_MS
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.tasks import TURN_COST, Work
@@ -232,7 +232,7 @@ def leaders(harness: Harness) -> set[bool]:
 
 def joined(harness: Harness) -> None:
     """The ISRs as after replication."""
-    from kafkacompat.controller.leader_and_isr import partition_change
+    from kafkacompat.controller.partition_change_builder import partition_change
 
     image = harness.machine.core.image
     topic = image.topics["t"]
@@ -247,7 +247,7 @@ def joined(harness: Harness) -> None:
 
 
 def test_all_preferred_leaders_are_elected_in_one_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balance, "MAX_ELECTIONS_PER_ROUND", 4)
+    monkeypatch.setattr(replication_control_manager, "MAX_ELECTIONS_PER_ROUND", 4)
     harness = with_two_brokers(leader_imbalance_check_interval_seconds="300")
     imbalanced(harness, 30)
     joined(harness)
@@ -269,7 +269,7 @@ def test_a_round_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError
         yield TURN_COST
 
-    monkeypatch.setattr(periodic_task_control_manager, "maybe_balance_partition_leaders", broken)
+    monkeypatch.setattr(replication_control_manager, "maybe_balance_partition_leaders", broken)
     harness = with_two_brokers(leader_imbalance_check_interval_seconds="1")
     run(harness, 3_500)
     assert len(rounds) == 3 == len(faults.take())

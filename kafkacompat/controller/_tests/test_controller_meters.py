@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from kafkacompat.controller.controller_meters import ControllerMeters
+from kafkacompat.controller.controller_metrics import ControllerMeters
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.replayer import Replayer
+from kafkacompat.controller.metadata_delta import Replayer
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.no_op_record import NoOpRecord

@@ -10,10 +10,13 @@ import pytest
 
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.controller import delegation_tokens as module
+from kafkacompat.controller import delegation_token_control_manager as module
 from kafkacompat.controller._tests.clusters import after, cluster, settings
 from kafkacompat.controller._tests.harness import Harness
-from kafkacompat.controller.delegation_tokens import change_tokens, sweep_expired_delegation_tokens
+from kafkacompat.controller.delegation_token_control_manager import (
+    change_tokens,
+    sweep_expired_delegation_tokens,
+)
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.snapshot_records import image_records

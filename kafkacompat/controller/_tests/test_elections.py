@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, partition, settings
-from kafkacompat.controller.elections import elect_leaders
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.replication_control_manager import elect_leaders
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, isr_change, partition, settings
-from kafkacompat.controller.brokers import handle_broker_unfenced
-from kafkacompat.controller.configs import incremental_alter_configs
-from kafkacompat.controller.feature_updates import update_features
+from kafkacompat.controller.cluster_control_manager import handle_broker_unfenced
+from kafkacompat.controller.configuration_control_manager import incremental_alter_configs
+from kafkacompat.controller.controller_result import ControllerResult
+from kafkacompat.controller.feature_control_manager import update_features
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-from kafkacompat.controller.result import ControllerResult
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,

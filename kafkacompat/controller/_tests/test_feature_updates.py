@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, settings
-from kafkacompat.controller.feature_updates import update_features, wanted_kraft_version
+from kafkacompat.controller.feature_control_manager import update_features, wanted_kraft_version
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.wire.messages.register_controller_record import ControllerFeature, RegisterControllerRecord

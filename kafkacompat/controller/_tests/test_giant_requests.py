@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import config_changes, configs, elections, reassignments, topic_deletion
+from kafkacompat.controller import configuration_control_manager, replication_control_manager, topics
 from kafkacompat.controller._tests.harness import Harness, context
 from kafkacompat.controller._tests.test_steps import pauses, settle, with_partitions
-from kafkacompat.controller.configuration_validator import MAX_VALUE_LENGTH
-from kafkacompat.controller.result import RECORDS_A_STEP, SCANNED_A_STEP
+from kafkacompat.controller.configuration_control_manager import MAX_VALUE_LENGTH
+from kafkacompat.controller.controller_result import RECORDS_A_STEP, SCANNED_A_STEP
 from kafkacompat.raft import describe
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterableConfig as OldConfig
@@ -48,7 +48,7 @@ def harness() -> Harness:
 def altered(harness: Harness, *resources: AlterConfigsResource) -> tuple[Any, int]:
     request = IncrementalAlterConfigsRequest(resources=list(resources))
     settings = harness.controller._settings
-    return pauses(configs.incremental_alter_configs(harness.image, settings, request))
+    return pauses(configuration_control_manager.incremental_alter_configs(harness.image, settings, request))
 
 
 def resource(name: str, *changes: tuple[str, int, str | None], kind: int = TOPIC) -> AlterConfigsResource:
@@ -61,17 +61,19 @@ def test_the_settings_of_one_resource_are_changed_in_steps(harness: Harness) -> 
     made, paused = altered(harness, resource("t", *many))
     assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
     # Read from the request and checked.
-    assert paused >= 2 * MANY // configs.STEP
+    assert paused >= 2 * MANY // configuration_control_manager.STEP
     assert made.records == ()
 
 
-@pytest.mark.parametrize("count", [config_changes.SETTINGS_MAX, config_changes.SETTINGS_MAX + 1])
+@pytest.mark.parametrize(
+    "count", [configuration_control_manager.SETTINGS_MAX, configuration_control_manager.SETTINGS_MAX + 1]
+)
 def test_one_resource_has_a_bounded_number_of_settings(harness: Harness, count: int) -> None:
     """They are compared and written in one step. A broker may have settings of any name."""
     many = [(f"x{index}", 0, "1") for index in range(count)]
     made, _ = altered(harness, resource("", *many, kind=BROKER))
     (answer,) = made.response.responses
-    if count > config_changes.SETTINGS_MAX:
+    if count > configuration_control_manager.SETTINGS_MAX:
         assert answer.error_code == ErrorCode.INVALID_CONFIG
         assert answer.error_message == "More than 2000 settings of one resource in one request."
     else:
@@ -81,7 +83,7 @@ def test_one_resource_has_a_bounded_number_of_settings(harness: Harness, count: 
 def test_resources_without_settings_are_looked_at_in_steps(harness: Harness) -> None:
     made, paused = altered(harness, *[resource("x")] * MANY)
     assert {each.error_code for each in made.response.responses} == {ErrorCode.INVALID_REQUEST}
-    assert paused >= MANY * configs.RESOURCE_UNITS // configs.STEP
+    assert paused >= MANY * configuration_control_manager.RESOURCE_UNITS // configuration_control_manager.STEP
 
 
 def test_settings_of_the_old_call_are_changed_in_steps(harness: Harness) -> None:
@@ -90,9 +92,11 @@ def test_settings_of_the_old_call_are_changed_in_steps(harness: Harness) -> None
         resources=[OldResource(resource_type=TOPIC, resource_name="t", configs=found)]
     )
     settings = harness.controller._settings
-    made, paused = pauses(configs.legacy_alter_configs(harness.image, settings, request))
+    made, paused = pauses(
+        configuration_control_manager.legacy_alter_configs(harness.image, settings, request)
+    )
     assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
-    assert paused >= 2 * MANY // configs.STEP
+    assert paused >= 2 * MANY // configuration_control_manager.STEP
 
 
 def test_long_values_count_by_their_characters(harness: Harness) -> None:
@@ -102,7 +106,13 @@ def test_long_values_count_by_their_characters(harness: Harness) -> None:
         harness, *[resource(f"x{index}", ("cleanup.policy", 3, long)) for index in range(20)]
     )
     assert {each.error_code for each in made.response.responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert paused >= 20 * len(long) // config_changes.CHARACTERS_A_UNIT // configs.STEP
+    assert (
+        paused
+        >= 20
+        * len(long)
+        // configuration_control_manager.CHARACTERS_A_UNIT
+        // configuration_control_manager.STEP
+    )
     assert altered(harness, one)[0].response.responses[0].error_code == ErrorCode.NONE
 
 
@@ -130,16 +140,16 @@ def elected(harness: Harness, kind: int, topics: int, partitions: int) -> tuple[
     ]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=named)
     settings = harness.controller._settings
-    return pauses(elections.elect_leaders(harness.image, settings, request))
+    return pauses(replication_control_manager.elect_leaders(harness.image, settings, request))
 
 
 @pytest.mark.parametrize(
     ("kind", "topics", "partitions", "least"),
     [
-        (0, MANY, 0, MANY // (RECORDS_A_STEP * elections.RECORDS_LIKE_COST)),
+        (0, MANY, 0, MANY // (RECORDS_A_STEP * replication_control_manager.RECORDS_LIKE_COST)),
         (0, 1, MANY, MANY // RECORDS_A_STEP),
-        (7, 1, MANY, MANY // elections.REFUSED_A_STEP),
-        (7, MANY, 0, MANY // elections.REFUSED_A_STEP),
+        (7, 1, MANY, MANY // replication_control_manager.REFUSED_A_STEP),
+        (7, MANY, 0, MANY // replication_control_manager.REFUSED_A_STEP),
     ],
 )
 def test_elections_that_come_to_nothing_take_steps(
@@ -154,7 +164,9 @@ def test_elections_that_come_to_nothing_take_steps(
 def test_topics_of_which_nothing_is_reassigned_take_steps(harness: Harness) -> None:
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t")] * MANY)
     settings = harness.controller._settings
-    made, paused = pauses(reassignments.alter_partition_reassignments(harness.image, settings, request))
+    made, paused = pauses(
+        replication_control_manager.alter_partition_reassignments(harness.image, settings, request)
+    )
     assert paused >= MANY // RECORDS_A_STEP
     assert len(made.response.responses) == MANY
 
@@ -163,7 +175,7 @@ def test_topics_of_which_nothing_is_reassigned_take_steps(harness: Harness) -> N
 def test_reassignments_are_listed_in_steps(harness: Harness, topics: int, partitions: int) -> None:
     asked = ListPartitionReassignmentsTopics(name="t", partition_indexes=[0] * partitions)
     request = ListPartitionReassignmentsRequest(topics=[asked] * topics)
-    made, paused = pauses(reassignments.list_partition_reassignments(harness.image, request))
+    made, paused = pauses(replication_control_manager.list_partition_reassignments(harness.image, request))
     assert paused >= SCANNED // SCANNED_A_STEP
     assert made.response.topics == []
 
@@ -180,8 +192,8 @@ def test_reassignments_are_listed_in_steps(harness: Harness, topics: int, partit
 def test_topics_that_are_to_go_are_counted_in_steps(
     harness: Harness, make: Callable[[], DeleteTopicsRequest]
 ) -> None:
-    _, paused = pauses(topic_deletion.delete_topics(harness.image, make()))
-    assert paused >= SCANNED // topic_deletion.NAMED_A_STEP
+    _, paused = pauses(topics.delete_topics(harness.image, make()))
+    assert paused >= SCANNED // topics.NAMED_A_STEP
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(MANY, 0), (1, MANY)])

@@ -9,9 +9,13 @@ import pytest
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
 from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
-from kafkacompat.controller.heartbeats import BrokerControlState, broker_heartbeat, current_broker_state
+from kafkacompat.controller.cluster_control_manager import (
+    BrokerControlState,
+    broker_heartbeat,
+    current_broker_state,
+)
+from kafkacompat.controller.controller_result import BrokerRefused
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest

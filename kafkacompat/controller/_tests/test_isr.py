@@ -15,10 +15,9 @@ from kafkacompat.controller._tests.clusters import (
     partition,
     settings,
 )
+from kafkacompat.controller.controller_result import BrokerRefused, ControllerResult
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.isr import alter_partition
-from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.replication_control_manager import alter_partition
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import (

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import client_quotas, elections, reassignments, scram_credentials
+from kafkacompat.controller import (
+    client_quota_control_manager,
+    replication_control_manager,
+    scram_control_manager,
+)
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.alter_client_quotas_request import (
@@ -79,7 +83,7 @@ def test_reassignments_of_unknown_topics_are_looked_for_in_steps() -> None:
         ListPartitionReassignmentsTopics(name=f"t{each}", partition_indexes=[0]) for each in range(COUNT)
     ]
     request = ListPartitionReassignmentsRequest(topics=Counted(asked))
-    command = reassignments.list_partition_reassignments(MetadataImage(), request)
+    command = replication_control_manager.list_partition_reassignments(MetadataImage(), request)
     assert 0 < most_taken(command) <= A_STEP
 
 
@@ -87,7 +91,7 @@ def test_elections_in_unknown_topics_are_refused_in_steps() -> None:
     asked = [TopicPartitions(topic=f"t{each}", partitions=[0]) for each in range(COUNT)]
     request = ElectLeadersRequest(topic_partitions=Counted(asked))
     unused: Any = None
-    command = elections.elect_leaders(MetadataImage(), unused, request)
+    command = replication_control_manager.elect_leaders(MetadataImage(), unused, request)
     assert 0 < most_taken(command) <= A_STEP
 
 
@@ -97,32 +101,36 @@ def quotas(kind: str) -> list[EntryData]:
 
 def test_results_of_quotas_are_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     request = AlterClientQuotasRequest(entries=quotas("user"))
-    command = client_quotas.alter_client_quotas(MetadataImage(), request)
-    assert 0 < most_made(command, client_quotas.EntryData, monkeypatch) <= client_quotas.TOLD_A_STEP
+    command = client_quota_control_manager.alter_client_quotas(MetadataImage(), request)
+    assert (
+        0
+        < most_made(command, client_quota_control_manager.EntryData, monkeypatch)
+        <= client_quota_control_manager.TOLD_A_STEP
+    )
 
 
 def test_hosts_are_looked_for_in_steps_and_no_further_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    real = client_quotas.entity_of
+    real = client_quota_control_manager.entity_of
 
     def counted(alteration: EntryData) -> Any:
         nonlocal looked
         looked += 1
         return real(alteration)
 
-    monkeypatch.setattr(client_quotas, "entity_of", counted)
+    monkeypatch.setattr(client_quota_control_manager, "entity_of", counted)
     request = AlterClientQuotasRequest(entries=quotas("user"))
-    command = client_quotas.hosts_to_resolve(request)
+    command = client_quota_control_manager.hosts_to_resolve(request)
     assert 0 < most_a_step(command, lambda: looked) <= 1_000
     hosts = AlterClientQuotasRequest(entries=quotas("ip"))
-    found = at_once(client_quotas.hosts_to_resolve(hosts))
-    assert found == [f"n{each}" for each in range(client_quotas.RESOLVED_MAX)]
+    found = at_once(client_quota_control_manager.hosts_to_resolve(hosts))
+    assert found == [f"n{each}" for each in range(client_quota_control_manager.RESOLVED_MAX)]
 
 
 def test_refusals_of_users_are_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     request = AlterUserScramCredentialsRequest(
         deletions=[ScramCredentialDeletion(name=f"u{each}", mechanism=1) for each in range(COUNT)]
     )
-    command = scram_credentials.alter_user_scram_credentials(MetadataImage(), request)
-    made = most_made(command, scram_credentials.AlterUserScramCredentialsResult, monkeypatch)
-    assert 0 < made <= scram_credentials.TOLD_A_STEP
+    command = scram_control_manager.alter_user_scram_credentials(MetadataImage(), request)
+    made = most_made(command, scram_control_manager.AlterUserScramCredentialsResult, monkeypatch)
+    assert 0 < made <= scram_control_manager.TOLD_A_STEP

@@ -11,12 +11,12 @@ from kafkacompat._tests.doubles import HandTime, PauselessTasks
 from kafkacompat.api.request_context import NotController
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller._tests.harness import CLUSTER_ID
-from kafkacompat.controller.batch_meter import BatchMeter
+from kafkacompat.controller.controller_metrics import BatchMeter
+from kafkacompat.controller.controller_result import ControllerResult
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.records import MetadataRecord, frame_all
-from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.raft.contracts import LoadedBatch
 from kafkacompat.raft.packing import PackedValues

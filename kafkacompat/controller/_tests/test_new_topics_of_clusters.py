@@ -9,8 +9,7 @@ import pytest
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.partition_creation import create_partitions
-from kafkacompat.controller.topic_creation import create_topics
+from kafkacompat.controller.topics import create_partitions, create_topics
 from kafkacompat.ids import DIRECTORY_UNASSIGNED
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode

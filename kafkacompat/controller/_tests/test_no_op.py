@@ -6,7 +6,7 @@ import pytest
 
 from kafkacompat.controller._tests.clusters import settings
 from kafkacompat.controller._tests.harness import NO_OP_INTERVAL, Harness
-from kafkacompat.controller.no_op import AFTER_FAILURE_MS, no_op_interval_ms
+from kafkacompat.controller.periodic_task_control_manager import AFTER_FAILURE_MS, no_op_interval_ms
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 

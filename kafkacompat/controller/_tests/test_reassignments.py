@@ -17,14 +17,13 @@ from kafkacompat.controller._tests.clusters import (
     partition,
     settings,
 )
+from kafkacompat.controller.controller_result import ControllerResult
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-from kafkacompat.controller.leader_and_isr import partition_change
-from kafkacompat.controller.partition_change_builder import Election
-from kafkacompat.controller.reassignments import (
+from kafkacompat.controller.partition_change_builder import Election, partition_change
+from kafkacompat.controller.replication_control_manager import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
-from kafkacompat.controller.result import ControllerResult
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,

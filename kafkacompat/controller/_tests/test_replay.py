@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
+from kafkacompat.controller.metadata_delta import Replayer
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, ReplayError, frame, unframe
-from kafkacompat.controller.replayer import Replayer
 from kafkacompat.controller.snapshot_records import image_records
 from kafkacompat.ids import DIRECTORY_UNASSIGNED
 from kafkacompat.raft.snapshot import batch_records

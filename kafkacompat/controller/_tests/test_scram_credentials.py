@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import scram_credentials as module
+from kafkacompat.controller import scram_control_manager as module
 from kafkacompat.controller._tests.clusters import after, cluster
-from kafkacompat.controller.scram_credentials import alter_user_scram_credentials
+from kafkacompat.controller.scram_control_manager import alter_user_scram_credentials
 from kafkacompat.security.scram import SCRAM_MECHANISMS, SCRAM_SHA_256, ScramMechanism
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode

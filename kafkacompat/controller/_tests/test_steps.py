@@ -10,19 +10,22 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.request_context import NotController
-from kafkacompat.controller import configs, heartbeats, records
+from kafkacompat.controller import cluster_control_manager, configuration_control_manager, records
 from kafkacompat.controller._tests.clusters import broker, cluster, partition
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
+from kafkacompat.controller.controller_result import RECORDS_A_STEP
 from kafkacompat.controller.event_queue import EventQueue
 from kafkacompat.controller.metadata_delta import MetadataDelta
-from kafkacompat.controller.new_partitions import NAMED_A_STEP, TOPICS_A_STEP
 from kafkacompat.controller.partition_change_builder import PartitionChangeBuilder
-from kafkacompat.controller.partition_creation import create_partitions
 from kafkacompat.controller.reach import Probed
-from kafkacompat.controller.result import RECORDS_A_STEP
 from kafkacompat.controller.striped_replica_placer import StripedReplicaPlacer
-from kafkacompat.controller.topic_creation import create_topics
-from kafkacompat.controller.topic_deletion import delete_topics
+from kafkacompat.controller.topics import (
+    NAMED_A_STEP,
+    TOPICS_A_STEP,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft._tests.driver_support import QuorumTime
 from kafkacompat.tasks import TURN_COST, Tasks, Work
@@ -177,7 +180,7 @@ def pauses(steps: Work[Any]) -> tuple[Any, int]:
 def test_the_settings_of_many_resources_are_changed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = with_partitions(2)
     turn = Turn(monkeypatch, harness.world)
-    turn._count(monkeypatch, "altered", configs, "_alter_config_resource")
+    turn._count(monkeypatch, "altered", configuration_control_manager, "_alter_config_resource")
     named = ["t", "t", *(f"g{index}" for index in range(500))]
     config = AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value="46000")
     resources = [
@@ -191,7 +194,10 @@ def test_the_settings_of_many_resources_are_changed_in_steps(monkeypatch: pytest
     codes = [each.error_code for each in answer.result().responses]
     assert codes == [ErrorCode.INVALID_REQUEST] * 2 + [ErrorCode.NONE] * 500
     assert turn.totals["altered"] == 500
-    assert turn.most["altered"] <= configs.STEP // configs.RESOURCE_UNITS
+    assert (
+        turn.most["altered"]
+        <= configuration_control_manager.STEP // configuration_control_manager.RESOURCE_UNITS
+    )
     assert harness.image.config(32, "g499") == {"consumer.session.timeout.ms": "46000"}
 
 
@@ -199,14 +205,14 @@ def test_the_settings_of_many_resources_are_changed_in_steps(monkeypatch: pytest
 def test_what_a_stopping_broker_leads_is_looked_for_in_steps(
     monkeypatch: pytest.MonkeyPatch, leader: int
 ) -> None:
-    monkeypatch.setattr(heartbeats, "SCANNED_A_STEP", 10)
+    monkeypatch.setattr(cluster_control_manager, "SCANNED_A_STEP", 10)
     image = cluster(*(partition(1, 2, leader=leader) for _ in range(4)), brokers=(broker(1), broker(2)))
     topics = {
         f"t{number}": replace(each, name=f"t{number}")
         for each in image.topics.values()
         for number in range(12)
     }
-    led, paused = pauses(heartbeats._leads(replace(image, topics=topics), 2))
+    led, paused = pauses(cluster_control_manager._leads(replace(image, topics=topics), 2))
     assert led == (leader == 2)
     assert paused == (0 if led else 6)
 

@@ -107,7 +107,7 @@ def settings(**changed: str) -> ServerConfig:
 def test_a_node_loads_what_its_roles_and_settings_need() -> None:
     both = modules_of(settings())
     assert len(both) == len(set(both))
-    assert "kafkacompat.controller.topic_creation" in both
+    assert "kafkacompat.controller.topics" in both
     assert "kafkacompat.api.txn_offset_commit" in both
     assert not any(name.startswith(("cryptography", "jwt", "kafkacompat.security")) for name in both)
     telemetry = "kafkacompat.api.push_telemetry"
@@ -124,7 +124,7 @@ def test_a_node_loads_what_its_roles_and_settings_need() -> None:
             sasl_enabled_mechanisms="PLAIN,OAUTHBEARER",
         )
     )
-    assert not any(name == "kafkacompat.controller.topic_creation" for name in broker)
+    assert not any(name == "kafkacompat.controller.topics" for name in broker)
     assert {"cryptography.x509", "jwt.api_jws", "kafkacompat.net.tls_connection"} <= set(broker)
 
 

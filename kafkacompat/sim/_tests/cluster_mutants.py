@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import isr, partition_change_builder
+from kafkacompat.controller import partition_change_builder, replication_control_manager
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import BrokerRegistration, PartitionRegistration
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -118,7 +118,7 @@ def every_life_of_a_follower_counts(patch: pytest.MonkeyPatch) -> None:
     """KIP-903 is missing on the leader: a restarted replica joins the ISR under its old epoch."""
     patch.setattr(Standing, "is_outlived", lambda self, broker_id, broker_epoch: False)
     patch.setattr(Standing, "is_replica_isr_eligible", lambda self, replica_id, follower: True)
-    patch.setattr(isr, "_is_eligible", lambda image, broker_id, broker_epoch: True)
+    patch.setattr(replication_control_manager, "_is_eligible", lambda image, broker_id, broker_epoch: True)
 
 
 def old_leader_epochs_are_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def old_leader_epochs_are_accepted(patch: pytest.MonkeyPatch) -> None:
     def refusal(image: Any, sender: int, partition: Any, wanted: Any, members: Any) -> ErrorCode:
         return ErrorCode.NONE
 
-    patch.setattr(isr, "_refusal", refusal)
+    patch.setattr(replication_control_manager, "_isr_refusal", refusal)
 
 
 def every_start_was_clean(patch: pytest.MonkeyPatch) -> None:

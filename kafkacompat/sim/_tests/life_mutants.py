@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import feature_updates, partition_creation, snapshot_records
+from kafkacompat.controller import feature_control_manager, snapshot_records, topics
 from kafkacompat.controller.features import METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
@@ -63,9 +63,9 @@ def logs_keep_the_settings_of_their_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def added_partitions_take_the_place_of_others(patch: pytest.MonkeyPatch) -> None:
-    original = partition_creation.partition_records
+    original = topics.partition_records
     patch.setattr(
-        partition_creation,
+        topics,
         "partition_records",
         lambda image, topic_id, first, placed: original(image, topic_id, 0, placed),
     )
@@ -83,7 +83,7 @@ def snapshots_leave_features_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def eligible_replicas_outlive_the_feature(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(feature_updates, "clear_elr_records", lambda image, topic: [])
+    patch.setattr(feature_control_manager, "clear_elr_records", lambda image, topic: [])
 
 
 LIFE_MUTANTS: tuple[Plant, ...] = (

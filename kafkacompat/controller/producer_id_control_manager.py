@@ -5,11 +5,10 @@ Pure: image and request give record and response.
 
 from __future__ import annotations
 
-from kafkacompat.controller.cluster_control import check_broker_epoch
+from kafkacompat.controller.cluster_control_manager import check_broker_epoch
+from kafkacompat.controller.controller_result import BrokerRefused, ControllerResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.controller.result import ControllerResult
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse

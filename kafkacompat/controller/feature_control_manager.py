@@ -1,4 +1,4 @@
-"""UpdateFeatures (KIP-584, KIP-778): changes the levels of the cluster's features, all or none.
+"""UpdateFeatures (FeatureControlManager; KIP-584, KIP-778): changes the levels of the cluster's features, all or none.
 
 Pure: image and request give records and response. Codes and texts are those of Apache Kafka 4.3.0. A level is accepted
 only if every broker and every controller supports it. kraft.version is in the quorum's own records:
@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, cast
 
-from kafkacompat.controller.eligible import EVERY_TOPIC, clear_elr_records
+from kafkacompat.controller.configuration_control_manager import EVERY_TOPIC, clear_elr_records
+from kafkacompat.controller.controller_result import ControllerResult
 from kafkacompat.controller.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     FEATURE_DEPENDENCIES,
@@ -24,7 +25,6 @@ from kafkacompat.controller.features import (
 )
 from kafkacompat.controller.image import CONTROLLERS, ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.config_record import ConfigRecord

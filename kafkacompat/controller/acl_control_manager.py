@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.controller_result import RECORDS_A_STEP, SCANNED_A_STEP, ControllerResult, told
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.refusals import told
-from kafkacompat.controller.result import RECORDS_A_STEP, SCANNED_A_STEP, ControllerResult
 from kafkacompat.controller.snapshot_records import acl_record
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.security.scram import SCRAM_BY_TYPE
 from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode

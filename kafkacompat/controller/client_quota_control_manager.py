@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 
-from kafkacompat.controller.host_names import RESOLVED_MAX
+from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
@@ -203,3 +202,7 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+RESOLVED_MAX = 64
+"""Names per request that are resolved. Further names count as unknown: each takes a thread while the resolver waits."""

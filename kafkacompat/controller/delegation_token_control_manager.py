@@ -10,9 +10,9 @@ import logging
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.controller.controller_result import SCANNED_A_STEP, ControllerResult
 from kafkacompat.controller.features import metadata_version
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.result import SCANNED_A_STEP, ControllerResult
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.security.delegation_tokens import USER_TYPE
 from kafkacompat.tasks import TURN_COST, Work, pieces
