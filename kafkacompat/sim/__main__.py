@@ -19,15 +19,18 @@ from typing import Any
 
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
-from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import consumer_group_shape, draw_cluster_options, share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
-from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
+from kafkacompat.sim.counters import (
+    ClusterCounters,
+    ConsumerGroupCounters,
+    QuorumCounters,
+    ShareGroupCounters,
+)
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.options import draw_options
 from kafkacompat.sim.quorum_node import SimulatedNode
-from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
-from kafkacompat.sim.share_group_counters import ShareGroupCounters
+from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
 GroupCounters = ConsumerGroupCounters | ShareGroupCounters | None
 
@@ -46,7 +49,7 @@ def print_short(line: str) -> None:
 def show(node: SimulatedNode, event: events.Event, effects: list[effect.Effect]) -> None:
     core = node.core
     assert core is not None
-    time_ms = node.simulation.scheduler.now_us / 1000
+    time_ms = node.environment.scheduler.now_us / 1000
     log = core.log
     print_short(
         f"{time_ms:11.3f} node {node.id} {core.role.value} epoch {core.epoch} hw {core.high_watermark} "
@@ -76,7 +79,7 @@ def shape_for(seed: int, groups: GroupCounters) -> dict[str, Any]:
     return share_group_shape(seed) if isinstance(groups, ShareGroupCounters) else consumer_group_shape(seed)
 
 
-def run_seed(seed: int, trace: bool, show_hash: bool) -> Counters:
+def run_seed(seed: int, trace: bool, show_hash: bool) -> QuorumCounters:
     simulation = QuorumSimulation(seed, trace=show if trace else None)
     try:
         return simulation.run()
@@ -129,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.consumer_groups or options.share_groups:
         groups = ShareGroupCounters() if options.share_groups else ConsumerGroupCounters()
     is_cluster = options.cluster or groups is not None
-    total: Any = ClusterCounters() if is_cluster else Counters()
+    total: Any = ClusterCounters() if is_cluster else QuorumCounters()
     run: Callable[[int, bool, bool], Any] = (
         partial(run_cluster_seed, groups=groups) if is_cluster else run_seed
     )

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.records.batch import BatchHeader, iterate_batches, parse_header
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.compaction_oracle import contents_of
 from kafkacompat.sim.ledgers import Key, opened, written
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 if TYPE_CHECKING:

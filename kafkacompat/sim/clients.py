@@ -15,10 +15,10 @@ from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.hosts import Host, Timer
 from kafkacompat.sim.links import BROKER_PORT, SimulatedChannels, host_name
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.topics import COMPACTED, UNCLEAN
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.records.batch import BatchHeader
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.compaction_oracle import Content, contents_of
 from kafkacompat.sim.ledgers import Key, Ledger, Seen, batches, cleaned_to, opened, written
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import RETAINED, min_isr
 

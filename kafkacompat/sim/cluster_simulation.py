@@ -16,17 +16,18 @@ from kafkacompat.faults import listeners
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.ports import ProbeResult
 from kafkacompat.sim.administrator import Administrator
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.client_oracles import ClientOracles
 from kafkacompat.sim.clients import Client, Key, KeyedLane, Producer
 from kafkacompat.sim.cluster_changes import ClusterChanges, unlike
-from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_faults import ClusterFaults
 from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
 from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_reader import CommittedReader, Transactions
 from kafkacompat.sim.consumer_groups import ConsumerGroups
+from kafkacompat.sim.counters import ClusterCounters
 from kafkacompat.sim.fetch_oracle import check_parked
 from kafkacompat.sim.group_commits import TOPIC
 from kafkacompat.sim.groups import Groups
@@ -36,7 +37,6 @@ from kafkacompat.sim.keeper import Keeper
 from kafkacompat.sim.links import SETUP_TIMEOUT_US, machine_of
 from kafkacompat.sim.machine import SimulatedMachine, initial_voters
 from kafkacompat.sim.network import Network
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.readers import Consumer
 from kafkacompat.sim.rights_changes import RightsChanges
 from kafkacompat.sim.rights_oracle import RightsOracle

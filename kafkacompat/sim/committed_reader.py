@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Key, Place
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.readers import Reader
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 

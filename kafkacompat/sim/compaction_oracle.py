@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.records.read import records_of
-from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.topics import DELETE_RETENTION_MS
 
 if TYPE_CHECKING:

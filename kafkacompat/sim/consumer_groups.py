@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.sim.clients import Client
-from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
 from kafkacompat.sim.consumer_members import ConsumerMember
+from kafkacompat.sim.counters import ConsumerGroupCounters
 from kafkacompat.sim.embedded_members import EmbeddedMember
 from kafkacompat.sim.group_commits import GROUP_SESSION_MS
 from kafkacompat.sim.group_oracles import GroupLedger, Owners

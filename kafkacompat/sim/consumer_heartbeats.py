@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Key
-from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
+from kafkacompat.sim.counters import ConsumerGroupCounters
 from kafkacompat.sim.frames import GROUP_PURPOSE
 from kafkacompat.sim.group_commits import (
     GROUP_SESSION_MS,
@@ -18,7 +19,6 @@ from kafkacompat.sim.group_commits import (
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, leads
 from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.subscriptions import EXPRESSIONS, drawn_topics, matches
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Key
 from kafkacompat.sim.consumer_heartbeats import (
     FENCED,
@@ -31,7 +32,6 @@ from kafkacompat.sim.group_commits import (
     commit_request,
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.read import records_of
+from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.counters import ShareGroupCounters
 from kafkacompat.sim.ledgers import Key, opened
-from kafkacompat.sim.quorum_oracles import Breach
-from kafkacompat.sim.share_group_counters import ShareGroupCounters
 from kafkacompat.sim.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:

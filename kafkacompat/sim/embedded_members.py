@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.sim.clients import Key
-from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
+from kafkacompat.sim.counters import ConsumerGroupCounters
 from kafkacompat.sim.group_commits import TOPIC
 from kafkacompat.sim.group_offsets import leads
 from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.breach import Breach
 
 if TYPE_CHECKING:
     from kafkacompat.partition.fetch import DelayedFetch, FetchEngine

@@ -11,10 +11,10 @@ from typing import Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Client, Key
 from kafkacompat.sim.coordinated import Coordinated
 from kafkacompat.sim.group_commits import by_topic
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,

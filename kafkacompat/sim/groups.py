@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Client, Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
@@ -27,7 +28,6 @@ from kafkacompat.sim.group_commits import (
 from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
 from kafkacompat.sim.group_oracles import GroupLedger
 from kafkacompat.sim.passing import Passing
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol

@@ -18,7 +18,7 @@ from kafkacompat.controller.image import (
     has_online_dir,
 )
 from kafkacompat.ids import NO_LEADER, Uuid
-from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.topics import UNCLEAN
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports.logs import LogRefused
 from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.compaction_oracle import Content, KeyLedger
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import is_compacted
 from kafkacompat.wire.errors import ErrorCode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.breach import Breach
 from kafkacompat.wire.messages.delete_records_request import DeleteRecordsRequest
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 from kafkacompat.wire.messages.fetch_request import FetchRequest

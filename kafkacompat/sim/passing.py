@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated
 from kafkacompat.sim.frames import GROUP_PURPOSE
@@ -19,7 +20,6 @@ from kafkacompat.sim.group_commits import (
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
 from kafkacompat.sim.group_oracles import GroupLedger
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 

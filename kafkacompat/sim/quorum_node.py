@@ -6,7 +6,7 @@ It does the shell's work by the contract of raft/quorum.py, and can crash betwee
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kafkacompat.ids import NO_OFFSET
 from kafkacompat.raft import effects as effect
@@ -15,13 +15,14 @@ from kafkacompat.raft.messages import Batch, Request, Response
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_state import Member
 from kafkacompat.raft.roles import NEVER_MS
-from kafkacompat.raft.voter_set import VoterSet
+from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.disk import Disk
+from kafkacompat.sim.counters import QuorumCounters
+from kafkacompat.sim.options import Options
+from kafkacompat.sim.quorum_disk import QuorumDisk
+from kafkacompat.sim.quorum_oracles import QuorumOracles
+from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
 CONTROL_BYTES = 100
 REFUSAL_US = 1_000
@@ -30,24 +31,63 @@ REFUSAL_US = 1_000
 Core = Callable[..., QuorumCore]
 
 
+class QuorumEnvironment(Protocol):
+    """What a node has in common with the others of its run, and what is around it."""
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def scheduler(self) -> Scheduler: ...
+
+    @property
+    def counters(self) -> QuorumCounters: ...
+
+    @property
+    def oracles(self) -> QuorumOracles: ...
+
+    def stepped(self, node: SimulatedNode, event: events.Event, effects: list[effect.Effect]) -> None:
+        """The core has taken an event. Its effects are to be carried out."""
+
+    def crash_node(self, node: SimulatedNode) -> None: ...
+
+    def resume_later(self, node: SimulatedNode) -> None: ...
+
+    def draw_sync_us(self) -> int: ...
+
+    def proposal_appended(self, proposal_id: int, batch: Batch) -> None: ...
+
+    def deliver_request(
+        self, source: SimulatedNode, target: int, correlation_id: int, request: Request
+    ) -> None: ...
+
+    def deliver_response(
+        self, source: SimulatedNode, target: int, message: tuple[int, int, Response]
+    ) -> None: ...
+
+    def deliver_probe(self, source: SimulatedNode, voter: ReplicaKey) -> None: ...
+
+    def refuse(self, refusing: int, target: int, life: int, correlation_id: int) -> None: ...
+
+
 class SimulatedNode:
     def __init__(
         self,
-        simulation: QuorumSimulation,
+        environment: QuorumEnvironment,
         member: Member,
         static_voters: VoterSet,
         kraft_version: int,
         make_core: Core,
         chance: Chance,
     ) -> None:
-        self.simulation = simulation
+        self.environment = environment
         self.member = member
         self.id = member.node_id
         self.static_voters = static_voters
         self.kraft_version = kraft_version
         self.make_core = make_core
         self.chance = chance
-        self.disk = Disk()
+        self.disk = QuorumDisk()
         self.core: QuorumCore | None = None
         """None while the node is down."""
         self.life = 0
@@ -74,12 +114,12 @@ class SimulatedNode:
     # Clock.
 
     def local_ms(self) -> int:
-        elapsed_us = self.simulation.scheduler.now_us - self._clock_zero_us
+        elapsed_us = self.environment.scheduler.now_us - self._clock_zero_us
         return self._clock_base_ms + int(elapsed_us * self.clock_rate / 1000)
 
     def set_clock_rate(self, rate: float) -> None:
         self._clock_base_ms = self.local_ms()
-        self._clock_zero_us = self.simulation.scheduler.now_us
+        self._clock_zero_us = self.environment.scheduler.now_us
         self.clock_rate = rate
 
     def _plan_tick(self, core: QuorumCore) -> None:
@@ -89,7 +129,7 @@ class SimulatedNode:
             return
         self._tick_at_ms = wake_ms
         delay_us = int((wake_ms - self.local_ms()) * 1000 / self.clock_rate) + 1000
-        self.simulation.scheduler.after(max(delay_us, 1), self._tick, (self.life, wake_ms))
+        self.environment.scheduler.after(max(delay_us, 1), self._tick, (self.life, wake_ms))
 
     def _tick(self, planned: tuple[int, int]) -> None:
         life, wake_ms = planned
@@ -108,14 +148,14 @@ class SimulatedNode:
         self.life += 1
         shape = self.disk.open()
         history = self.disk.voter_history(self.static_voters, self.kraft_version)
-        settings = self.simulation.options.settings
+        settings = self.environment.options.settings
         core = self.make_core(self.member, settings, self.chance, shape, history)
         self.core = core
         newest = max(self.disk.snapshots, default=None)
         high_watermark = newest.offset if newest is not None else NO_OFFSET
         self.applied = max(high_watermark, 0)
         self._tick_at_ms = NEVER_MS
-        self.simulation.oracles.started(self, core)
+        self.environment.oracles.started(self, core)
         effects = core.boot(self.disk.election, high_watermark, self.local_ms())
         self._carry_out(core, effects)
 
@@ -130,9 +170,9 @@ class SimulatedNode:
         self.effects_until_crash = -1
         self.effects_until_full = -1
         self._next_event = None
-        lost = self.disk.crash(self.chance, self.simulation.options.keeps_writing)
-        self.simulation.counters.crashes += 1
-        self.simulation.counters.lost_bytes += lost
+        lost = self.disk.crash(self.chance, self.environment.options.keeps_writing)
+        self.environment.counters.crashes += 1
+        self.environment.counters.lost_bytes += lost
 
     def resume(self) -> None:
         if not self.is_paused:
@@ -152,11 +192,8 @@ class SimulatedNode:
         if self.is_paused:
             self._inbox.append(event)
             return
-        simulation = self.simulation
-        simulation.events += 1
         effects = core.step(event, self.local_ms())
-        if simulation.trace is not None:
-            simulation.trace(self, event, effects)
+        self.environment.stepped(self, event, effects)
         self._carry_out(core, effects)
 
     def _carry_out(self, core: QuorumCore, effects: list[effect.Effect]) -> None:
@@ -166,8 +203,8 @@ class SimulatedNode:
             if limit < len(effects):
                 for each in effects[:limit]:
                     _CARRY_OUT[type(each)](self, each)
-                self.simulation.counters.crashes_in_step += 1
-                self.simulation.crash_node(self)
+                self.environment.counters.crashes_in_step += 1
+                self.environment.crash_node(self)
                 return
         limit = self.effects_until_full
         if limit >= 0:
@@ -176,8 +213,8 @@ class SimulatedNode:
                 self._held = effects[limit:]
                 self.is_paused = True
                 effects = effects[:limit]
-                self.simulation.counters.held_steps += 1
-                self.simulation.faults.resume_later(self)
+                self.environment.counters.held_steps += 1
+                self.environment.resume_later(self)
         for each in effects:
             _CARRY_OUT[type(each)](self, each)
         if self._held:
@@ -186,7 +223,7 @@ class SimulatedNode:
             event, self._next_event = self._next_event, None
             self.enter(event)
             return
-        self.simulation.oracles.stepped(self, core)
+        self.environment.oracles.stepped(self, core)
         self._plan_tick(core)
 
     # Messages.
@@ -194,8 +231,8 @@ class SimulatedNode:
     def request_arrives(self, message: tuple[int, int, int, Request]) -> None:
         source, life, correlation_id, request = message
         if self.core is None:
-            if self.simulation.options.refuses:
-                self.simulation.refuse(self.id, source, life, correlation_id)
+            if self.environment.options.refuses:
+                self.environment.refuse(self.id, source, life, correlation_id)
             return
         request_id = self._next_request_id
         self._next_request_id = request_id + 1
@@ -220,17 +257,17 @@ class SimulatedNode:
         self.enter(events.RequestReceived(request_id, request))
 
     def _send(self, each: effect.Send) -> None:
-        self.simulation.oracles.sends(self, each)
+        self.environment.oracles.sends(self, each)
         target = each.node_id if each.node_id >= 0 else each.endpoints[0][2]
-        self.simulation.deliver_request(self, target, each.correlation_id, each.request)
+        self.environment.deliver_request(self, target, each.correlation_id, each.request)
 
     def _answer(self, request_id: int, response: Response) -> None:
         asked = self._requests.pop(request_id, None)
         if asked is None:
             return
         source, life, correlation_id, request = asked
-        self.simulation.oracles.replies(self, request, response)
-        self.simulation.deliver_response(self, source, (life, correlation_id, response))
+        self.environment.oracles.replies(self, request, response)
+        self.environment.deliver_response(self, source, (life, correlation_id, response))
 
     def _reply(self, each: effect.Reply) -> None:
         self._answer(each.request_id, each.response)
@@ -245,10 +282,10 @@ class SimulatedNode:
         response.data = data[response.position : response.position + each.max_bytes]
         self._answer(each.request_id, response)
 
-    # Disk.
+    # QuorumDisk.
 
     def _persist(self, each: effect.PersistElection) -> None:
-        self.simulation.oracles.persists(self, each.state)
+        self.environment.oracles.persists(self, each.state)
         self.disk.election = each.state
 
     def _append_epoch_start(self, each: effect.AppendEpochStart) -> None:
@@ -276,18 +313,18 @@ class SimulatedNode:
             )
         )
         if each.proposal_id >= 0:
-            self.simulation.counters.upgrades += 1
+            self.environment.counters.upgrades += 1
         else:
-            self.simulation.counters.voter_changes += 1
+            self.environment.counters.voter_changes += 1
 
     def _append_records(self, each: effect.AppendRecords) -> None:
         name, size = each.payload
         batch = Batch(each.base_offset, each.end_offset, each.epoch, name, size)
         self._append_own(batch)
-        self.simulation.proposal_appended(each.proposal_id, batch)
+        self.environment.proposal_appended(each.proposal_id, batch)
 
     def _append_own(self, batch: Batch) -> None:
-        self.simulation.oracles.leader_appends(self, batch)
+        self.environment.oracles.leader_appends(self, batch)
         self.disk.append(batch)
 
     def _append_fetched(self, each: effect.AppendFetched) -> None:
@@ -295,13 +332,13 @@ class SimulatedNode:
             self.disk.append(batch)
 
     def _truncate(self, each: effect.Truncate) -> None:
-        self.simulation.oracles.truncates(self, each.offset)
+        self.environment.oracles.truncates(self, each.offset)
         self.disk.truncate(each.offset)
-        self.simulation.counters.truncations += 1
+        self.environment.counters.truncations += 1
 
     def _sync(self, each: effect.Sync) -> None:
         self.disk.begin_sync()
-        self.simulation.scheduler.after(self.simulation.draw_sync_us(), self._synced, self.life)
+        self.environment.scheduler.after(self.environment.draw_sync_us(), self._synced, self.life)
 
     def _synced(self, life: int) -> None:
         if life == self.life:
@@ -312,10 +349,10 @@ class SimulatedNode:
         self.disk.write_part(each.position, each.data)
 
     def _install(self, each: effect.InstallSnapshot) -> None:
-        snapshot = self.simulation.oracles.read_snapshot(self, each.snapshot_id, self.disk.take_part())
+        snapshot = self.environment.oracles.read_snapshot(self, each.snapshot_id, self.disk.take_part())
         self.disk.install(each.snapshot_id, snapshot)
         self.applied = each.snapshot_id.offset
-        self.simulation.counters.snapshots_fetched += 1
+        self.environment.counters.snapshots_fetched += 1
         installed = events.SnapshotInstalled(
             each.snapshot_id, each.size_bytes, snapshot.voters, snapshot.kraft_version
         )
@@ -323,30 +360,30 @@ class SimulatedNode:
         self._next_event = installed
 
     def _advance(self, each: effect.AdvanceHighWatermark) -> None:
-        self.simulation.oracles.commits(self, each.offset)
+        self.environment.oracles.commits(self, each.offset)
 
     def _became_leader(self, each: effect.BecameLeader) -> None:
-        self.simulation.oracles.leads(self, each.epoch)
+        self.environment.oracles.leads(self, each.epoch)
 
     def _leader_changed(self, each: effect.LeaderChanged) -> None:
-        self.simulation.oracles.names_leader(self, each.epoch, each.leader_id)
+        self.environment.oracles.names_leader(self, each.epoch, each.leader_id)
 
     def _probe(self, each: effect.ProbeVoter) -> None:
-        self.simulation.deliver_probe(self, each.voter)
+        self.environment.deliver_probe(self, each.voter)
 
     def _refused(self, each: effect.RefuseProposal) -> None:
-        self.simulation.counters.refused_proposals += 1
+        self.environment.counters.refused_proposals += 1
 
     def make_snapshot(self) -> None:
         """Make a snapshot of everything that the state machine has applied."""
         core = self.core
         if core is None or self.is_paused or core.high_watermark <= max(core.log.start, 0):
             return
-        snapshot_id, snapshot = self.simulation.oracles.snapshot_of(self, core)
+        snapshot_id, snapshot = self.environment.oracles.snapshot_of(self, core)
         if snapshot_id in self.disk.snapshots or snapshot_id.offset != core.high_watermark:
             return
         self.disk.freeze(snapshot_id, snapshot)
-        self.simulation.counters.snapshots_made += 1
+        self.environment.counters.snapshots_made += 1
         self.enter(events.SnapshotFrozen(snapshot_id, len(snapshot.data)))
         if self.chance.happens(0.6) and snapshot_id.offset <= self.disk.durable_end:
             self.disk.trim(snapshot_id)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from kafkacompat.ids import NO_LEADER, OffsetAndEpoch
 from kafkacompat.raft import effects as effect
@@ -23,26 +24,29 @@ from kafkacompat.raft.messages import (
     VoteResponse,
 )
 from kafkacompat.raft.quorum import QuorumCore
+from kafkacompat.raft.quorum_state import Member
 from kafkacompat.raft.roles import Role
-from kafkacompat.sim.disk import Snapshot
+from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.counters import QuorumCounters
+from kafkacompat.sim.quorum_disk import QuorumDisk, Snapshot
 from kafkacompat.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from kafkacompat.sim.quorum_node import SimulatedNode
-    from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
+class ObservedNode(Protocol):
+    """What the oracles look at in a node."""
 
-class Breach(Exception):
-    """A violation found by an oracle. `oracle` is its short name, the same for every seed."""
-
-    def __init__(self, oracle: str, message: str) -> None:
-        super().__init__(f"{oracle}: {message}")
-        self.oracle = oracle
+    id: int
+    member: Member
+    disk: QuorumDisk
+    core: QuorumCore | None
+    applied: int
+    """Set by `commits`."""
 
 
 class QuorumOracles:
-    def __init__(self, simulation: QuorumSimulation) -> None:
-        self._simulation = simulation
+    def __init__(self, nodes: Mapping[int, ObservedNode], counters: QuorumCounters) -> None:
+        self._nodes = nodes
+        self._counters = counters
         self._leaders: dict[int, int] = {}
         """Epoch -> its leader."""
         self._votes: dict[tuple[int, int], int] = {}
@@ -66,9 +70,9 @@ class QuorumOracles:
 
     # Elections.
 
-    def leads(self, node: SimulatedNode, epoch: int) -> None:
+    def leads(self, node: ObservedNode, epoch: int) -> None:
         self._one_leader(epoch, node.id)
-        self._simulation.counters.elections += 1
+        self._counters.elections += 1
         disk = node.disk
         if self.committed_end <= disk.start:
             return
@@ -85,7 +89,7 @@ class QuorumOracles:
                 f"node {node.id} leads epoch {epoch} without all that was committed before",
             )
 
-    def names_leader(self, node: SimulatedNode, epoch: int, leader_id: int) -> None:
+    def names_leader(self, node: ObservedNode, epoch: int, leader_id: int) -> None:
         if leader_id != NO_LEADER:
             self._one_leader(epoch, leader_id)
 
@@ -94,7 +98,7 @@ class QuorumOracles:
         if known != leader_id:
             raise Breach("one leader an epoch", f"epoch {epoch} has leaders {known} and {leader_id}")
 
-    def persists(self, node: SimulatedNode, state: ElectionState) -> None:
+    def persists(self, node: ObservedNode, state: ElectionState) -> None:
         stored = node.disk.election
         if stored is not None and state.leader_epoch < stored.leader_epoch:
             raise Breach(
@@ -111,14 +115,14 @@ class QuorumOracles:
                 )
             self._started_epochs.add(epoch)
 
-    def _is_stored(self, node: SimulatedNode, epoch: int) -> None:
+    def _is_stored(self, node: ObservedNode, epoch: int) -> None:
         stored = node.disk.election
         if (stored.leader_epoch if stored is not None else 0) != epoch:
             raise Breach(
                 "durable before visible", f"node {node.id} speaks of epoch {epoch}, stored: {stored}"
             )
 
-    def _votes_for(self, node: SimulatedNode, epoch: int, candidate: int) -> None:
+    def _votes_for(self, node: ObservedNode, epoch: int, candidate: int) -> None:
         stored = node.disk.election
         if stored is None or (stored.leader_epoch, stored.voted_id) != (epoch, candidate):
             raise Breach(
@@ -133,7 +137,7 @@ class QuorumOracles:
 
     # Messages.
 
-    def sends(self, node: SimulatedNode, sent: effect.Send) -> None:
+    def sends(self, node: ObservedNode, sent: effect.Send) -> None:
         request = sent.request
         kind = type(request)
         if kind is FetchRequest:
@@ -149,7 +153,7 @@ class QuorumOracles:
             if not request.pre_vote:  # type: ignore[union-attr]
                 self._votes_for(node, request.epoch, node.id)  # type: ignore[union-attr]
 
-    def replies(self, node: SimulatedNode, request: Request, response: Response) -> None:
+    def replies(self, node: ObservedNode, request: Request, response: Response) -> None:
         kind = type(response)
         if kind is FetchResponse:
             if response.error is ErrorCode.NONE:
@@ -167,7 +171,7 @@ class QuorumOracles:
 
     # The log.
 
-    def leader_appends(self, node: SimulatedNode, batch: Batch) -> None:
+    def leader_appends(self, node: ObservedNode, batch: Batch) -> None:
         self._is_stored(node, batch.epoch)
         if self._leaders.get(batch.epoch) != node.id:
             raise Breach("only the leader appends", f"node {node.id} writes in epoch {batch.epoch}")
@@ -178,20 +182,20 @@ class QuorumOracles:
                 f"epoch {batch.epoch} has two batches at {batch.base_offset}: {known.payload} and {batch.payload}",
             )
 
-    def truncates(self, node: SimulatedNode, offset: int) -> None:
+    def truncates(self, node: ObservedNode, offset: int) -> None:
         if offset < node.applied:
             raise Breach(
                 "nothing committed disappears", f"node {node.id} cuts at {offset}, applied is {node.applied}"
             )
 
-    def commits(self, node: SimulatedNode, offset: int) -> None:
+    def commits(self, node: ObservedNode, offset: int) -> None:
         """Check that the node applies the same batches as all others, and that newly committed ones are on a majority's disks."""
         disk = node.disk
         core = node.core
         if core is None or offset > disk.end:
             raise Breach("high watermark", f"node {node.id} commits to {offset}, its log ends at {disk.end}")
         leads = core.leader is not None
-        counters = self._simulation.counters
+        counters = self._counters
         index = disk.index_of(node.applied)
         reached = node.applied
         while reached < offset:
@@ -218,7 +222,7 @@ class QuorumOracles:
             self._on_majority(core, disk.batches[index - 1])
         node.applied = offset
 
-    def _commit_new(self, node: SimulatedNode, batch: Batch) -> None:
+    def _commit_new(self, node: ObservedNode, batch: Batch) -> None:
         if batch.base_offset != self.committed_end:
             raise Breach(
                 "committed prefixes agree",
@@ -236,7 +240,7 @@ class QuorumOracles:
 
     def _on_majority(self, core: QuorumCore, batch: Batch) -> None:
         voters = core.voters.latest
-        nodes = self._simulation.nodes
+        nodes = self._nodes
         holders = [voter for voter in voters.ids if nodes[voter].disk.holds(batch)]
         if len(holders) * 2 <= len(voters):
             raise Breach(
@@ -246,7 +250,7 @@ class QuorumOracles:
 
     # Snapshots: the state machine's state is the checksum of everything it has applied.
 
-    def snapshot_of(self, node: SimulatedNode, core: QuorumCore) -> tuple[OffsetAndEpoch, Snapshot]:
+    def snapshot_of(self, node: ObservedNode, core: QuorumCore) -> tuple[OffsetAndEpoch, Snapshot]:
         end = node.applied
         snapshot_id = OffsetAndEpoch(end, core.log.epoch_before(end))
         voters, kraft_version = core.voters.at(end)
@@ -258,7 +262,7 @@ class QuorumOracles:
             raise Breach("snapshots", f"two snapshots at {snapshot_id} differ")
         return snapshot_id, snapshot
 
-    def read_snapshot(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, data: bytes) -> Snapshot:
+    def read_snapshot(self, node: ObservedNode, snapshot_id: OffsetAndEpoch, data: bytes) -> Snapshot:
         known = self._snapshots.get(snapshot_id)
         if known is None or known.data != data:
             raise Breach("snapshots", f"node {node.id} fetched a snapshot {snapshot_id} that nobody made")
@@ -266,10 +270,10 @@ class QuorumOracles:
 
     # After every event.
 
-    def started(self, node: SimulatedNode, core: QuorumCore) -> None:
+    def started(self, node: ObservedNode, core: QuorumCore) -> None:
         self._high_watermarks[node.id] = core.high_watermark
 
-    def stepped(self, node: SimulatedNode, core: QuorumCore) -> None:
+    def stepped(self, node: ObservedNode, core: QuorumCore) -> None:
         node_id = node.id
         epoch = core.election.leader_epoch
         highest = self._epochs.get(node_id, 0)
@@ -297,7 +301,7 @@ class QuorumOracles:
                 "one leader an epoch", f"node {node_id} leads {epoch} besides {self._leaders[epoch]}"
             )
 
-    def _epoch_moved(self, node: SimulatedNode, core: QuorumCore, highest: int) -> None:
+    def _epoch_moved(self, node: ObservedNode, core: QuorumCore, highest: int) -> None:
         epoch = core.election.leader_epoch
         if epoch < highest:
             raise Breach("epochs never retreat", f"node {node.id} was in {highest}, is in {epoch}")

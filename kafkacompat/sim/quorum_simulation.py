@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any
 
 from kafkacompat.raft import effects as effect
@@ -19,12 +18,14 @@ from kafkacompat.raft.quorum_state import Member
 from kafkacompat.raft.roles import Role
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.counters import QuorumCounters
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS, draw_options
 from kafkacompat.sim.quorum_faults import QuorumFaults
 from kafkacompat.sim.quorum_node import REFUSAL_US, Core, SimulatedNode
-from kafkacompat.sim.quorum_oracles import Breach, QuorumOracles
+from kafkacompat.sim.quorum_oracles import QuorumOracles
 from kafkacompat.sim.scheduler import Scheduler
 
 CLUSTER_ID = "simulated-cluster"
@@ -32,39 +33,6 @@ LIVENESS_ROUNDS = 60
 """A healed quorum must commit within this number of fetch and election timeouts."""
 
 Trace = Callable[[SimulatedNode, events.Event, list[effect.Effect]], None]
-
-
-@dataclass(slots=True)
-class Counters:
-    """Counts of one run. Sums over many runs show whether the simulation reaches its dangers."""
-
-    events: int = 0
-    faults: int = 0
-    elections: int = 0
-    truncations: int = 0
-    snapshots_made: int = 0
-    snapshots_fetched: int = 0
-    lost_bytes: int = 0
-    crashes: int = 0
-    crashes_in_step: int = 0
-    partitions: int = 0
-    one_way_partitions: int = 0
-    pauses: int = 0
-    full_leaders: int = 0
-    held_steps: int = 0
-    acknowledged: int = 0
-    refused_proposals: int = 0
-    voter_changes: int = 0
-    upgrades: int = 0
-    lost_messages: int = 0
-    duplicated_messages: int = 0
-
-    def add(self, other: Counters) -> None:
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
-
-    def __str__(self) -> str:
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
 
 def endpoints_of(node_id: int) -> Endpoints:
@@ -89,8 +57,9 @@ class QuorumSimulation:
         self.options = draw_options(seed)
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, self.options, Chance(seed, "network"))
-        self.counters = Counters()
-        self.oracles = QuorumOracles(self)
+        self.counters = QuorumCounters()
+        self.nodes: dict[int, SimulatedNode] = {}
+        self.oracles = QuorumOracles(self.nodes, self.counters)
         self.trace = trace
         self.events = 0
         self.trace_hash = 0
@@ -102,11 +71,13 @@ class QuorumSimulation:
         self._is_calm = False
         self._marker: Batch | None = None
         self._marker_id = -1
-        self.nodes = self._make_nodes(make_core)
+        self._make_nodes(make_core)
         self.ordered = list(self.nodes.values())
-        self.faults = QuorumFaults(self, Chance(seed, "faults"))
+        self.faults = QuorumFaults(
+            self.options, self.scheduler, self.network, self.counters, self.nodes, Chance(seed, "faults")
+        )
 
-    def _make_nodes(self, make_core: Core) -> dict[int, SimulatedNode]:
+    def _make_nodes(self, make_core: Core) -> None:
         options = self.options
         voter_ids = list(range(1, options.voters + 1))
         observer_ids = list(range(101, 101 + options.observers))
@@ -118,7 +89,6 @@ class QuorumSimulation:
             )
             for node_id in voter_ids
         )
-        nodes = {}
         for node_id in voter_ids + observer_ids:
             can_vote = node_id in voter_ids or comes_and_goes
             # If voters change, every node that may have become a voter must be among the bootstrap servers.
@@ -132,12 +102,11 @@ class QuorumSimulation:
                 node_id, directory_of(node_id), endpoints_of(node_id), can_vote, CLUSTER_ID, bootstrap
             )
             chance = Chance(self.seed, f"node {node_id}")
-            nodes[node_id] = SimulatedNode(self, member, voters, kraft_version, make_core, chance)
-        return nodes
+            self.nodes[node_id] = SimulatedNode(self, member, voters, kraft_version, make_core, chance)
 
     # The run.
 
-    def run(self) -> Counters:
+    def run(self) -> QuorumCounters:
         chance = self._chance
         for node in self.ordered:
             if self.options.drift:
@@ -252,11 +221,18 @@ class QuorumSimulation:
             victim = voters.voters[self._chance.randrange(len(voters))]
             node.ask(RemoveRaftVoterRequest(ReplicaKey(victim.id, victim.directory_id), CLUSTER_ID))
 
-    # Services for nodes.
+    # What nodes ask for.
+
+    def stepped(self, node: SimulatedNode, event: events.Event, effects: list[effect.Effect]) -> None:
+        self.events += 1
+        if self.trace is not None:
+            self.trace(node, event, effects)
+
+    def resume_later(self, node: SimulatedNode) -> None:
+        self.faults.resume_later(node)
 
     def crash_node(self, node: SimulatedNode) -> None:
-        node.crash()
-        self.faults.restart_later(node)
+        self.faults.crash(node)
 
     def draw_sync_us(self) -> int:
         uniform = self._sync_chance.uniform

@@ -14,9 +14,9 @@ from kafkacompat.ids import NO_LEADER, SHARE_STATE_TOPIC
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Client, Key, Place
 from kafkacompat.sim.cluster_options import rack_of
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.topics import APART, RETAINED, UNCLEAN
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkacompat.records.batch import BatchHeader
-from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.breach import Breach
 
 
 class Weight(NamedTuple):

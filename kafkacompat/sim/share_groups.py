@@ -12,9 +12,9 @@ from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.clients import TIMEOUT_MS, Client
 from kafkacompat.sim.cluster_changes import settings_request
 from kafkacompat.sim.cluster_options import REPLICATION_FACTOR, ClusterOptions
+from kafkacompat.sim.counters import ShareGroupCounters
 from kafkacompat.sim.dead_letter_oracle import TAKES_LETTERS
 from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
-from kafkacompat.sim.share_group_counters import ShareGroupCounters
 from kafkacompat.sim.share_oracles import ShareOracles
 from kafkacompat.sim.share_workers import ShareWorker
 from kafkacompat.sim.topics import DEAD_LETTERS

@@ -12,10 +12,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import Uuid
+from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.counters import ShareGroupCounters
 from kafkacompat.sim.dead_letter_oracle import DeadLetterOracle
 from kafkacompat.sim.ledgers import Key
-from kafkacompat.sim.quorum_oracles import Breach
-from kafkacompat.sim.share_group_counters import ShareGroupCounters
 from kafkacompat.sim.share_ledgers import (
     ACCEPT,
     ACQUIRED,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
 from kafkacompat.records.read import records_of
+from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.counters import ShareGroupCounters
 from kafkacompat.sim.ledgers import Key, opened
-from kafkacompat.sim.quorum_oracles import Breach
-from kafkacompat.sim.share_group_counters import ShareGroupCounters
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.messages.share_snapshot_key import ShareSnapshotKey
 from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue

@@ -14,13 +14,13 @@ from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import TIMEOUT_MS, Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.frames import GROUP_PURPOSE, SHARE_PURPOSE
 from kafkacompat.sim.group_commits import AWAY_MS, GROUP_SESSION_MS, HEARTBEAT_MS, TOPIC, GroupClient
 from kafkacompat.sim.group_offsets import IN_DOUBT
 from kafkacompat.sim.links import BROKER_PORT, SimulatedChannel, host_name
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.share_ledgers import (
     ACCEPT,
     GAP,

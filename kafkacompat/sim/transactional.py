@@ -17,10 +17,10 @@ from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import PRODUCE_TIMEOUT_MS, Client, Key
 from kafkacompat.sim.committed_reader import Fate, Transaction
 from kafkacompat.sim.coordinated import TRANSACTIONAL_ID, Coordinated, outcome_of
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.transactional_offsets import TransactionalOffsets
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.end_txn_request import EndTxnRequest

@@ -12,9 +12,9 @@ from typing import Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Client, Place
 from kafkacompat.sim.coordinated import GROUP, Coordinated
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,

@@ -7,7 +7,7 @@ whose work grows with the number of segments or batches exceeds them.
 
 from __future__ import annotations
 
-from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.breach import Breach
 
 CALLS_MAX, BYTES_MAX, TIMERS_MAX, MESSAGES_MAX = 180, 200_000, 100, 100
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any, Protocol
 
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.cluster_life import NodeFailed
-from kafkacompat.sim.quorum_oracles import Breach
 
 SHARES = 8
 """The number of tests that share the seeds of one simulation, so that all pytest workers take part."""

@@ -30,9 +30,9 @@ from kafkacompat.sim._tests.seeds import (
     trace_hashes,
 )
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
-from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
+from kafkacompat.sim.counters import ClusterCounters
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("quiet_nodes")]
 

@@ -28,10 +28,9 @@ from kafkacompat.sim._tests.seeds import (
     tell_of_another,
     trace_hashes,
 )
-from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS, consumer_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
-from kafkacompat.sim.consumer_group_counters import ConsumerGroupCounters
+from kafkacompat.sim.counters import ClusterCounters, ConsumerGroupCounters
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("quiet_nodes")]
 

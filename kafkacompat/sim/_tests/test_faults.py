@@ -7,13 +7,13 @@ import errno
 import pytest
 
 from kafkacompat.ports import HalfDone, SyncFailed
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_options import share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.faults.failing_syncs import FailingSyncs, Planned
 from kafkacompat.sim.faults.refusals import Condition, Refusals
 from kafkacompat.sim.files import DiedWriting, FileDisk
-from kafkacompat.sim.quorum_oracles import Breach
 
 
 def refusing(**conditions: Condition) -> tuple[FileDisk, Refusals]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.group_oracles import NOTHING, Grant, GroupLedger, Owners
-from kafkacompat.sim.quorum_oracles import Breach
 
 
 def test_what_was_answered_is_fetched_or_something_later() -> None:

@@ -15,11 +15,11 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.records.validate import validate_produce
-from kafkacompat.sim.cluster_counters import ClusterCounters
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.counters import ClusterCounters
 from kafkacompat.sim.image_oracles import ImageOracles
 from kafkacompat.sim.ledgers import Ledger, Seen
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import UNCLEAN
 

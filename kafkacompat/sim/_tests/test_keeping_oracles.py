@@ -7,9 +7,9 @@ import pytest
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.batch import BatchHeader, build_batch, parse_header, stamp_offset_and_epoch
 from kafkacompat.records.record import Record
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.compaction_oracle import COMMIT_MARKER, Content, KeyLedger, contents_of
 from kafkacompat.sim.ledgers import Ledger, written
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import DELETE_RETENTION_MS, UNCLEAN
 from kafkacompat.sim.work import BYTES_MAX, CALLS_MAX, Work

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.hosts import Timer
 from kafkacompat.sim.parked import SLACK_MS, VERIFIED_MS, Watch, watch
-from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 from kafkacompat.wire.messages.fetch_request import FetchRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest

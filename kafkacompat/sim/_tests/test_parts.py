@@ -12,11 +12,11 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.messages import Batch
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.disk import Disk, DiskMisuse, Snapshot
 from kafkacompat.sim.errands import Errand
 from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.options import draw_options
+from kafkacompat.sim.quorum_disk import DiskMisuse, QuorumDisk, Snapshot
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.sim.unexpected import heard
 
@@ -25,8 +25,8 @@ def batch(base: int, end: int, epoch: int = 1) -> Batch:
     return Batch(base, end, epoch, f"{epoch}:{base}", 10)
 
 
-def disk_with(*batches: Batch, synced: int) -> Disk:
-    disk = Disk()
+def disk_with(*batches: Batch, synced: int) -> QuorumDisk:
+    disk = QuorumDisk()
     for index, each in enumerate(batches):
         if index == synced:
             disk.begin_sync()

@@ -22,16 +22,17 @@ from kafkacompat.sim._tests.seeds import (
     seeds_from,
     trace_hashes,
 )
-from kafkacompat.sim.disk import DiskMisuse
+from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.counters import QuorumCounters
 from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS
-from kafkacompat.sim.quorum_oracles import Breach
-from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
+from kafkacompat.sim.quorum_disk import DiskMisuse
+from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
 SEEDS = 1000
 """Maximum number of seeds until every danger has occurred, or a planted bug is found."""
 
 
-def run(seed: int) -> tuple[Counters, Counters]:
+def run(seed: int) -> tuple[QuorumCounters, QuorumCounters]:
     counters = QuorumSimulation(seed).run()
     return counters, counters
 
@@ -64,7 +65,7 @@ def test_no_seed_fails(share: int, tell: Callable[[str, float], None]) -> None:
 def test_every_danger_occurs(tell: Callable[[str, float], None]) -> None:
     """Elections, truncations, fetched snapshots, lost unsynced bytes, partitions, crashes ...: a count of zero shows a
     blind spot."""
-    ran = run_first(KIND, Counters(), SEEDS)
+    ran = run_first(KIND, QuorumCounters(), SEEDS)
     tell("seeds of quorums", ran.seeds)
     tell("CPU seconds that quorums took", ran.cpu_s)
     tell("seeds until quorums met every danger", ran.until)

@@ -26,10 +26,9 @@ from kafkacompat.sim._tests.share_group_mutants import (
     SHARE_GROUP_MUTANTS,
     SHARE_GROUP_MUTANTS_SEEN_AT,
 )
-from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS, share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
-from kafkacompat.sim.share_group_counters import ShareGroupCounters
+from kafkacompat.sim.counters import ClusterCounters, ShareGroupCounters
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("quiet_nodes")]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_options import METADATA_DIRECTORY
 from kafkacompat.sim.faults.refusals import ONCE, Condition
-from kafkacompat.sim.quorum_oracles import Breach
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_life import Life

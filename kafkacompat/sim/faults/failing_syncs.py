@@ -6,9 +6,9 @@ import posixpath
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.faults.refusals import directory_of
-from kafkacompat.sim.quorum_oracles import Breach
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_faults import ClusterFaults

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.faults.pools import Unforeseen
 from kafkacompat.sim.faults.refusals import chain
-from kafkacompat.sim.quorum_oracles import Breach
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_life import Life

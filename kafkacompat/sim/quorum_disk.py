@@ -30,7 +30,7 @@ class Snapshot:
         self.kraft_version = kraft_version
 
 
-class Disk:
+class QuorumDisk:
     def __init__(self) -> None:
         self.election: ElectionState | None = None
         self.batches: list[Batch] = []

@@ -1,0 +1,262 @@
+"""Counts what happened in the runs. A count of zero over many runs shows a blind spot of the simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class QuorumCounters:
+    """Counts of one run. Sums over many runs show whether the simulation reaches its dangers."""
+
+    events: int = 0
+    faults: int = 0
+    elections: int = 0
+    truncations: int = 0
+    snapshots_made: int = 0
+    snapshots_fetched: int = 0
+    lost_bytes: int = 0
+    crashes: int = 0
+    crashes_in_step: int = 0
+    partitions: int = 0
+    one_way_partitions: int = 0
+    pauses: int = 0
+    full_leaders: int = 0
+    held_steps: int = 0
+    acknowledged: int = 0
+    refused_proposals: int = 0
+    voter_changes: int = 0
+    upgrades: int = 0
+    lost_messages: int = 0
+    duplicated_messages: int = 0
+
+    def add(self, other: QuorumCounters) -> None:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+    def __str__(self) -> str:
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+
+
+@dataclass
+class ClusterCounters:
+    """Counts of one run, or of many."""
+
+    events: int = 0
+    faults: int = 0
+    kills: int = 0
+    power_losses: int = 0
+    lost_bytes: int = 0
+    lost_names: int = 0
+    """Names created, removed or changed that a power loss undid."""
+    failed_syncs: int = 0
+    refusing_disks: int = 0
+    """Directories that were full, read-only, broken or failed a write."""
+    failed_loads: int = 0
+    """Reads that failed once while a coordinator's partition was loaded."""
+    full_quorums: int = 0
+    """Times the metadata directories of all controllers were full at once."""
+    lost_directories: int = 0
+    """Times a node continued without a directory."""
+    halts: int = 0
+    """Nodes that halted because of a disk error."""
+    deaths_within: int = 0
+    """Processes that died in the middle of a step."""
+    held_pools: int = 0
+    """Times threads were stuck."""
+    unforeseen: int = 0
+    """Jobs that failed with a planted bug."""
+    slow_machines: int = 0
+    clock_jumps: int = 0
+    clean_stops: int = 0
+    pauses: int = 0
+    partitions: int = 0
+    one_way_partitions: int = 0
+    resets: int = 0
+    controllers: int = 0
+    """Times a node became the active controller."""
+    snapshots_loaded: int = 0
+    images_compared: int = 0
+    elections: int = 0
+    partitions_without_leader: int = 0
+    eligible_replicas: int = 0
+    """Times a partition got eligible leader replicas outside its ISR."""
+    leaderships: int = 0
+    isr_shrinks: int = 0
+    isr_expansions: int = 0
+    truncations: int = 0
+    """Truncations of partition logs."""
+    fenced_brokers: int = 0
+    brokers_gone: int = 0
+    """Brokers that a controller took for dead before their sessions expired."""
+    reassignments: int = 0
+    """Completed reassignments."""
+    directory_moves: int = 0
+    """Completed moves of replicas between a node's directories."""
+    voter_changes: int = 0
+    """Voters removed or added."""
+    deletions: int = 0
+    """Deletions of records."""
+    logs_cleaned: int = 0
+    """Cleanings of compacted topics."""
+    starts_retained: int = 0
+    """Times retention by time or size moved a log's start offset."""
+    positions_reset: int = 0
+    """Resets of consumers whose next record was gone."""
+    unclean_elections: int = 0
+    batches_lost: int = 0
+    """Batches lost by unclean elections."""
+    topics_deleted: int = 0
+    """Deleted topics. Each is created again under the same name."""
+    acknowledged: int = 0
+    produce_retries: int = 0
+    consumed: int = 0
+    reads_from_followers: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_in_doubt: int = 0
+    """Transactions whose producer was fenced before it knew whether they were committed."""
+    transactions_asked_again: int = 0
+    """Repeated requests to end a transaction."""
+    producers_replaced: int = 0
+    """Producers replaced in the middle of a transaction."""
+
+    assignments: int = 0
+    """Assignments given to members of groups."""
+    members_gone: int = 0
+    """Members that left their group or vanished."""
+    commits: int = 0
+    """Answered commits of groups."""
+    offsets_read: int = 0
+    """Offsets read by members."""
+    groups_deleted: int = 0
+
+    settings_changed: int = 0
+    """Changes of settings, features and numbers of partitions."""
+    partitions_added: int = 0
+    features_switched: int = 0
+
+    rights_changed: int = 0
+    """Answered changes of access control entries and users."""
+    logins: int = 0
+    logins_with_tokens: int = 0
+    logins_refused: int = 0
+    sessions_ended: int = 0
+    """Connections closed because the client's token had expired."""
+    requests_allowed: int = 0
+    """Requests of clients that authenticated themselves."""
+    requests_refused: int = 0
+    """Those that they had no right to."""
+
+    def add(self, other: ClusterCounters) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def __str__(self) -> str:
+        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+
+
+@dataclass
+class ConsumerGroupCounters:
+    """Counts of one run, or of many."""
+
+    assignments: int = 0
+    revocations: int = 0
+    fenced: int = 0
+    """Members that learned that they had lost their partitions."""
+    left: int = 0
+    left_for_a_while: int = 0
+    """Static members whose partitions stay with their instance."""
+    returned: int = 0
+    """Partitions that such a member had, and got again at once."""
+    static_joins: int = 0
+    unreleased: int = 0
+    """Members that could not join because another one had their instance id."""
+    instances_fenced: int = 0
+    """Members that learned that another one had got their instance id."""
+    partitions_of_others: int = 0
+    """Partitions assigned of other topics than the one that is always there."""
+    vanished: int = 0
+    silences: int = 0
+    commits: int = 0
+    commits_refused: int = 0
+    """Commits of members or epochs that had lost the partitions."""
+    commits_in_doubt: int = 0
+    offsets_read: int = 0
+    embedded_assignments: int = 0
+    """Assignments given to members of the classic protocol in a consumer group."""
+    upgrades: int = 0
+    """Conversions that members of the classic protocol have noticed."""
+    downgrades: int = 0
+
+    def add(self, other: ConsumerGroupCounters) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def __str__(self) -> str:
+        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+
+
+@dataclass
+class ShareGroupCounters:
+    """Counts of one run, or of many."""
+
+    assignments: int = 0
+    fenced: int = 0
+    """Members that learned that they were not in the group any more."""
+    left: int = 0
+    crashes: int = 0
+    silences: int = 0
+    """Members that did not heartbeat for longer than a session."""
+    sessions: int = 0
+    """Share sessions that were opened."""
+    sessions_refused: int = 0
+    """Requests of a session that the node did not know any more."""
+    delivered: int = 0
+    """Records that reached a member."""
+    delivered_again: int = 0
+    by_batch: int = 0
+    """Fetches with records in the mode that acquires whole batches."""
+    by_record: int = 0
+    """Fetches with records in the mode with a strict limit of records."""
+    accepted: int = 0
+    released: int = 0
+    rejected: int = 0
+    renewed: int = 0
+    acknowledged_late: int = 0
+    """Acknowledgements sent after the lock had ended."""
+    acknowledgements_refused: int = 0
+    acknowledgements_in_doubt: int = 0
+    """Records whose acknowledgement got no answer."""
+    dropped: int = 0
+    """Records that a member never acknowledged."""
+    locks_ended: int = 0
+    """Records that were held beyond their locks."""
+    last_attempts: int = 0
+    """Deliveries beyond which a record is archived."""
+    letters: int = 0
+    """Dead letters that are committed."""
+    letters_again: int = 0
+    """Those of records that had one already."""
+    letters_with_copy: int = 0
+    letters_in_vain: int = 0
+    """Deliveries of records that had a dead letter, because the leader that gave them up could not say so."""
+    letters_refused: int = 0
+    """Records whose dead letters were given up because the topic takes none."""
+    loads: int = 0
+    takeovers: int = 0
+    """Loads of a state that had records of an earlier leader in flight."""
+    deposed_deliveries: int = 0
+    """Records that a deposed leader still delivered."""
+    state_records: int = 0
+    snapshots: int = 0
+    """Snapshots of a state after its first one."""
+    prunings: int = 0
+    """Times the log of states began later than before."""
+
+    def add(self, other: ShareGroupCounters) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def __str__(self) -> str:
+        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
