@@ -301,10 +301,6 @@ def test_no_part_of_a_broker_imports_the_client() -> None:
     assert users <= {"cli", "console", "container"}
 
 
-TYPES_IN_A_CIRCLE = {"sim"}
-"""Packages of which modules know each other's types; their imports alone form no circle."""
-
-
 def modules_by_name() -> dict[str, Path]:
     packages = [path for path in ROOT.rglob("*/__init__.py") if "_tests" not in path.parts]
     named = [(path.with_suffix(""), path) for path in project_modules()] + [
@@ -346,12 +342,7 @@ def test_modules_form_no_circle() -> None:
 
 def test_modules_form_no_circle_by_the_types_that_they_name() -> None:
     modules = modules_by_name()
-    imports = {
-        name: imported_modules(path, modules, types=True)
-        for name, path in modules.items()
-        if name.split(".")[0] not in TYPES_IN_A_CIRCLE
-    }
-    assert not circles({name: imported & imports.keys() for name, imported in imports.items()})
+    assert not circles({name: imported_modules(path, modules, types=True) for name, path in modules.items()})
 
 
 def test_a_circle_is_found() -> None:

@@ -27,8 +27,8 @@ from kafkacompat.sim.counters import (
     QuorumCounters,
     ShareGroupCounters,
 )
-from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.options import draw_options
+from kafkacompat.sim.processes import Process
 from kafkacompat.sim.quorum_node import SimulatedNode
 from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
@@ -62,9 +62,9 @@ def show(node: SimulatedNode, event: events.Event, effects: list[effect.Effect])
 class ClusterTrace(logging.Handler):
     """Prints the events of a cluster together with its nodes' log lines."""
 
-    def show(self, host: Host, what: str) -> None:
+    def show(self, process: Process, what: str) -> None:
         if what != "timer":
-            print(f"{host.simulation.scheduler.now_us / 1000:11.3f} node {host.id} {what}")
+            print(f"{process.env.scheduler.now_us / 1000:11.3f} node {process.id} {what}")
 
     def tell(self, what: str) -> None:
         print(f"{'':11}   => {what}")
@@ -96,7 +96,7 @@ def run_cluster_seed(
     root = logging.getLogger("kafkacompat")
     if trace:
         shown = ClusterTrace()
-        simulation.trace, simulation.tell = shown.show, shown.tell
+        simulation.env.trace, simulation.env.tell = shown.show, shown.tell
         root.addHandler(shown)
         root.setLevel(logging.INFO)
     else:
@@ -112,7 +112,8 @@ def run_cluster_seed(
             root.removeHandler(shown)
         root.setLevel(logging.NOTSET)
         if show_hash:
-            print(f"trace hash {simulation.trace_hash:08x} after {simulation.counters.events} events")
+            env = simulation.env
+            print(f"trace hash {env.trace_hash:08x} after {env.counters.events} events")
 
 
 def main(arguments: list[str] | None = None) -> int:

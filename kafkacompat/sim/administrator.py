@@ -6,18 +6,21 @@ its requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.client_oracles import ClientOracles
 from kafkacompat.sim.clients import TIMEOUT_MS, Client, Place
 from kafkacompat.sim.cluster_changes import DEFAULT_BROKER, setting_request
 from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MOVE_RATE, REPLICATION_FACTOR
-from kafkacompat.sim.topics import MADE_ANEW
+from kafkacompat.sim.links import Links
+from kafkacompat.sim.readers import Reader
+from kafkacompat.sim.topics import MADE_ANEW, is_for_producers
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -38,9 +41,6 @@ from kafkacompat.wire.messages.delete_records_request import (
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
-
 AS_FAST_AS_CAN_BE = 1 << 40
 
 
@@ -50,14 +50,18 @@ class Administrator(Client):
     It repeatedly deletes one topic and creates it again under the same name.
     """
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(
+        self, links: Links, client_id: int, oracle: ClientOracles, readers: Sequence[Reader]
+    ) -> None:
+        super().__init__(links, client_id)
+        self._oracle = oracle
+        self._readers = readers
         self._topics = 0
-        self._anew = Chance(simulation.seed, "made anew")
-        self._directories = Chance(simulation.seed, "directories")
+        self._anew = Chance(links.env.seed, "made anew")
+        self._directories = Chance(links.env.seed, "directories")
         self._may_be_deleted = False
         """A deletion got no answer, and may still be carried out."""
-        self.is_settled = not simulation.options.remake_ms
+        self.is_settled = not links.env.options.remake_ms
         """True if no topic is missing only for a while."""
 
     def start(self) -> None:
@@ -65,18 +69,18 @@ class Administrator(Client):
         self._plan()
         if not self.is_settled:
             self._remake_later(self._make_anew)
-        if self.simulation.options.directories > 1:
+        if self.env.options.directories > 1:
             self._change_directory()
 
     def _plan(self) -> None:
-        self.later(self._act, 2 * self.simulation.options.admin_interval_ms)
+        self.later(self._act, 2 * self.env.options.admin_interval_ms)
 
     def _act(self) -> None:
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             return
         self._plan()
         self.refresh()
-        keys = [key for key in self.places if not self.simulation.is_deleted(key)]
+        keys = [key for key in self.places if not self.env.metadata.is_deleted(key)]
         if not keys:
             return
         place = self.places[keys[self.chance.randrange(len(keys))]]
@@ -97,7 +101,7 @@ class Administrator(Client):
         name = f"t{self._topics}"
         topic = CreatableTopic(
             name=name,
-            num_partitions=self.simulation.options.partitions,
+            num_partitions=self.env.options.partitions,
             replication_factor=REPLICATION_FACTOR,
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
@@ -111,7 +115,7 @@ class Administrator(Client):
                 if name == f"t{self._topics}":
                     self._topics += 1
                 self.refresh()
-                self.simulation.topic_created(name)
+                self.env.topics.add(name)
             else:
                 self.later(self._create_topic, 300)
 
@@ -120,7 +124,7 @@ class Administrator(Client):
     # The topic that is deleted and created again.
 
     def _remake_later(self, call: Callable[[], None]) -> None:
-        mean_ms = self.simulation.options.remake_ms
+        mean_ms = self.env.options.remake_ms
         self.call_after(1 + self._anew.randrange(2 * mean_ms), call)
 
     def _make_anew(self) -> None:
@@ -134,10 +138,10 @@ class Administrator(Client):
         def created(done: Deferred[Any]) -> None:
             if _error_of(done, "topics") not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._remake_later(self._make_anew)
-            elif self.simulation.is_over_for_producers and self._may_be_deleted:
+            elif self.env.is_over_for_producers and self._may_be_deleted:
                 self._delete()
-            elif self.simulation.is_over_for_producers:
-                self.simulation.topic_created(MADE_ANEW)
+            elif self.env.is_over_for_producers:
+                self.env.topics.add(MADE_ANEW)
                 self.is_settled = True
             else:
                 self.refresh()
@@ -147,10 +151,10 @@ class Administrator(Client):
 
     def _delete(self) -> None:
         """Delete the topic by its id, so that a late request cannot delete its successor."""
-        topic = self.simulation.image_oracles.newest.topics.get(MADE_ANEW)
+        topic = self.env.metadata.newest.topics.get(MADE_ANEW)
         if topic is None:
             self._may_be_deleted = False
-        if topic is None or (self.simulation.is_over_for_producers and not self._may_be_deleted):
+        if topic is None or (self.env.is_over_for_producers and not self._may_be_deleted):
             self._make_anew()
             return
         request = DeleteTopicsRequest(
@@ -168,19 +172,19 @@ class Administrator(Client):
 
     def _change_directory(self) -> None:
         """Move a random replica from time to time. A later move may reverse one that is in progress."""
-        if self.simulation.is_over_for_producers:
-            if self.simulation.options.move_bytes:
+        if self.env.is_over_for_producers:
+            if self.env.options.move_bytes:
                 self._let_moves_go_on()
             return
         self.call_after(
-            1 + self._directories.randrange(self.simulation.options.admin_interval_ms), self._change_directory
+            1 + self._directories.randrange(self.env.options.admin_interval_ms), self._change_directory
         )
-        places = [place for place in self.places.values() if not self.simulation.is_deleted(place.key)]
+        places = [place for place in self.places.values() if not self.env.metadata.is_deleted(place.key)]
         if not places:
             return
         place = places[self._directories.randrange(len(places))]
         topic = AlterReplicaLogDirTopic(name=place.topic, partitions=[place.partition])
-        path = LOG_DIRECTORIES[self._directories.randrange(self.simulation.options.directories)]
+        path = LOG_DIRECTORIES[self._directories.randrange(self.env.options.directories)]
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[topic])])
         replica = place.replicas[self._directories.randrange(len(place.replicas))]
         self.ask(replica, request, "admin").on_done(_look_away)
@@ -192,12 +196,12 @@ class Administrator(Client):
 
         def altered(done: Deferred[Any]) -> None:
             if _error_of(done, "responses") != ErrorCode.NONE:
-                self.later(self._let_moves_go_on, self.simulation.options.admin_interval_ms)
+                self.later(self._let_moves_go_on, self.env.options.admin_interval_ms)
 
         self.ask(self.any_broker(), request, "admin").on_done(altered)
 
     def _move(self, place: Place) -> None:
-        brokers = list(self.simulation.options.brokers)
+        brokers = list(self.env.options.brokers)
         target: list[int] = []
         while len(target) < REPLICATION_FACTOR:
             target.append(brokers.pop(self.chance.randrange(len(brokers))))
@@ -215,11 +219,11 @@ class Administrator(Client):
 
     def _delete_records(self, place: Place) -> None:
         """Delete only records that every consumer has read."""
-        read = self.simulation.lowest_position(place.key)
-        if read <= 0 or place.leader == NO_LEADER or not self.simulation.is_for_producers(place.topic):
+        read = min(reader.positions.get(place.key, 0) for reader in self._readers)
+        if read <= 0 or place.leader == NO_LEADER or not is_for_producers(place.topic):
             return
         offset = self.chance.between(0, read)
-        self.simulation.client_oracles.asked_to_delete(place.key, offset)
+        self._oracle.asked_to_delete(place.key, offset)
         one = DeleteRecordsPartition(partition_index=place.partition, offset=offset)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=place.topic, partitions=[one])], timeout_ms=TIMEOUT_MS
@@ -230,7 +234,7 @@ class Administrator(Client):
                 error = done.result().topics[0].partitions[0].error_code
             except ChannelError:
                 return
-            self.simulation.counters.deletions += error == ErrorCode.NONE
+            self.env.counters.deletions += error == ErrorCode.NONE
 
         self.ask(place.leader, request, "admin").on_done(deleted)
 

@@ -11,24 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.records.batch import BatchHeader, iterate_batches, parse_header
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.compaction_oracle import contents_of
-from kafkacompat.sim.ledgers import Key, opened, written
+from kafkacompat.sim.ledgers import opened, written
+from kafkacompat.sim.processes import Environment
+from kafkacompat.sim.views import MachineView
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_oracles import PartitionOracles
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.sim.views import NodeView
 
 ALL_REPLICAS = -1
 
 
 class ClientOracles:
-    def __init__(self, simulation: ClusterSimulation, partitions: PartitionOracles) -> None:
-        self._simulation = simulation
+    def __init__(
+        self, env: Environment, machines: Mapping[int, MachineView], partitions: PartitionOracles
+    ) -> None:
+        self._env = env
+        self._machines = machines
         self._partitions = partitions
 
-    def answered(self, life: Life, request: Any, response: Any) -> None:
+    def answered(self, life: NodeView, request: Any, response: Any) -> None:
         """A node sends an answer. The records that it acknowledges must be committed."""
         if not isinstance(request, ProduceRequest) or request.acks != ALL_REPLICAS:
             return
@@ -71,7 +76,7 @@ class ClientOracles:
     def passed(self, key: Key, start: int, end: int) -> None:
         """A consumer continues at a later offset without having been shown the records in between."""
         ledger = self._partitions.ledgers[key]
-        now_us = None if self._simulation.counters.clock_jumps else self._simulation.scheduler.now_us
+        now_us = None if self._env.counters.clock_jumps else self._env.scheduler.now_us
         for offset in range(start, end):
             if ledger.keys is None or not ledger.keys.may_be_gone(offset, now_us):
                 raise Breach("consumers miss nothing", f"{ledger.name} went from {start} to {end}")
@@ -84,7 +89,7 @@ class ClientOracles:
 
     def check_latest(self, key: Key, latest: Mapping[bytes, bytes | None]) -> None:
         """At the end, check that the last acknowledged value of each key is the last value on every replica."""
-        for machine in self._simulation.ordered:
+        for machine in self._machines.values():
             partitions = None if machine.life is None else machine.life.partitions
             core = None if partitions is None else partitions.by_id.get(key)
             if core is None:

@@ -8,7 +8,7 @@ connections.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, Uuid
@@ -17,9 +17,10 @@ from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.hosts import Host, Timer
-from kafkacompat.sim.links import BROKER_PORT, SimulatedChannels, host_name
-from kafkacompat.sim.topics import COMPACTED, UNCLEAN
+from kafkacompat.sim.committed_metadata import Key
+from kafkacompat.sim.links import BROKER_PORT, Links, SimulatedChannels, host_name
+from kafkacompat.sim.processes import Process, Timer
+from kafkacompat.sim.topics import COMPACTED, UNCLEAN, is_for_producers
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
@@ -28,9 +29,6 @@ from kafkacompat.wire.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 TIMEOUT_MS = 1_500
 PRODUCE_TIMEOUT_MS = 800
@@ -47,7 +45,6 @@ FENCED_FOR_GOOD = frozenset(
     }
 )
 """A producer has one batch in flight to a partition. A broker returns these errors only if it has lost acknowledged records."""
-Key = tuple[Uuid, int]
 
 
 class Place(NamedTuple):
@@ -65,11 +62,11 @@ class Place(NamedTuple):
         return self.topic_id, self.partition
 
 
-class Client(Host):
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
-        self.chance = Chance(simulation.seed, f"client {client_id}")
-        self.channels = SimulatedChannels(self)
+class Client(Process):
+    def __init__(self, links: Links, client_id: int) -> None:
+        super().__init__(links.env, client_id)
+        self.chance = Chance(links.env.seed, f"client {client_id}")
+        self.channels = SimulatedChannels(self, links)
         self.places: dict[Key, Place] = {}
         self._is_asking = False
         self._next_refresh: Timer | None = None
@@ -81,7 +78,7 @@ class Client(Host):
         return self.channels.get(host_name(node_id), BROKER_PORT, purpose).request(message, TIMEOUT_MS)
 
     def any_broker(self) -> int:
-        brokers = self.simulation.options.brokers
+        brokers = self.env.options.brokers
         return brokers[self.chance.randrange(len(brokers))]
 
     def later(self, call: Callable[[], None], most_ms: int = RETRY_MS) -> None:
@@ -127,8 +124,8 @@ class Client(Host):
 class Producer(Client):
     """Sends one batch at a time to each partition, and repeats it until it is acknowledged."""
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int) -> None:
+        super().__init__(links, client_id)
         self.producer_id = -1
         self.lanes: dict[Key, Lane] = {}
 
@@ -146,12 +143,14 @@ class Producer(Client):
             self.later(self.start)
             return
         self.producer_id = response.producer_id
-        self.simulation.producer_identified(self, self.producer_id)
+        if self.producer_id in self.env.producer_ids:
+            raise Breach("a producer id is given once", f"{self.producer_id} again, to {self.id}")
+        self.env.producer_ids.add(self.producer_id)
         self.refresh()
 
     def found(self, key: Key) -> None:
         topic = self.places[key].topic
-        if not self.simulation.is_for_producers(topic):
+        if not is_for_producers(topic):
             return
         self.lanes[key] = LANES.get(topic, Lane)(self, key)
         self.lanes[key].next()
@@ -172,10 +171,10 @@ class Lane:
 
     def next(self) -> None:
         producer = self._producer
-        if producer.simulation.is_deleted(self._key):
+        if producer.env.metadata.is_deleted(self._key):
             del producer.lanes[self._key]
             return
-        if producer.simulation.is_over_for_producers:
+        if producer.env.is_over_for_producers:
             self.is_idle = True
             return
         self._count = producer.chance.between(1, 3)
@@ -184,7 +183,7 @@ class Lane:
 
     def _send(self) -> None:
         producer, key = self._producer, self._key
-        if producer.simulation.is_deleted(key):
+        if producer.env.metadata.is_deleted(key):
             del producer.lanes[key]
             return
         self._asked = producer.places[key]
@@ -223,7 +222,7 @@ class Lane:
 
     def _leads(self, place: Place) -> bool:
         """Whether the place's leader is current. A deposed leader may lack records that its successor acknowledged."""
-        image = self._producer.simulation.image_oracles.partition(place.key)
+        image = self._producer.env.metadata.partition(place.key)
         return image is not None and image.leader_epoch == place.leader_epoch
 
     def _settle(self) -> None:
@@ -244,10 +243,10 @@ class Lane:
         if error == ErrorCode.NONE:
             self._settle()
             self.acknowledged += self._count
-            producer.simulation.counters.acknowledged += self._count
-            producer.later(self.next, producer.simulation.options.think_ms)
+            producer.env.counters.acknowledged += self._count
+            producer.later(self.next, producer.env.options.think_ms)
         else:
-            producer.simulation.counters.produce_retries += 1
+            producer.env.counters.produce_retries += 1
             producer.refresh()
             producer.later(self._send)
 

@@ -46,10 +46,10 @@ class ClusterChanges(Client):
         self._plan()
 
     def _plan(self) -> None:
-        self.later(self._act, 2 * self.simulation.options.change_ms)
+        self.later(self._act, 2 * self.env.options.change_ms)
 
     def _act(self) -> None:
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             return
         self._plan()
         kind = self.chance.uniform()
@@ -70,7 +70,7 @@ class ClusterChanges(Client):
 
     def _switch(self) -> None:
         """Switch whether replicas that left an ISR stay eligible (KIP-966)."""
-        level = self.simulation.image_oracles.newest.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0)
+        level = self.env.metadata.newest.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0)
         update = FeatureUpdateKey(
             feature=ELIGIBLE_LEADER_REPLICAS_VERSION,
             max_version_level=1 - level,
@@ -79,7 +79,7 @@ class ClusterChanges(Client):
         self._send(UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=[update]), None)
 
     def _add_partition(self) -> None:
-        topic = self.simulation.image_oracles.newest.topics.get(TOPIC)
+        topic = self.env.metadata.newest.topics.get(TOPIC)
         if topic is not None and len(topic.partitions) < MOST_PARTITIONS:
             more = CreatePartitionsTopic(name=TOPIC, count=len(topic.partitions) + 1, assignments=None)
             self._send(CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS), "results")
@@ -91,7 +91,7 @@ class ClusterChanges(Client):
             except ChannelError:
                 return
             error = answer.error_code if rows is None else getattr(answer, rows)[0].error_code
-            self.simulation.counters.settings_changed += error == ErrorCode.NONE
+            self.env.counters.settings_changed += error == ErrorCode.NONE
 
         self.ask(self.any_broker(), request, "admin").on_done(answered)
 

@@ -6,23 +6,26 @@ every event it checks the partitions of the node where the event occurred, and o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.compaction_oracle import Content, contents_of
-from kafkacompat.sim.ledgers import Key, Ledger, Seen, batches, cleaned_to, opened, written
+from kafkacompat.sim.ledgers import Ledger, Seen, batches, cleaned_to, opened, written
+from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import RETAINED, min_isr
+from kafkacompat.sim.views import MachineView
 
 if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Log
-    from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.sim.views import NodeView
 
 
 ANY_OFFSET = 1 << 62
@@ -30,8 +33,9 @@ ANY_OFFSET = 1 << 62
 
 
 class PartitionOracles:
-    def __init__(self, simulation: ClusterSimulation) -> None:
-        self._simulation = simulation
+    def __init__(self, env: Environment, machines: Mapping[int, MachineView]) -> None:
+        self._env = env
+        self._machines = machines
         self.ledgers: dict[Key, Ledger] = {}
         self._seen: dict[Partition, Seen] = {}
         self.log_ends: dict[tuple[int, Key], int] = {}
@@ -46,7 +50,7 @@ class PartitionOracles:
         key = core.topic_id, core.topic_partition.partition
         ledger = self.ledgers.get(key)
         if ledger is None:
-            options, starts = self._simulation.options, StartLedger()
+            options, starts = self._env.options, StartLedger()
             if core.topic_partition.topic == RETAINED:
                 starts = StartLedger(options.retention_ms, options.retention_bytes)
             if core.topic_partition.topic == SHARE_STATE_TOPIC:
@@ -54,14 +58,14 @@ class PartitionOracles:
             ledger = self.ledgers[key] = Ledger(core.topic_partition, starts)
         return ledger
 
-    def look(self, life: Life) -> None:
+    def look(self, life: NodeView) -> None:
         partitions = life.partitions
         if partitions is None or not life.alive:
             return
         with life.machine.watched():
             self._look_through(life, partitions)
 
-    def _look_through(self, life: Life, partitions: ReplicaManager) -> None:
+    def _look_through(self, life: NodeView, partitions: ReplicaManager) -> None:
         for core in list(partitions.by_id.values()):
             log = core.log
             seen = self._seen.get(core)
@@ -83,12 +87,12 @@ class PartitionOracles:
                 continue
             self._look_at(life, core, seen, self.ledger(core))
 
-    def _look_at(self, life: Life, core: Partition, seen: Seen, ledger: Ledger) -> None:
-        log, counters = core.log, self._simulation.counters
+    def _look_at(self, life: NodeView, core: Partition, seen: Seen, ledger: Ledger) -> None:
+        log, counters = core.log, self._env.counters
         end, high_watermark, epoch = log.log_end_offset, log.high_watermark, core.leader_epoch
         where = f"{core.topic_partition} on node {life.id} in epoch {epoch}"
-        if self._simulation.tell is not None:
-            self._simulation.tell(
+        if self._env.tell is not None:
+            self._env.tell(
                 f"{where} {'leads' if core.is_leader else 'follows'}, log {log.log_start_offset}..{end}, "
                 f"high watermark {high_watermark}, ISR {core.isr}"
             )
@@ -152,8 +156,7 @@ class PartitionOracles:
                 is_last_act = batch.epoch == last_act or (seen.is_leader and batch.epoch == seen.epoch)
                 # Or the leadership began and ended within the event, which may bring several images.
                 is_only_act = (
-                    seen.epoch < batch.epoch
-                    and self._simulation.image_oracles.leader(key, batch.epoch) == node_id
+                    seen.epoch < batch.epoch and self._env.metadata.leader(key, batch.epoch) == node_id
                 )
                 if not leads_now and not is_last_act and not is_only_act:
                     raise Breach("log matching", f"{where} has a batch at {base} that nobody wrote: {batch}")
@@ -164,8 +167,8 @@ class PartitionOracles:
                 self._match_contents(where, header, view, seen, ledger)
         seen.matched = log.log_end_offset
 
-    def _check_start(self, where: str, life: Life, log: Log, ledger: Ledger) -> None:
-        start, counters = log.log_start_offset, self._simulation.counters
+    def _check_start(self, where: str, life: NodeView, log: Log, ledger: Ledger) -> None:
+        start, counters = log.log_start_offset, self._env.counters
         if start > ledger.end and ledger.history.line < 0:
             raise Breach("log starts move for a reason", f"{where} begins at {start}, above {ledger.end}")
         if start > ledger.starts.start:
@@ -189,7 +192,7 @@ class PartitionOracles:
         keys = ledger.keys
         if keys is None:
             return
-        counters, now_us = self._simulation.counters, self._simulation.scheduler.now_us
+        counters, now_us = self._env.counters, self._env.scheduler.now_us
         present: dict[int, Content] = {}
         end = min(core.log.high_watermark, ledger.end)
         for header, view in opened(core.log, 0, end):
@@ -228,7 +231,7 @@ class PartitionOracles:
             if ledger.history.line >= 0:
                 self._commit_again(core, ledger)
             return
-        counters = self._simulation.counters
+        counters = self._env.counters
         end = min(core.log.log_end_offset, ledger.end)
         for base, batch in batches(core.log, 0, end):
             if ledger.batches.get(base) != batch:
@@ -286,12 +289,12 @@ class PartitionOracles:
             ledger.end = batch.last_offset + 1
             ledger.starts.commit(header)
             if ledger.keys is not None:
-                ledger.keys.commit(header, contents_of(header, view), self._simulation.scheduler.now_us)
+                ledger.keys.commit(header, contents_of(header, view), self._env.scheduler.now_us)
         ledger.ends.append((epoch, ledger.end))
 
     def _check_copies(self, where: str, core: Partition, target: int, epoch: int) -> None:
         key = core.topic_id, core.topic_partition.partition
-        image = self._simulation.image_oracles.partition(key)
+        image = self._env.metadata.partition(key)
         holding = [
             each
             for each in core.replicas
@@ -314,7 +317,7 @@ class PartitionOracles:
         self._compare("replicas agree", where, core, seen.verified, end, ledger)
         seen.verified = end
 
-    def check_whole(self, life: Life, core: Partition) -> None:
+    def check_whole(self, life: NodeView, core: Partition) -> None:
         """At the end, check a whole replica that is in sync."""
         with life.machine.watched():
             ledger = self.ledger(core)
@@ -324,7 +327,7 @@ class PartitionOracles:
 
     # Failures of disks and processes.
 
-    def dies_within(self, life: Life) -> None:
+    def dies_within(self, life: NodeView) -> None:
         """A process ends in the middle of a step. Everything it has sent in this step is still binding."""
         partitions = life.partitions
         for key, core in () if partitions is None else partitions.by_id.items():
@@ -337,7 +340,7 @@ class PartitionOracles:
     def _present_end(self, machine_id: int, key: Key) -> int:
         """Where the log ends that a process has now. After a failed sync, those of its other directories are as good as
         before."""
-        life = self._simulation.machines[machine_id].life
+        life = self._machines[machine_id].life
         core = None if life is None or life.partitions is None else life.partitions.by_id.get(key)
         return 0 if core is None else core.log.log_end_offset
 

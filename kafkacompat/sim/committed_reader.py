@@ -7,17 +7,19 @@ aborted.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import Key, Place
+from kafkacompat.sim.client_oracles import ClientOracles
+from kafkacompat.sim.clients import Place
+from kafkacompat.sim.committed_metadata import Key
+from kafkacompat.sim.counters import ClusterCounters
+from kafkacompat.sim.links import Links
 from kafkacompat.sim.readers import Reader
+from kafkacompat.sim.topics import is_for_producers
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 READ_COMMITTED = 1
 
@@ -45,8 +47,8 @@ class Transaction:
 class Transactions:
     """Every transaction by name, and what a read_committed consumer was shown of it."""
 
-    def __init__(self, simulation: ClusterSimulation) -> None:
-        self._simulation = simulation
+    def __init__(self, counters: ClusterCounters) -> None:
+        self._counters = counters
         self._all: dict[str, Transaction] = {}
         self.seen: dict[str, dict[Key, list[bytes]]] = {}
         self._owners: dict[int, str] = {}
@@ -63,7 +65,7 @@ class Transactions:
 
     def settled(self, transaction: Transaction, fate: Fate) -> None:
         transaction.fate = fate
-        counters = self._simulation.counters
+        counters = self._counters
         counters.transactions_committed += fate is Fate.COMMITTED
         counters.transactions_aborted += fate is Fate.ABORTED
         counters.transactions_in_doubt += fate is Fate.EITHER
@@ -100,6 +102,12 @@ class Transactions:
 class CommittedReader(Reader):
     """Reads to the last stable offset, from the leader."""
 
+    def __init__(
+        self, links: Links, client_id: int, oracle: ClientOracles, transactions: Transactions
+    ) -> None:
+        super().__init__(links, client_id, oracle)
+        self._transactions = transactions
+
     def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
         request = super()._request(partition, place)
         request.isolation_level = READ_COMMITTED
@@ -112,7 +120,7 @@ class CommittedReader(Reader):
                 f"{self.places[key]}: {answer.last_stable_offset} of {answer.high_watermark}",
             )
         records = answer.records or b""
-        is_ours = self.simulation.is_for_producers(self.places[key].topic)
+        is_ours = is_for_producers(self.places[key].topic)
         ranges = sorted(answer.aborted_transactions or [], key=lambda each: each.first_offset)
         aborted: set[int] = set()
         for header in iterate_batches(records):
@@ -129,7 +137,7 @@ class CommittedReader(Reader):
                 self._advance(key, offset)
                 is_data = header.is_transactional and not header.is_control
                 if is_ours and is_data and header.producer_id not in aborted:
-                    self.simulation.transactions.shown(key, bytes(record.value or b""))
+                    self._transactions.shown(key, bytes(record.value or b""))
             self._pass(key, header)
             if header.is_control:
                 aborted.discard(header.producer_id)

@@ -12,11 +12,11 @@ from kafkacompat.sim.counters import ConsumerGroupCounters
 from kafkacompat.sim.embedded_members import EmbeddedMember
 from kafkacompat.sim.group_commits import GROUP_SESSION_MS
 from kafkacompat.sim.group_oracles import GroupLedger, Owners
+from kafkacompat.sim.links import Links
 from kafkacompat.sim.subscriptions import matches, partitions_of
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 SURE_SHARE = 0.9
 """The share of a session after which it has not expired by any node's clock."""
@@ -25,8 +25,8 @@ SURE_SHARE = 0.9
 class ConsumerGroups:
     """The members of one group. The first of each protocol are static. A twin has the instance id of another member."""
 
-    def __init__(self, simulation: ClusterSimulation, first_id: int) -> None:
-        options = simulation.options
+    def __init__(self, links: Links, first_id: int) -> None:
+        options = links.env.options
         self.counters = ConsumerGroupCounters()
         ledger = GroupLedger("consumers")
         owners = Owners(ledger.group_id, int(GROUP_SESSION_MS * 1000 * SURE_SHARE))
@@ -39,7 +39,7 @@ class ConsumerGroups:
         def add(is_embedded: bool, instance_id: str | None, *, is_twin: bool = False) -> None:
             to: list[ConsumerMember] | list[EmbeddedMember] = embedded if is_embedded else members
             kind: type[ConsumerMember | EmbeddedMember] = EmbeddedMember if is_embedded else ConsumerMember
-            member = kind(simulation, next(ids), ledger, owners, self.counters, instance_id, is_twin=is_twin)
+            member = kind(links, next(ids), ledger, owners, self.counters, instance_id, is_twin=is_twin)
             to.append(member)  # type: ignore[arg-type]  # both lists are of their own kind
 
         for number in range(options.consumer_members):

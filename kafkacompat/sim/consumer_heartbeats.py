@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import Key
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.counters import ConsumerGroupCounters
-from kafkacompat.sim.frames import GROUP_PURPOSE
 from kafkacompat.sim.group_commits import (
     GROUP_SESSION_MS,
     HEARTBEAT_MS,
@@ -19,15 +18,14 @@ from kafkacompat.sim.group_commits import (
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, leads
 from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners
+from kafkacompat.sim.links import Links
+from kafkacompat.sim.machine import GROUP_PURPOSE
 from kafkacompat.sim.subscriptions import EXPRESSIONS, drawn_topics, matches
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 REBALANCE_MS = 3 * GROUP_SESSION_MS
 """Longer than a member takes to learn what to give up, and to give it up."""
@@ -45,7 +43,7 @@ class HeartbeatingMember(GroupClient):
 
     def __init__(
         self,
-        simulation: ClusterSimulation,
+        links: Links,
         client_id: int,
         ledger: GroupLedger,
         owners: Owners,
@@ -54,7 +52,7 @@ class HeartbeatingMember(GroupClient):
         *,
         is_twin: bool = False,
     ) -> None:
-        super().__init__(simulation, client_id)
+        super().__init__(links, client_id)
         self.ledger = ledger
         self.owners = owners
         self.counters = counters
@@ -116,14 +114,14 @@ class HeartbeatingMember(GroupClient):
     # Heartbeats.
 
     def _beat(self) -> None:
-        if self.is_twin and self.simulation.is_over_for_producers:
+        if self.is_twin and self.env.is_over_for_producers:
             self._retire()
             return
         request = self._heartbeat_request()
         if self.epoch == 0 and self.instance_id is not None:
             self.owners.comes_back(self.instance_id)
         owned = set(self.owned)
-        sent_us, asked_in, attempt = self.simulation.scheduler.now_us, self._leads(), self._attempt
+        sent_us, asked_in, attempt = self.env.scheduler.now_us, self._leads(), self._attempt
 
         def answered(done: Deferred[Any]) -> None:
             error, answer = outcome_of(done)
@@ -185,13 +183,13 @@ class HeartbeatingMember(GroupClient):
             has_new = bool(told - self.owned)
             if has_new:
                 self.has_read_at_last = False
-                self.simulation.counters.assignments += 1
+                self.env.counters.assignments += 1
                 self.counters.assignments += 1
             self._to_revoke = self.owned - told
             self._steps_to_revoke = STEPS_TO_REVOKE
             self.owned |= told
         self.owners.heard(self.id, sent_us)
-        grant = Grant(sent_us, self.simulation.scheduler.now_us)
+        grant = Grant(sent_us, self.env.scheduler.now_us)
         self.owners.told(self.id, self.owned, grant, is_asked_first=not self.has_classic_twin)
         if has_new and self.chance.happens(0.5):
             self._read()
@@ -201,7 +199,7 @@ class HeartbeatingMember(GroupClient):
     def _check_subscribed(self, told: set[Key]) -> None:
         """New partitions are those of topics that it subscribes to."""
         for topic_id, index in told:
-            name = self.simulation.image_oracles.names.get(topic_id, "")
+            name = self.env.metadata.names.get(topic_id, "")
             self.counters.partitions_of_others += name != TOPIC
             if not matches(name, self.subscribed, self.expression):
                 raise Breach(

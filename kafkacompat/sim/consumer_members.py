@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import Key
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.consumer_heartbeats import (
     FENCED,
     LEAVES,
@@ -23,7 +23,6 @@ from kafkacompat.sim.consumer_heartbeats import (
     HeartbeatingMember,
 )
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
-from kafkacompat.sim.frames import LATE_PURPOSE
 from kafkacompat.sim.group_commits import (
     AWAY_MS,
     GROUP_SESSION_MS,
@@ -32,6 +31,7 @@ from kafkacompat.sim.group_commits import (
     commit_request,
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
+from kafkacompat.sim.machine import LATE_PURPOSE
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -48,7 +48,7 @@ class ConsumerMember(HeartbeatingMember):
         kind = self.chance.uniform()
         if self._to_revoke:
             self._step_to_revoke(kind)
-        elif self.simulation.is_over_for_producers:
+        elif self.env.is_over_for_producers:
             if self.has_read_at_last or not self.owned:
                 self._beat()
             else:
@@ -84,12 +84,12 @@ class ConsumerMember(HeartbeatingMember):
 
     def _commit(self) -> None:
         numbers = {partition: self.ledger.issue(partition) for partition in sorted(self.owned)}
-        sent_us, attempt = self.simulation.scheduler.now_us, self._attempt
+        sent_us, attempt = self.env.scheduler.now_us, self._attempt
 
         def answered(done: Deferred[Any]) -> None:
             errors = self._count_commits(numbers, done)
             taken = [partition for partition in numbers if errors.get(partition) is ErrorCode.NONE]
-            self.owners.committed(self.id, taken, sent_us, self.simulation.scheduler.now_us)
+            self.owners.committed(self.id, taken, sent_us, self.env.scheduler.now_us)
             error = next(
                 (
                     each
@@ -111,7 +111,7 @@ class ConsumerMember(HeartbeatingMember):
         self._coordinator.send(self._commit_request(numbers), lambda: self._attempt == attempt, answered)
 
     def _is_gone(self, key: Key, error: ErrorCode) -> bool:
-        return error in UNKNOWN and self.simulation.is_deleted(key)
+        return error in UNKNOWN and self.env.metadata.is_deleted(key)
 
     def _commit_request(self, numbers: dict[Key, int]) -> Any:
         return commit_request(self.ledger.group_id, numbers, self.epoch, self.member_id, self.instance_id)
@@ -122,7 +122,7 @@ class ConsumerMember(HeartbeatingMember):
         for partition, error in errors.items():
             if error is ErrorCode.NONE:
                 self.ledger.committed(partition, numbers[partition])
-                self.simulation.counters.commits += 1
+                self.env.counters.commits += 1
                 self.counters.commits += 1
             self.counters.commits_refused += error in STALE | FENCED
         return errors
@@ -130,7 +130,7 @@ class ConsumerMember(HeartbeatingMember):
     def _read(self) -> None:
         attempt = self._attempt
         asked_when: dict[Hashable, int] = {}
-        is_last = self.simulation.is_over_for_producers
+        is_last = self.env.is_over_for_producers
 
         def asks() -> None:
             nonlocal asked_when
@@ -219,7 +219,7 @@ class ConsumerMember(HeartbeatingMember):
         self._send_leave(LEAVES, self._lose_all)
 
     def _be_away(self) -> None:
-        self.simulation.counters.members_gone += 1
+        self.env.counters.members_gone += 1
         self._be_another()
         self.call_after(1 + self.chance.randrange(AWAY_MS), self._beat)
 

@@ -14,15 +14,16 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ShareGroupCounters
-from kafkacompat.sim.ledgers import Key, opened
+from kafkacompat.sim.ledgers import opened
+from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
     from kafkacompat.sim.share_ledgers import Fate, Led
+    from kafkacompat.sim.views import NodeView
 
 PATIENCE_MS = 13_000
 """All attempts take 15 s. The clock of the node may be faster."""
@@ -43,16 +44,16 @@ class Letter(NamedTuple):
 class DeadLetterOracle:
     def __init__(
         self,
-        simulation: ClusterSimulation,
+        env: Environment,
         group_id: str,
         counters: ShareGroupCounters,
         fate: Callable[[Key, int], Fate],
         deleted: Callable[[Key], int],
     ) -> None:
         """`fate` tells what became of a record, `deleted` up to where records of a partition may be deleted."""
-        self.is_on = simulation.options.share_dead_letters
-        self._copies = simulation.options.share_letters_copy
-        self._simulation = simulation
+        self.is_on = env.options.share_dead_letters
+        self._copies = env.options.share_letters_copy
+        self._env = env
         self._group_id = group_id
         self._counters = counters
         self._fate = fate
@@ -65,13 +66,13 @@ class DeadLetterOracle:
         self.given_up: set[tuple[Key, int]] = set()
         self._values: dict[tuple[Key, int], bytes | None] = {}
         """What members were shown."""
-        self._images: dict[Life, Callable[[], MetadataImage]] = {}
-        self._refused_since_us: dict[Life, int] = {}
+        self._images: dict[NodeView, Callable[[], MetadataImage]] = {}
+        self._refused_since_us: dict[NodeView, int] = {}
         """Since when a node has known that the topic takes no dead letters."""
 
     # What a node does.
 
-    def watch(self, life: Life, queue: Any) -> None:
+    def watch(self, life: NodeView, queue: Any) -> None:
         """`queue` writes the dead letters of a node that is about to start."""
         enqueue = queue.enqueue
         self._images = {each: image for each, image in self._images.items() if each.alive}
@@ -87,7 +88,7 @@ class DeadLetterOracle:
             place = key.topic_id, key.partition
             offsets = range(letters.first_offset, letters.last_offset + 1)
             self._ask(life, place, offsets, letters.delivery_count)
-            asked_us = self._simulation.scheduler.now_us
+            asked_us = self._env.scheduler.now_us
             answer = enqueue(key, source, letters, is_wanted)
 
             def answered(done: Deferred[bool]) -> None:
@@ -99,8 +100,8 @@ class DeadLetterOracle:
 
         queue.enqueue = watched
 
-    def _ask(self, life: Life, key: Key, offsets: Iterable[int], count: int) -> None:
-        image = self._simulation.image_oracles.partition(key)
+    def _ask(self, life: NodeView, key: Key, offsets: Iterable[int], count: int) -> None:
+        image = self._env.metadata.partition(key)
         leads = image is not None and image.leader == life.id
         for offset in offsets:
             fate = self._fate(key, offset)
@@ -111,12 +112,12 @@ class DeadLetterOracle:
                 raise Breach("dead letters count deliveries", f"{what}, delivery {count} of {fate}")
             self._asked.add((key, offset))
 
-    def _answered(self, life: Life, key: Key, offsets: range, asked_us: int, is_written: bool) -> None:
+    def _answered(self, life: NodeView, key: Key, offsets: range, asked_us: int, is_written: bool) -> None:
         if not life.alive:
             return
         where = f"node {life.id}, offsets {offsets.start} to {offsets.stop - 1} of partition {key[1]}"
         if not is_written:
-            waited_ms = (self._simulation.scheduler.now_us - asked_us) // 1000
+            waited_ms = (self._env.scheduler.now_us - asked_us) // 1000
             if self._is_refused(life):
                 self._counters.letters_refused += len(offsets)
             elif waited_ms < PATIENCE_MS:
@@ -130,7 +131,7 @@ class DeadLetterOracle:
         if missing:
             raise Breach("dead letters are written before it is said", f"{where}: {missing} is missing")
 
-    def _is_refused(self, life: Life) -> bool:
+    def _is_refused(self, life: NodeView) -> bool:
         """Whether the topic takes no dead letters, as far as the node knows."""
         image = self._images.get(life)
         if image is None or DEAD_LETTERS not in image().topics:
@@ -139,7 +140,7 @@ class DeadLetterOracle:
 
     # What is committed.
 
-    def follow(self, life: Life) -> None:
+    def follow(self, life: NodeView) -> None:
         """Read the dead letters that a node has committed as a leader."""
         partitions = life.partitions
         if not self.is_on or partitions is None or not life.alive:
@@ -147,7 +148,7 @@ class DeadLetterOracle:
         if not self._is_refused(life):
             self._refused_since_us.pop(life, None)
         else:
-            self._refused_since_us.setdefault(life, self._simulation.scheduler.now_us)
+            self._refused_since_us.setdefault(life, self._env.scheduler.now_us)
         for key, core in partitions.by_id.items():
             if core.topic_partition.topic == DEAD_LETTERS and core.is_leader:
                 end = core.log.high_watermark
@@ -165,10 +166,10 @@ class DeadLetterOracle:
 
     def _take(self, lies_in: Key, record: Any) -> None:
         letter = _letter_of(record)
-        topic = self._simulation.image_oracles.newest.topics[letter.topic]
+        topic = self._env.metadata.newest.topics[letter.topic]
         source = topic.id, letter.partition
         known = source, letter.offset
-        count = len(self._simulation.image_oracles.newest.topics[DEAD_LETTERS].partitions)
+        count = len(self._env.metadata.newest.topics[DEAD_LETTERS].partitions)
         if (
             letter.group != self._group_id
             or known not in self._asked

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kafkacompat.sim.clients import Key
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ConsumerGroupCounters
 from kafkacompat.sim.group_commits import TOPIC
 from kafkacompat.sim.group_offsets import leads
 from kafkacompat.sim.group_oracles import Grant, GroupLedger, Owners
 from kafkacompat.sim.groups import Member
+from kafkacompat.sim.links import Links
 from kafkacompat.sim.subscriptions import LASTING, OTHERS, drawn_topics
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
@@ -19,9 +20,6 @@ from kafkacompat.wire.messages.consumer_protocol_assignment import (
     TopicPartition,
 )
 from kafkacompat.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 VERSION = 3
 VERSION_BYTES = VERSION.to_bytes(2, "big")
@@ -38,7 +36,7 @@ class EmbeddedMember(Member):
 
     def __init__(
         self,
-        simulation: ClusterSimulation,
+        links: Links,
         client_id: int,
         ledger: GroupLedger,
         owners: Owners,
@@ -47,7 +45,7 @@ class EmbeddedMember(Member):
         *,
         is_twin: bool = False,
     ) -> None:
-        super().__init__(simulation, client_id, ledger)
+        super().__init__(links, client_id, ledger)
         self.owners = owners
         self.counters = counters
         self.instance_id = instance_id
@@ -90,7 +88,7 @@ class EmbeddedMember(Member):
         if not assignment:
             return []
         message = decode(ConsumerProtocolAssignment, VERSION, assignment[len(VERSION_BYTES) :])
-        topics = self.simulation.image_oracles.newest.topics
+        topics = self.env.metadata.newest.topics
         return [
             (topics[each.topic].id, index)
             for each in message.assigned_partitions
@@ -99,7 +97,7 @@ class EmbeddedMember(Member):
         ]
 
     def committable(self) -> list[Key]:
-        topics = self.simulation.image_oracles.newest.topics
+        topics = self.env.metadata.newest.topics
         lasting = {topics[name].id for name in LASTING if name in topics}
         return [key for key in self.owned or () if key[0] in lasting]
 
@@ -107,7 +105,7 @@ class EmbeddedMember(Member):
 
     def _ask(self, request: Any, then: Callable[[ErrorCode, Any], None]) -> None:
         asked_in = leads(self, self.ledger.group_id)
-        self._sent_us = self.simulation.scheduler.now_us
+        self._sent_us = self.env.scheduler.now_us
 
         def answered(error: ErrorCode, answer: Any) -> None:
             now_in = leads(self, self.ledger.group_id)
@@ -130,17 +128,17 @@ class EmbeddedMember(Member):
     def assigned(self, partitions: list[Key]) -> None:
         self.counters.embedded_assignments += bool(self._was_converted)
         if self._is_sure:
-            grant = Grant(self._sent_us, self.simulation.scheduler.now_us)
+            grant = Grant(self._sent_us, self.env.scheduler.now_us)
             self.owners.told(self.id, self.committable(), grant, is_asked_first=False)
 
     def committed(self, partitions: Iterable[Key], sent_us: int) -> None:
-        self.owners.committed(self.id, partitions, sent_us, self.simulation.scheduler.now_us)
+        self.owners.committed(self.id, partitions, sent_us, self.env.scheduler.now_us)
 
     # Joining and leaving.
 
     def _join(self) -> None:
         self.owners.gives_up(self.id)
-        if self.is_twin and self.simulation.is_over_for_producers:
+        if self.is_twin and self.env.is_over_for_producers:
             self.owned, self.is_retired = None, True
             return
         if self.instance_id is not None:
@@ -156,7 +154,7 @@ class EmbeddedMember(Member):
         super()._join_again(error)
 
     def _act(self) -> None:
-        if self.is_twin and self.simulation.is_over_for_producers:
+        if self.is_twin and self.env.is_over_for_producers:
             self._leave()
             return
         super()._act()

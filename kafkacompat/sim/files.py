@@ -16,7 +16,7 @@ from posixpath import commonprefix
 from kafkacompat.ports import Buffer, SyncFailed
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.file_names import Names
-from kafkacompat.sim.hosts import ProcessEnded
+from kafkacompat.sim.processes import ProcessEnded
 
 SHARE_OF_ZEROS = 0.3
 """Share of the files whose end was not synced."""

@@ -8,7 +8,8 @@ from typing import Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.net.channels import ChannelError
-from kafkacompat.sim.clients import Client, Key
+from kafkacompat.sim.clients import Client
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -32,7 +33,7 @@ class GroupClient(Client):
         """Return the id and number of partitions of those of these topics that are known."""
         wanted, found = set(topics), dict[str, tuple[Uuid, int]]()
         for place in self.places.values():
-            if place.topic in wanted and not self.simulation.is_deleted(place.key):
+            if place.topic in wanted and not self.env.metadata.is_deleted(place.key):
                 count = found[place.topic][1] if place.topic in found else 0
                 found[place.topic] = place.topic_id, count + 1
         return found

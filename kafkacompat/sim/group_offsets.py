@@ -12,7 +12,8 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import Client, Key
+from kafkacompat.sim.clients import Client
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.coordinated import Coordinated
 from kafkacompat.sim.group_commits import by_topic
 from kafkacompat.wire.errors import ErrorCode
@@ -39,7 +40,7 @@ other errors."""
 
 def leads(client: Client, group_id: str) -> tuple[int, int]:
     """Return the leader of the group's partition and its leader epoch. (-1, -1) without one."""
-    topic = client.simulation.image_oracles.newest.topics.get(OFFSETS_TOPIC)
+    topic = client.env.metadata.newest.topics.get(OFFSETS_TOPIC)
     if topic is None:
         return -1, -1
     partition = topic.partitions[partition_for_key(group_id, len(topic.partitions))]
@@ -66,7 +67,7 @@ def read_offsets(
         nonlocal asked_in
         if not still():
             return
-        asked = by_topic(key for key in keys() if not client.simulation.is_deleted(key))
+        asked = by_topic(key for key in keys() if not client.env.metadata.is_deleted(key))
         if not asked:
             done({})
             return
@@ -90,7 +91,7 @@ def read_offsets(
         rows = {
             (topic.topic_id, row.partition_index): row
             for topic in group.topics
-            if not client.simulation.is_deleted((topic.topic_id, 0))
+            if not client.env.metadata.is_deleted((topic.topic_id, 0))
             for row in topic.partitions
         }
         error = ErrorCode(next((row.error_code for row in rows.values() if row.error_code), group.error_code))

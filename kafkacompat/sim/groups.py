@@ -8,14 +8,14 @@ still be carried out before the group's next generation, and never after a commi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import Client, Key
+from kafkacompat.sim.clients import Client
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
-from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
 from kafkacompat.sim.group_commits import (
     AWAY_MS,
     GROUP_SESSION_MS,
@@ -27,6 +27,8 @@ from kafkacompat.sim.group_commits import (
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
 from kafkacompat.sim.group_oracles import GroupLedger
+from kafkacompat.sim.links import Links
+from kafkacompat.sim.machine import GROUP_PURPOSE, LATE_PURPOSE
 from kafkacompat.sim.passing import Passing
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
@@ -34,9 +36,6 @@ from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinG
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
 from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 SESSION_MS, REBALANCE_MS = GROUP_SESSION_MS, 900
 TOLD_TO_JOIN = frozenset(
@@ -53,8 +52,8 @@ TOLD_TO_JOIN = frozenset(
 class Member(GroupClient):
     protocol_type, protocol = "simulated", "evenly"
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int, ledger: GroupLedger) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int, ledger: GroupLedger) -> None:
+        super().__init__(links, client_id)
         self.ledger = ledger
         self._coordinator = Coordinated(self, GROUP, ledger.group_id, GROUP_PURPOSE)
         self._attempt = 0
@@ -167,7 +166,7 @@ class Member(GroupClient):
         self.owned = self.decoded(answer.assignment)
         self.has_read_at_last = False
         self.assigned(self.owned)
-        self.simulation.counters.assignments += 1
+        self.env.counters.assignments += 1
         self._read()
 
     def _join_again(self, error: ErrorCode) -> None:
@@ -188,7 +187,7 @@ class Member(GroupClient):
 
     def _act(self) -> None:
         kind = self.chance.uniform()
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             if self.has_read_at_last or not self.owned:
                 self._heartbeat()
             else:
@@ -224,14 +223,14 @@ class Member(GroupClient):
     def _commit(self) -> None:
         numbers = self._numbers()
         request = self._commit_request(numbers)
-        attempt, sent_us = self._attempt, self.simulation.scheduler.now_us
+        attempt, sent_us = self._attempt, self.env.scheduler.now_us
 
         def answered(done: Deferred[Any]) -> None:
             error = commit_error(done)
             if error is ErrorCode.NONE:
                 for partition, number in numbers.items():
                     self.ledger.committed(partition, number)
-                self.simulation.counters.commits += 1
+                self.env.counters.commits += 1
                 self.committed(numbers, sent_us)
                 self._next()
             else:
@@ -252,7 +251,7 @@ class Member(GroupClient):
     def _read(self) -> None:
         attempt = self._attempt
         asked_when: dict[Hashable, int] = {}
-        is_last = self.simulation.is_over_for_producers
+        is_last = self.env.is_over_for_producers
 
         def asks() -> None:
             nonlocal asked_when
@@ -261,7 +260,7 @@ class Member(GroupClient):
         def done(found: dict[Key, int]) -> None:
             self.ledger.fetched(asked_when, found)
             self.has_read_at_last = is_last
-            self.simulation.counters.offsets_read += 1
+            self.env.counters.offsets_read += 1
             self._next()
 
         read_offsets(
@@ -284,7 +283,7 @@ class Member(GroupClient):
     def _vanish(self) -> None:
         """Disappear without leaving, so that the session expires. Another member comes in its place. A commit in
         flight may arrive much later."""
-        self.simulation.counters.members_gone += 1
+        self.env.counters.members_gone += 1
         if self.committable() and self.chance.happens(0.5):
             self._commit_late(self._numbers())
         self._attempt += 1
@@ -309,10 +308,10 @@ class Member(GroupClient):
 class Groups:
     """The members of one group, and a client that is not a member."""
 
-    def __init__(self, simulation: ClusterSimulation, first_id: int, members: int) -> None:
+    def __init__(self, links: Links, first_id: int, members: int) -> None:
         self.ledger = GroupLedger("group")
-        self.members = [Member(simulation, first_id + each, self.ledger) for each in range(members)]
-        self.passing = Passing(simulation, first_id + members) if members else None
+        self.members = [Member(links, first_id + each, self.ledger) for each in range(members)]
+        self.passing = Passing(links, first_id + members) if members else None
 
     @property
     def clients(self) -> list[Client]:

@@ -6,7 +6,7 @@ offset, usually the active controller. This module knows nothing of a node excep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.controller.features import elr_enabled
@@ -17,58 +17,42 @@ from kafkacompat.controller.image import (
     changed_topics,
     has_online_dir,
 )
-from kafkacompat.ids import NO_LEADER, Uuid
+from kafkacompat.ids import NO_LEADER
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.committed_metadata import Key, partitions_of
+from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.topics import UNCLEAN
+from kafkacompat.sim.views import MachineView
 
 if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
-
-Key = tuple[Uuid, int]
-
-
-def partitions_of(image: MetadataImage) -> Iterator[tuple[Key, PartitionRegistration]]:
-    for topic_id, topic in image.topics_by_id.items():
-        for index, partition in topic.partitions.items():
-            yield (topic_id, index), partition
+    from kafkacompat.sim.views import NodeView
 
 
 class ImageOracles:
-    def __init__(self, simulation: ClusterSimulation) -> None:
-        self._simulation = simulation
+    def __init__(
+        self, env: Environment, machines: Mapping[int, MachineView], partitions: PartitionOracles
+    ) -> None:
+        self._env = env
+        self._metadata = env.metadata
+        self._machines = machines
+        self._partitions = partitions
         self._images: dict[int, MetadataImage] = {}
-        self.newest = MetadataImage()
-        """The newest committed image that any node has published."""
-        self._leaders: dict[tuple[Key, int], int] = {}
-        """By partition and leader epoch, of all images."""
-        self._applied: dict[Life, int] = {}
+        self._applied: dict[NodeView, int] = {}
         self._gone: set[tuple[int, int]] = set()
         """Pairs of broker id and epoch. A controller knows that they are dead before they are fenced, so it must not
         elect them."""
-        self.deleted: set[Uuid] = set()
-        self.names: dict[Uuid, str] = {}
-        """Topic id -> name, of all topics that there ever were."""
-        """Topics that existed once."""
 
-    def partition(self, key: Key) -> PartitionRegistration | None:
-        topic = self.newest.topics_by_id.get(key[0])
-        return None if topic is None else topic.partitions.get(key[1])
-
-    def leader(self, key: Key, epoch: int) -> int:
-        """The leader of a partition in that leader epoch. NO_LEADER if no image had it."""
-        return self._leaders.get((key, epoch), NO_LEADER)
-
-    def applied(self, life: Life) -> None:
+    def applied(self, life: NodeView) -> None:
         """A node has applied a batch of the metadata log, or of a snapshot. It becomes part of the node's next image."""
         self._applied[life] = self._applied.get(life, 0) + 1
 
-    def published(self, life: Life, old: MetadataImage, image: MetadataImage) -> None:
+    def published(self, life: NodeView, old: MetadataImage, image: MetadataImage) -> None:
         batches = self._applied.pop(life, 0)
         self._check_changes(life, old, image)
         known = self._images.get(image.offset)
         if known is not None:
-            self._simulation.counters.images_compared += 1
+            self._env.counters.images_compared += 1
             if known != image:
                 raise Breach(
                     "one image an offset",
@@ -76,16 +60,16 @@ class ImageOracles:
                 )
             return
         self._images[image.offset] = image
-        if image.offset > self.newest.offset:
-            before, self.newest = self.newest, image
+        if image.offset > self._metadata.newest.offset:
+            before, self._metadata.newest = self._metadata.newest, image
             # The active controller publishes each batch when it is committed, and applies none.
             is_step = batches <= 1 and old.offset == before.offset
             self._check(before, image, is_step=is_step)
             self._count(before, image)
-            if self._simulation.tell is not None:
-                self._tell(self._simulation.tell, before, image)
+            if self._env.tell is not None:
+                self._tell(self._env.tell, before, image)
 
-    def _check_changes(self, life: Life, old: MetadataImage, image: MetadataImage) -> None:
+    def _check_changes(self, life: NodeView, old: MetadataImage, image: MetadataImage) -> None:
         """The records name all topics that differ."""
         former, present = old.topics_by_id, image.topics_by_id
         found = {each for each in former.keys() | present.keys() if former.get(each) is not present.get(each)}
@@ -98,9 +82,9 @@ class ImageOracles:
 
     def taken_for_gone(self, broker: BrokerRegistration) -> None:
         """A controller reports a dead broker before its session expires."""
-        self._simulation.counters.brokers_gone += 1
+        self._env.counters.brokers_gone += 1
         self._gone.add((broker.id, broker.epoch))
-        life = self._simulation.machines[broker.id].life
+        life = self._machines[broker.id].life
         if life is None or (life.is_stopping and not life.is_serving):
             return  # a broker that shuts down has closed its listeners
         if life.heartbeats is not None and life.heartbeats.broker_epoch == broker.epoch:
@@ -111,13 +95,13 @@ class ImageOracles:
     def _check(self, before: MetadataImage, image: MetadataImage, *, is_step: bool) -> None:
         """`is_step`: exactly one batch of the log is between the two images. Otherwise it is unknown who was fenced at
         which change."""
-        if not self.deleted.isdisjoint(image.topics_by_id):
+        if not self._metadata.deleted.isdisjoint(image.topics_by_id):
             raise Breach("an id is given once", f"a topic of {image.offset} was deleted before")
         older = dict(partitions_of(before))
         is_switched = before.features != image.features
         for key, now in partitions_of(image):
             then = older.get(key)
-            self._leaders[key, now.leader_epoch] = now.leader
+            self._metadata.leaders[key, now.leader_epoch] = now.leader
             if then == now and not is_switched:
                 if now.leader != NO_LEADER:
                     self._check_leader(key, now, image)
@@ -168,7 +152,7 @@ class ImageOracles:
         if topic == UNCLEAN:
             # After several changes in one image it is unknown who was in sync at the election.
             if not is_in_sync or (not is_next and now.leader_epoch != then.leader_epoch):
-                self._simulation.partition_oracles.elected_unclean(key, now.leader_epoch)
+                self._partitions.elected_unclean(key, now.leader_epoch)
             passed_over = [
                 each
                 for each in {*then.isr, *then.eligible_leader_replicas} & {*now.replicas}
@@ -202,11 +186,13 @@ class ImageOracles:
             )
 
     def _count(self, before: MetadataImage, image: MetadataImage) -> None:
-        counters = self._simulation.counters
+        counters = self._env.counters
         if before.topics_by_id is not image.topics_by_id:
             gone = before.topics_by_id.keys() - image.topics_by_id.keys()
-            self.names.update((topic_id, topic.name) for topic_id, topic in image.topics_by_id.items())
-            self.deleted |= gone
+            self._metadata.names.update(
+                (topic_id, topic.name) for topic_id, topic in image.topics_by_id.items()
+            )
+            self._metadata.deleted |= gone
             counters.topics_deleted += len(gone)
         for broker in image.brokers.values():
             earlier = before.brokers.get(broker.id)

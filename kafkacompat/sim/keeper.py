@@ -32,9 +32,9 @@ SET = 0
 
 class Keeper(Client):
     def start(self) -> None:
-        for name, settings in kept_topics(self.simulation.options).items():
+        for name, settings in kept_topics(self.env.options).items():
             self._create(name, settings)
-        if self.simulation.options.segment_bytes:
+        if self.env.options.segment_bytes:
             for name in COORDINATORS_TOPICS:
                 self._clean(name)
 
@@ -49,7 +49,7 @@ class Keeper(Client):
         def created(done: Deferred[Any]) -> None:
             error = _error_of(done, "topics")
             if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self.simulation.topic_created(name)
+                self.env.topics.add(name)
             else:
                 self.later(lambda: self._create(name, settings), AGAIN_MS)
 
@@ -58,12 +58,12 @@ class Keeper(Client):
 
     def _clean(self, name: str) -> None:
         """Change the settings of the topic as soon as a coordinator has created it."""
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             return
-        if name not in self.simulation.image_oracles.newest.topics:
+        if name not in self.env.metadata.newest.topics:
             self.later(lambda: self._clean(name), LOOK_MS)
             return
-        settings = coordinators_settings(self.simulation.options)
+        settings = coordinators_settings(self.env.options)
         resource = AlterConfigsResource(
             resource_type=int(ConfigResourceType.TOPIC),
             resource_name=name,

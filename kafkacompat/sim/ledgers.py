@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.ids import TopicPartition
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports.logs import LogRefused
 from kafkacompat.records.batch import BatchHeader, iterate_batches
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Log
 
 READ_BYTES = 1 << 20
-Key = tuple[Uuid, int]
 
 
 class Written(NamedTuple):

@@ -8,19 +8,17 @@ connections; a machine without power does not answer.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.ports import ProbeResult
+from kafkacompat.ports.dispatcher import ConnectionInfo
 from kafkacompat.server.broker_transactions import VERIFICATION_PURPOSE
-from kafkacompat.sim.hosts import Host, Timer
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.processes import Environment, Process, Timer
 from kafkacompat.wire.codec import decode, encode
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 RETRANSMIT_US = 30_000
 SETUP_TIMEOUT_US = 1_500_000
@@ -39,19 +37,113 @@ def machine_of(host: str) -> int:
     return int(host.removeprefix("host-"))
 
 
+class Server(Protocol):
+    """What listens on a port. Its methods are called within events of its process."""
+
+    def opened(self, connection: Connection) -> ConnectionInfo: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def asked(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None: ...
+
+
+class ServerProcess(Protocol):
+    id: int
+    alive: bool
+    connections: dict[int, Connection]
+
+    @property
+    def listening(self) -> Mapping[int, Server]:
+        """By port."""
+
+    @property
+    def has_power(self) -> bool: ...
+
+    def enter(self, what: str, call: Callable[[], None]) -> None: ...
+
+    def message_sent(self) -> None: ...
+
+
+class ServerMachine(Protocol):
+    has_power: bool
+    link_us: int
+    """The maximum additional delay of its messages."""
+
+    @property
+    def life(self) -> ServerProcess | None: ...
+
+
+class Links:
+    """The links between all machines and clients of a run."""
+
+    def __init__(self, env: Environment, machines: Mapping[int, ServerMachine]) -> None:
+        self.env = env
+        self._machines = machines
+        self._chance = Chance(env.seed, "slow")
+        self._connections = 0
+
+    def next_connection_id(self) -> int:
+        self._connections += 1
+        return self._connections
+
+    def message_sent(self, source: int) -> None:
+        machine = self._machines.get(source)
+        if machine is not None and machine.life is not None:
+            machine.life.message_sent()
+
+    def draw_delay_us(self, source: int, target: int, extra_us: int) -> int:
+        """`extra_us`: maximum additional delay of the connection's messages."""
+        delay_us = self.env.network.draw_delay_us()
+        slow_us = self._link_us(source) + self._link_us(target)
+        if slow_us:
+            delay_us += int(slow_us * self._chance.uniform())
+        if extra_us and not self.env.is_calm:
+            delay_us += int(extra_us * self._chance.uniform())
+        return delay_us
+
+    def _link_us(self, process_id: int) -> int:
+        """0 for clients."""
+        machine = self._machines.get(process_id)
+        return 0 if machine is None else machine.link_us
+
+    def dial(
+        self, source: Process, host: str, port: int, done: Callable[[ServerProcess | ProbeResult], None]
+    ) -> None:
+        """Try to connect. The result arrives as an event."""
+        machine_id = machine_of(host)
+        machine, network, scheduler = self._machines[machine_id], self.env.network, self.env.scheduler
+
+        def reached(_: Any) -> None:
+            life = machine.life
+            cut = network.is_cut(source.id, machine_id) or network.is_cut(machine_id, source.id)
+            if cut or not machine.has_power:
+                scheduler.after(
+                    SETUP_TIMEOUT_US,
+                    lambda _: source.enter("unreachable", lambda: done(ProbeResult.UNREACHABLE)),
+                )
+            elif life is None or port not in life.listening:
+                source.enter("refused", lambda: done(ProbeResult.REFUSED))
+            else:
+                source.enter("connected", lambda: done(life))
+
+        scheduler.after(2 * network.draw_delay_us(), reached)
+
+
 class Pipe:
     """One direction of a connection."""
 
     def __init__(
         self,
-        simulation: ClusterSimulation,
+        links: Links,
         source: int,
         target: int,
         deliver: Callable[[Any], None],
         extra_us: int,
     ) -> None:
         """`extra_us`: maximum additional delay of messages."""
-        self._simulation = simulation
+        self._links = links
+        self._network = links.env.network
+        self._scheduler = links.env.scheduler
         self._extra_us = extra_us
         self._source = source
         self._target = target
@@ -63,14 +155,9 @@ class Pipe:
         self.closed = False
 
     def send(self, item: Any) -> None:
-        scheduler = self._simulation.scheduler
-        self._simulation.sends(self._source)
-        delay_us = self._simulation.network.draw_delay_us()
-        slow_us = self._simulation.link_us(self._source) + self._simulation.link_us(self._target)
-        if slow_us:
-            delay_us += int(slow_us * self._simulation.slow_chance.uniform())
-        if self._extra_us and not self._simulation.is_calm:
-            delay_us += int(self._extra_us * self._simulation.slow_chance.uniform())
+        scheduler = self._scheduler
+        self._links.message_sent(self._source)
+        delay_us = self._links.draw_delay_us(self._source, self._target, self._extra_us)
         due_us = max(scheduler.now_us + delay_us, self._last_due_us)
         self._last_due_us = due_us
         self._queue.append(item)
@@ -85,12 +172,11 @@ class Pipe:
         self._drain()
 
     def _drain(self) -> None:
-        simulation = self._simulation
         while self._arrived and not self.closed:
-            if simulation.network.is_cut(self._source, self._target):
+            if self._network.is_cut(self._source, self._target):
                 if not self._retrying:
                     self._retrying = True
-                    simulation.scheduler.after(RETRANSMIT_US, self._retry)
+                    self._scheduler.after(RETRANSMIT_US, self._retry)
                 return
             self._arrived -= 1
             self._deliver(self._queue.popleft())
@@ -132,9 +218,9 @@ class _Slot:
 class Connection:
     """A connection between a channel and one life of a machine."""
 
-    def __init__(self, channel: SimulatedChannel, life: Life, port: int) -> None:
-        simulation = channel.source.simulation
-        self.id = simulation.next_connection_id()
+    def __init__(self, channel: SimulatedChannel, life: ServerProcess, port: int) -> None:
+        links = channel.links
+        self.id = links.next_connection_id()
         self.channel = channel
         self.life = life
         self.port = port
@@ -147,14 +233,14 @@ class Connection:
         """True once the server has closed it."""
         self.is_refused = False
         """True once the server refuses it: requests that it has not answered will get no answer."""
-        options = simulation.options
+        options = links.env.options
         extra_us = options.slow_us if channel.purpose == options.slow_purpose else 0
         if channel.purpose == VERIFICATION_PURPOSE:
             extra_us = options.verification_us
-        self._to_server = Pipe(simulation, channel.source.id, life.id, self._at_server, extra_us)
-        self._to_client = Pipe(simulation, life.id, channel.source.id, self._at_client, 0)
-        self._network = simulation.network
-        self._encodes = simulation.options.encodes
+        self._to_server = Pipe(links, channel.source.id, life.id, self._at_server, extra_us)
+        self._to_client = Pipe(links, life.id, channel.source.id, self._at_client, 0)
+        self._env = links.env
+        self._encodes = options.encodes
         life.connections[self.id] = self
         channel.source_connections[self.id] = self
 
@@ -208,14 +294,14 @@ class Connection:
     def _at_server(self, item: Any) -> None:
         life = self.life
         if not life.alive:
-            if not life.machine.has_power:
+            if not life.has_power:
                 return
             self._to_server.closed = True
             self._to_client.send(END)
             return
-        if item is END or self._network.is_lost():
+        if item is END or self._env.network.is_lost():
             if item is not END:
-                life.simulation.counters.resets += 1
+                self._env.counters.resets += 1
                 self._to_client.send(END)
             self._to_server.closed = True
             life.connections.pop(self.id, None)
@@ -266,6 +352,7 @@ class SimulatedChannel:
 
     def __init__(self, channels: SimulatedChannels, host: str, port: int, purpose: str) -> None:
         self.purpose = purpose
+        self.links = channels.links
         self.source = channels.source
         self.source_connections = channels.connections
         self.host = host
@@ -334,11 +421,11 @@ class SimulatedChannel:
         self._attempt += 1
         self._is_dialling = True
         attempt = self._attempt
-        self.source.simulation.dial(
+        self.links.dial(
             self.source, self.host, self.port, lambda life: self._dialled(attempt, life, is_again)
         )
 
-    def _dialled(self, attempt: int, answer: Life | ProbeResult, is_again: bool) -> None:
+    def _dialled(self, attempt: int, answer: ServerProcess | ProbeResult, is_again: bool) -> None:
         if attempt != self._attempt or self.is_closed:
             return
         if isinstance(answer, ProbeResult):
@@ -367,7 +454,8 @@ class SimulatedChannel:
 class SimulatedChannels:
     """net.channels.Channels of one process."""
 
-    def __init__(self, source: Host) -> None:
+    def __init__(self, source: Process, links: Links) -> None:
+        self.links = links
         self.source = source
         self.connections: dict[int, Connection] = {}
         self._channels: dict[tuple[str, int, str], SimulatedChannel] = {}
@@ -381,10 +469,10 @@ class SimulatedChannels:
     def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
         result: Deferred[ProbeResult] = Deferred()
 
-        def dialled(answer: Life | ProbeResult) -> None:
+        def dialled(answer: ServerProcess | ProbeResult) -> None:
             result.resolve(answer if isinstance(answer, ProbeResult) else ProbeResult.CONNECTED)
 
-        self.source.simulation.dial(self.source, host, port, dialled)
+        self.links.dial(self.source, host, port, dialled)
         return result
 
     def close_all(self) -> None:

@@ -1,48 +1,136 @@
-"""A simulated machine: its disk, the speed of its clock, and the process that runs on it, if any."""
+"""A simulated machine, the node process that runs on it, and the process's sockets.
+
+The process (`Life`) is the real server, built with the doors of a simulated process. Clock, timers, workers, disk and
+network are simulated. Everything behind them is the code of the command. This module decides nothing.
+
+A socket server passes each message to the handlers of its dispatcher, at the highest version. Messages of groups, and of
+clients that authenticate themselves, pass through the dispatcher as frames: a frame with a header in, the bytes of a reply
+out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from kafkacompat.api.registry import BROKER_APIS
+from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
+from kafkacompat.api.sasl_dispatch import NobodyAuthenticates, SaslDispatcher
 from kafkacompat.config import ServerConfig
+from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
+from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.ports import HalfDone
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
+from kafkacompat.ports.files import FileSlice
+from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.server.data_directories import format_node
+from kafkacompat.server.doors import NodeDoors
+from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
+from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import (
-    LOG_DIRECTORIES,
     METADATA_DIRECTORY,
-    MIN_ISR,
-    MOVE_RATE,
     ClusterOptions,
-    rack_of,
 )
+from kafkacompat.sim.faults.pools import SimulatedPools
 from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
 from kafkacompat.sim.files import FileDisk
-from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
-from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, ProcessEnded
-from kafkacompat.sim.links import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, EXTERNAL_PORT, host_name
-from kafkacompat.sim.secured import listener_of, protocols, secured_properties
-from kafkacompat.sim.share_groups import share_group_numbers
+from kafkacompat.sim.links import (
+    BROKER_PORT,
+    CLUSTER_ID,
+    CONTROLLER_PORT,
+    EXTERNAL_PORT,
+    SECURED_PORT,
+    Connection,
+    Links,
+    SimulatedChannels,
+    host_name,
+)
+from kafkacompat.sim.node_settings import node_properties
+from kafkacompat.sim.oracles import ClusterOracles
+from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, CoroutineRun, Process, ProcessEnded, StepWork, Timer
+from kafkacompat.tasks import Tasks
+from kafkacompat.wire.apis import response_class
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.headers import parse_response_header, request_header_bytes
+from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
+from kafkacompat.wire.messages.fetch_response import FetchResponse
+from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.api.dispatch import ApiDispatcher
+    from kafkacompat.api.registry import ApiTable
+    from kafkacompat.config import EndPoint, ServerConfig
+    from kafkacompat.controller.liveness import Liveness
+    from kafkacompat.controller.metadata_machine import MetadataMachine
+    from kafkacompat.ids import TopicPartition, Uuid
+    from kafkacompat.log.log_manager import LogManager
+    from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
+    from kafkacompat.partition.fetch import FetchEngine
+    from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.ports.dispatcher import Dispatcher
+    from kafkacompat.raft.contracts import LoadedBatch
+    from kafkacompat.raft.quorum_driver import QuorumDriver
+    from kafkacompat.share.share_partition_manager import SharePartitionManager
+    from kafkacompat.sim.links import Connection
+
 
 CONSEQUENCES_US = 1_000_000
-AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+class MachineFaults(Protocol):
+    """The faults of a cluster, as its machines meet them."""
+
+    def before_operation(self, machine: SimulatedMachine, operation: str, path: str) -> None:
+        """Raise ProcessEnded if the machine's process dies at this operation of its disk."""
+
+    def after_refusals(self, machine: SimulatedMachine, operation: str, path: str) -> None:
+        """Raise OSError if the operation fails although the disk does not refuse it."""
+
+    def may_halt(self, error: BaseException) -> bool:
+        """Whether the error was planted, and requires the process to halt."""
+
+    def halted(self, machine: SimulatedMachine) -> None: ...
+
+    def restart_later(self, machine: SimulatedMachine) -> None: ...
+
+
+class Machines:
+    """The machines of a cluster. Links, oracles and faults have it before the first machine is there."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, SimulatedMachine] = {}
+        self.ordered: list[SimulatedMachine] = []
+
+    def add(self, machine: SimulatedMachine) -> None:
+        self.by_id[machine.id] = machine
+        self.ordered.append(machine)
 
 
 class SimulatedMachine:
-    def __init__(self, simulation: ClusterSimulation, machine_id: int, rate: float) -> None:
-        options = simulation.options
-        self.simulation = simulation
+    def __init__(
+        self,
+        links: Links,
+        oracles: ClusterOracles,
+        faults: MachineFaults,
+        machine_id: int,
+        rate: float,
+    ) -> None:
+        env = links.env
+        options = env.options
+        self.env = env
+        self.links = links
+        self.oracles = oracles
+        self.faults = faults
         self.id = machine_id
-        self.chance = Chance(simulation.seed, f"machine {machine_id}")
-        self._names = Chance(simulation.seed, f"names {machine_id}")
+        self.chance = Chance(env.seed, f"machine {machine_id}")
+        self._names = Chance(env.seed, f"names {machine_id}")
         self.disk = FileDisk()
         self.life: Life | None = None
         """None while no process runs."""
@@ -66,10 +154,10 @@ class SimulatedMachine:
             WALL_CLOCK_ZERO_MS,
             cluster_id=CLUSTER_ID,
             standalone=False,
-            initial_voters=simulation.voters if self.is_controller else (),
-            feature_levels=simulation.feature_levels,
+            initial_voters=initial_voters(env.seed, options) if self.is_controller else (),
+            feature_levels=feature_levels(options),
         )
-        self.refusals = Refusals(lambda: simulation.scheduler.now_us)
+        self.refusals = Refusals(lambda: env.scheduler.now_us)
         self._is_watched = False
         self.disk.meet = self._meet
         self.disk.moved = self._moved
@@ -92,9 +180,9 @@ class SimulatedMachine:
             # Cleanup code of a process that has ended itself.
             raise ProcessEnded
         self.life.work.disk_called()
-        self.simulation.faults.deaths.meet(self, operation, path)
+        self.faults.before_operation(self, operation, path)
         self.refusals.meet(operation, path)
-        self.simulation.faults.loads.meet(self, operation, path)
+        self.faults.after_refusals(self, operation, path)
 
     def _moved(self, count: int) -> None:
         if self.life is not None and not self._is_watched:
@@ -106,7 +194,7 @@ class SimulatedMachine:
 
     def draw_job_us(self) -> int:
         """Return the duration of a worker's job."""
-        return self.disk_factor * self.simulation.draw_sync_us()
+        return self.disk_factor * self.env.draw_sync_us()
 
     def start(self) -> None:
         self._tell("starts")
@@ -129,13 +217,13 @@ class SimulatedMachine:
         if self.life is not None:
             self.life.die(silently=True)
         bytes_lost, names_lost = self.disk.lose_power(self.chance)
-        self.simulation.counters.lost_bytes += bytes_lost
-        self.simulation.counters.lost_names += names_lost
+        self.env.counters.lost_bytes += bytes_lost
+        self.env.counters.lost_names += names_lost
 
     @property
     def is_well(self) -> bool:
         """Whether its disk refuses nothing, and earlier refusals have had their effects."""
-        before_us = self.simulation.scheduler.now_us - CONSEQUENCES_US
+        before_us = self.env.scheduler.now_us - CONSEQUENCES_US
         told, life = self.refusals.told, self.life
         is_quiet = not self.refusals.conditions and (not told or told[-1].at_us < before_us)
         if life is None or not is_quiet:
@@ -166,8 +254,16 @@ class SimulatedMachine:
         return all(map(self.refusals.has_failed, self.log_directories))
 
     def _tell(self, what: str) -> None:
-        if self.simulation.tell is not None:
-            self.simulation.tell(f"*** node {self.id} {what}")
+        if self.env.tell is not None:
+            self.env.tell(f"*** node {self.id} {what}")
+
+
+def feature_levels(options: ClusterOptions) -> list[tuple[str, int]]:
+    return [
+        (name, level)
+        for name, level in DEFAULT_LEVELS
+        if options.has_elr or name != ELIGIBLE_LEADER_REPLICAS_VERSION
+    ]
 
 
 def initial_voters(seed: int, options: ClusterOptions) -> tuple[VoterNode, ...]:
@@ -180,95 +276,534 @@ def initial_voters(seed: int, options: ClusterOptions) -> tuple[VoterNode, ...]:
     )
 
 
-def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
-    roles, listeners = [], []
-    if node_id in options.brokers:
-        roles.append("broker")
-        # A listener for clients of another network, which is not simulated. Connections to it are refused.
-        listeners.append(f"EXTERNAL://{host_name(node_id)}:{EXTERNAL_PORT}")
-        listeners.append(f"PLAINTEXT://{host_name(node_id)}:{BROKER_PORT}")
-        listeners += listener_of(options, node_id)
-    if node_id in options.controllers:
-        roles.append("controller")
-        listeners.append(f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}")
-    addresses = {each: f"{host_name(each)}:{CONTROLLER_PORT}" for each in options.controllers}
-    if options.changes_voters:
-        quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
-    else:
-        voters = ",".join(f"{node}@{address}" for node, address in addresses.items())
-        quorum = {"controller.quorum.voters": voters}
-    numbers = {
-        "controller.quorum.election.timeout.ms": options.election_ms,
-        "controller.quorum.fetch.timeout.ms": options.quorum_fetch_ms,
-        "controller.quorum.election.backoff.max.ms": options.election_ms,
-        "controller.quorum.request.timeout.ms": options.quorum_fetch_ms,
-        "broker.heartbeat.interval.ms": options.heartbeat_ms,
-        "broker.session.timeout.ms": options.session_ms,
-        "controller.socket.timeout.ms": 2 * options.session_ms,
-        "replica.lag.time.max.ms": options.lag_ms,
-        "replica.fetch.wait.max.ms": options.fetch_wait_ms,
-        "replica.fetch.backoff.ms": options.fetch_backoff_ms,
-        "replica.fetch.max.bytes": options.fetch_bytes,
-        "replica.fetch.response.max.bytes": 4 * options.fetch_bytes,
-        "replica.socket.timeout.ms": 4 * options.fetch_wait_ms,
-        "replica.high.watermark.checkpoint.interval.ms": 700,
-        "log.flush.offset.checkpoint.interval.ms": 1500,
-        "log.flush.start.offset.checkpoint.interval.ms": 1500,
-        "log.initial.task.delay.ms": 500,
-        "log.segment.delete.delay.ms": 500,
-        "min.insync.replicas": MIN_ISR,
-        "leader.imbalance.check.interval.seconds": 2,
-        "offsets.topic.num.partitions": 1,
-        "group.min.session.timeout.ms": 100,
-        "group.initial.rebalance.delay.ms": 50,
-        "transaction.state.log.num.partitions": 2,
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
-        "request.timeout.ms": 2_000,
-        "initial.broker.registration.timeout.ms": AS_LONG_AS_IT_TAKES_MS,
-        "metadata.log.max.record.bytes.between.snapshots": options.snapshot_bytes,
-        "metadata.max.idle.interval.ms": options.no_op_ms,
-        "internal.metadata.log.segment.bytes": 20_000,
-        "leader.imbalance.per.broker.percentage": 0,
-    }
-    if options.segment_bytes:
-        numbers |= {
-            "log.cleaner.backoff.ms": 1_000,
-            "log.cleaner.dedupe.buffer.size": 2 << 20,
-            "log.retention.check.interval.ms": 900,
+class NodeFailed(Exception):
+    """A node halted itself, refused to start, or handled a request with a bug."""
+
+
+class Life(Process):
+    """A process from its start to its end. Call `start` once, then `die` for a crash or `shut_down`."""
+
+    def __init__(self, machine: SimulatedMachine, config: ServerConfig, rate: float) -> None:
+        super().__init__(machine.env, machine.id, rate)
+        self.machine = machine
+        self.links, self.oracles, self._faults = machine.links, machine.oracles, machine.faults
+        self.connections: dict[int, Connection] = {}
+        """Connections to this life, by id."""
+        self.listening: dict[int, SimulatedSocketServer] = {}
+        """Socket servers by port."""
+        self.network = SimulatedNetwork(self)
+        self.is_stopping = False
+        self.active_since_us = 0
+        """The time when it last became the active controller."""
+        self.metadata: MetadataMachine
+        self.driver: QuorumDriver
+        self.liveness: Liveness | None = None
+        self.partitions: ReplicaManager | None = None
+        self.fetches: FetchEngine | None = None
+        self.shares: SharePartitionManager | None = None
+        self._looks_at_time = 0
+        self._starting: CoroutineRun[None] | None = None
+        self.work = StepWork()
+        self.pools = SimulatedPools(self, machine.chance, machine.draw_job_us, self.work)
+        self._server = KafkaRaftServer(
+            NodeDoors(
+                config=config,
+                clock=self,
+                timers=self,
+                tasks=Tasks(self),
+                random=machine.chance,
+                disk=machine.disk,
+                workers=self.pools.ports,
+                network=self.network,
+                monotonic_s=self._monotonic_s,
+                keep=_nothing,
+                halt=self._halt,
+                unique_text=machine.unique_text,
+            )
+        )
+
+    def before_event(self, what: str) -> None:
+        self.work.begin(what)
+        super().before_event(what)
+
+    def after_event(self) -> None:
+        if not self.is_stopping and (self.is_serving or not self.machine.is_broker):
+            # During a start and a stop, only their own callers wait.
+            self.work.check(self.id)
+        if self.machine.disk.trusted:
+            raise Breach(
+                "no trust after a failed sync", f"node {self.id} syncs again {self.machine.disk.trusted}"
+            )
+        self.oracles.after_event(self)
+
+    @property
+    def has_power(self) -> bool:
+        return self.machine.has_power
+
+    def message_sent(self) -> None:
+        self.work.messages += 1
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        self.work.timers += 1
+        return super().call_after(delay_ms, callback)
+
+    def look_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Like `call_after`, for observers of the node. It does not count as the node's work."""
+        return super().call_after(delay_ms, callback)
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.machine.wall_offset_ms
+
+    def _monotonic_s(self) -> float:
+        """Time only advances between events. Each call advances this clock, so the number of calls bounds a step."""
+        self._looks_at_time += 1
+        return self._looks_at_time / 1000
+
+    def _halt(self, error: BaseException) -> None:
+        """A halt is correct after certain disk errors, and a bug otherwise."""
+        if not self.alive:
+            raise ProcessEnded
+        if self.machine.may_halt(error) or self._faults.may_halt(error):
+            self._faults.halted(self.machine)
+            raise ProcessEnded
+        failure = NodeFailed(f"node {self.id} halts: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        self.env.found(failure)
+        raise failure
+
+    # The start.
+
+    def start(self) -> None:
+        self._starting = CoroutineRun(self._start(), lambda _: None)
+
+    async def _start(self) -> None:
+        try:
+            await self._server.build(format_if_empty=False)
+            self._watch()
+            await self._server.start()
+        except START_PROBLEMS as problem:
+            if self.machine.refusals.behind(problem) is not None:
+                self._faults.halted(self.machine)
+                raise ProcessEnded from problem
+            raise NodeFailed(f"node {self.id} does not start: {problem}") from problem
+        except Exception as problem:
+            # A bug ends the command with its traceback.
+            if self._faults.may_halt(problem):
+                self._faults.halted(self.machine)
+                raise ProcessEnded from problem
+            raise
+
+    def _watch(self) -> None:
+        """Register the observers before anything acts."""
+        oracles, server = self.oracles, self._server
+        assert server.shared is not None
+        self.driver = server.shared.driver
+        self.metadata = machine = server.shared.machine
+        if server.broker is not None:
+            self.partitions, self.fetches = server.broker.partitions, server.broker.fetches
+            self.shares = server.broker.coordinators.shares.partitions
+            if oracles.shares is not None:
+                oracles.shares.watch(self, self.shares)
+        machine.subscribe(lambda old, new: oracles.images.published(self, old, new))
+        machine.subscribe(lambda old, new: oracles.rights.published(self, old, new))
+        tell_first(machine, "apply", lambda _: oracles.images.applied(self))
+        tell_first(machine, "load_snapshot", self._loads_snapshot)
+        tell_first(machine, "became_active", self._becomes_active)
+        if server.controller is not None:
+            self.liveness = server.controller.liveness
+            tell_first(self.liveness, "_take_for_gone", self._takes_for_gone)
+
+    def _loads_snapshot(self, batch: LoadedBatch) -> None:
+        self.oracles.images.applied(self)  # a snapshot replaces many batches
+        self.env.counters.snapshots_loaded += batch.last_offset > 0
+
+    def _becomes_active(self, epoch: int) -> None:
+        self.env.counters.controllers += 1
+        self.active_since_us = self.env.scheduler.now_us
+
+    def _takes_for_gone(self, broker_id: int) -> None:
+        self.oracles.images.taken_for_gone(self.metadata.core.image.brokers[broker_id])
+
+    # Accessors for oracles and faults.
+
+    @property
+    def logs(self) -> LogManager:
+        assert self._server.broker is not None
+        return self._server.broker.logs
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it serves clients and brokers."""
+        server = self.listening.get(BROKER_PORT)
+        return server is not None and server.serves
+
+    @property
+    def is_held_by_a_full_disk(self) -> bool:
+        """Whether its quorum waits until the metadata directory takes writes."""
+        return self.driver.is_held
+
+    @property
+    def heartbeats(self) -> BrokerLifecycleManager | None:
+        broker = self._server.broker
+        return None if broker is None else broker.heartbeats
+
+    @property
+    def has_lost_directories(self) -> bool:
+        """Whether it runs without some directories, or without a log that could not be opened, until its next start."""
+        broker = self._server.broker
+        return broker is not None and any(
+            not each.online or each.has_unopened for each in broker.logs.directories
+        )
+
+    def has_online(self, directory: str) -> bool:
+        """Whether this log directory is online."""
+        broker = self._server.broker
+        return broker is not None and any(
+            each.path == directory and each.online for each in broker.logs.directories
+        )
+
+    def serves_log_in(self, directory: str) -> bool:
+        """Whether it serves a partition's log in that directory."""
+        broker = self._server.broker
+        return broker is not None and any(log.directory == directory for log in broker.logs.logs.values())
+
+    def loads_log_in(self, directory: str) -> bool:
+        """Whether a coordinator loads the partition whose log is in that directory."""
+        broker = self._server.broker
+        if broker is None:
+            return False
+        name, _, index = directory.rpartition("/")[2].rpartition("-")
+        coordinators = broker.coordinators
+        shards = {
+            OFFSETS_TOPIC: coordinators.groups._shards,
+            TRANSACTION_TOPIC: coordinators.transactions.coordinator._shards,
+            SHARE_STATE_TOPIC: coordinators.shares.state.coordinator._shards,
+        }.get(name)
+        shard = None if shards is None else shards.get(int(index))
+        return shard is not None and shard.state is ShardState.LOADING
+
+    def share_states(self) -> dict[Any, Any]:
+        """The states of share-partitions that its share coordinator has loaded."""
+        broker = self._server.broker
+        if broker is None:
+            return {}
+        return {
+            key: state
+            for shard in broker.coordinators.shares.state.coordinator._shards
+            if shard.state is ShardState.ACTIVE
+            for key, state in shard.machine.states.items()  # type: ignore[attr-defined]
         }
-    if options.consumer_members:
-        numbers |= consumer_group_numbers(options)
-    if options.share_workers:
-        numbers |= share_group_numbers(options)
-    texts = {}
-    if options.share_letters_made:
-        texts["errors.deadletterqueue.auto.create.topics.enable"] = "true"
-    if options.move_bytes:
-        numbers[MOVE_RATE] = options.move_bytes
-    return {
-        "node.id": str(node_id),
-        "process.roles": ",".join(roles),
-        "listeners": ",".join(listeners),
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": protocols(options),
-        "log.dirs": ",".join(LOG_DIRECTORIES[: options.directories]),
-        "metadata.log.dir": METADATA_DIRECTORY,
-        "broker.rack": rack_of(node_id),
-        "auto.leader.rebalance.enable": str(options.rebalances).lower(),
-        "auto.create.topics.enable": "false",
-        **quorum,
-        **secured_properties(options),
-        **texts,
-        **({"replica.selector.class": RACK_AWARE} if options.reads_nearby else {}),
-        **{name: str(value) for name, value in numbers.items()},
-    }
+
+    def misplaced(self, topic_partition: TopicPartition, directory_id: Uuid) -> str | None:
+        """Return what is wrong at the end of the run, if the metadata place the log in that directory. None if all is right."""
+        broker = self._server.broker
+        assert broker is not None
+        for directory in broker.logs.log_dirs():
+            if topic_partition in directory.futures:
+                return f"still moves to {directory.path}"
+            if topic_partition in directory.logs and directory.directory_id != directory_id:
+                return f"lies in {directory.path}, which is not {directory_id.hex()}"
+        return None
+
+    # The end.
+
+    def die(self, *, silently: bool) -> None:
+        """At once. Peers see connections close, unless the power went."""
+        self.alive = False
+        self.machine.life = None
+        self.machine.disk.process_ended()
+        self.network.channels.source_died(silently=silently)
+        for connection in list(self.connections.values()):
+            connection.server_died(silently=silently)
+        self.connections.clear()
+
+    def shut_down(self) -> None:
+        """Shut down, at any point of the start: move leadership away, close the logs, write the mark of a clean shutdown."""
+        if self.is_stopping:
+            return
+        self.is_stopping = True
+        if self._starting is not None:
+            self._starting.call_off()
+        CoroutineRun(self._server.stop(), self._stopped)
+
+    def _stopped(self, is_clean: bool) -> None:
+        self.env.counters.clean_stops += is_clean
+        self.die(silently=False)
+        self._faults.restart_later(self.machine)
 
 
-def consumer_group_numbers(options: ClusterOptions) -> dict[str, int]:
-    """Short times, which must be allowed as well."""
-    times = {"session.timeout.ms": GROUP_SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
-    return {
-        **{f"group.consumer.{name}": time_ms for name, time_ms in times.items()},
-        **{f"group.consumer.min.{name}": time_ms for name, time_ms in times.items()},
-        "group.consumer.assignment.interval.ms": options.assignment_ms,
-    }
+def _nothing() -> None:
+    """Do nothing: one garbage collector serves all processes of a simulation."""
+
+
+def tell_first(owner: Any, name: str, told: Callable[[Any], None]) -> None:
+    """Call `told` before every call of the object's method."""
+    method = getattr(owner, name)
+
+    def call(argument: Any) -> Any:
+        told(argument)
+        return method(argument)
+
+    setattr(owner, name, call)
+
+
+STAND_INS: dict[type[Exception], ErrorCode] = {
+    NotController: ErrorCode.NOT_CONTROLLER,
+    ControllerTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    ConnectionLost: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The same error codes as in api/dispatch."""
+ADDRESS = "127.0.0.1"
+
+
+class SimulatedNetwork:
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self.channels = self.controller_channels = SimulatedChannels(life, life.links)
+
+    def socket_server(self) -> SimulatedSocketServer:
+        return SimulatedSocketServer(self._life)
+
+    def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
+        """No simulated listener uses all interfaces."""
+        return Deferred.of("")
+
+    def resolve(self, host: str) -> Deferred[str | None]:
+        """Hosts have addresses only."""
+        return Deferred.of(None)
+
+
+class SimulatedSocketServer:
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self.dispatcher: Dispatcher = cast(Any, None)
+        self._listeners: dict[int, EndPoint] = {}
+        """By port."""
+        self.serves = False
+        """True while requests are accepted."""
+        self._waiting: list[Callable[[], None]] = []
+        """Requests that arrived before the server accepted them."""
+        self._connections: dict[int, Connection] = {}
+        self._drained: Deferred[None] | None = None
+
+    def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
+        bound = tuple(endpoints)
+        for each in bound:
+            self._listeners[each.port] = each
+            # A listener for clients of another network, which is not simulated. Connections to it are refused.
+            if each.port != EXTERNAL_PORT:
+                self._life.listening[each.port] = self
+        return Deferred.of(bound)
+
+    def serve(self) -> Deferred[None]:
+        self.serves = True
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+        return Deferred.of(None)
+
+    def hold(self, listeners: Collection[str]) -> None:
+        """Do nothing: only listeners with port 0 are bound before they are served."""
+
+    def take_settings(self, config: ServerConfig) -> None:
+        """Do nothing: connections are not limited here."""
+
+    def check_settings(self, config: ServerConfig) -> None:
+        """Do nothing: there are no stores."""
+
+    def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
+        """Do nothing: connections are not limited here."""
+
+    def drain(self, deadline_ms: int) -> Deferred[None]:
+        self.close_listeners()
+        self._drained = Deferred()
+        for connection in list(self._connections.values()):
+            connection.drain()
+        self._life.call_after(deadline_ms, self._close_all)
+        self._maybe_drained()
+        return self._drained
+
+    def listener_readings(self) -> dict[str, ListenerReading]:
+        """Nobody scrapes a simulated node."""
+        return {}
+
+    def certificate_ends_s(self) -> dict[str, float]:
+        return {}
+
+    def memory_reading(self) -> MemoryReading | None:
+        return None
+
+    def close_listeners(self) -> None:
+        for port in self._listeners:
+            self._life.listening.pop(port, None)
+
+    def _close_all(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close_by_server()
+
+    def _maybe_drained(self) -> None:
+        if self._drained is not None and not self._drained.done and not self._connections:
+            self._drained.resolve(None)
+
+    # Events of connections.
+
+    def opened(self, connection: Connection) -> ConnectionInfo:
+        self._connections[connection.id] = connection
+        listener = self._listeners[connection.port]
+        return ConnectionInfo(connection.id, listener.listener_name, ADDRESS, 0, listener.is_sasl)
+
+    def closed(self, connection: Connection) -> None:
+        if self._connections.pop(connection.id, None) is not None:
+            if self.serves:
+                self.dispatcher.connection_closed(connection.info)
+            self._maybe_drained()
+
+    def asked(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        if self.serves:
+            self._begin(connection, message, answered)
+        else:
+            self._waiting.append(lambda: self._begin(connection, message, answered))
+
+    def _begin(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        timer = self._life.oracles.answers.watch(self._life, connection, message)
+        if timer is None:
+            self._carry_out(connection, message, answered)
+            return
+
+        def in_time(response: Any) -> None:
+            timer.cancel()
+            answered(response)
+
+        self._carry_out(connection, message, in_time)
+
+    def _carry_out(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        if is_framed(connection):
+            carry_out_framed(self._life, self.dispatcher, connection, message, answered)
+            return
+        life = self._life
+        dispatcher = served_by(self.dispatcher)
+        context = context_of(message, connection.info, dispatcher.table)
+        oracles = life.oracles
+        is_forwarded = isinstance(message, EnvelopeRequest)
+        asked = oracles.rights.forwarded(life, message) if is_forwarded else None
+
+        def done(answer: Deferred[Any]) -> None:
+            try:
+                response = answer.result()
+            except CloseConnection:
+                connection.close_by_server()
+                return
+            except OSError:
+                handler = dispatcher.table.load(message.API_KEY)
+                response = handler.error_response(message, ErrorCode.KAFKA_STORAGE_ERROR, context.api_version)
+            except (NotController, ControllerTimedOut, ConnectionLost) as error:
+                if isinstance(error, ConnectionLost) and not life.is_stopping:
+                    raise
+                handler = dispatcher.table.load(message.API_KEY)
+                response = handler.error_response(message, STAND_INS[type(error)], context.api_version)
+            if isinstance(response, FetchResponse):
+                try:
+                    read_records(response)
+                except OSError:
+                    # As if the kernel could not read the file to send.
+                    connection.close_by_server()
+                    return
+            elif isinstance(response, MetadataResponse):
+                response = copied(response, message)
+            oracles.clients.answered(life, message, response)
+            if asked is not None:
+                oracles.rights.unwrapped(asked, response)
+            answered(response)
+
+        dispatcher.call(context, message).on_done(done)
+
+
+def served_by(dispatcher: Dispatcher) -> ApiDispatcher:
+    """Return the dispatcher that carries requests out, without the one that authenticates their clients."""
+    return cast("ApiDispatcher", dispatcher.served if isinstance(dispatcher, SaslDispatcher) else dispatcher)
+
+
+def context_of(message: Any, connection: ConnectionInfo, table: ApiTable) -> RequestContext:
+    """Return a context with the highest served version. For some APIs Kafka defines a version that it does not serve yet."""
+    return RequestContext(
+        message.API_KEY,
+        min(message.MAX_VERSION, table.by_key[message.API_KEY].max_version),
+        0,
+        None,
+        connection.connection_id,
+        connection.listener_name,
+        connection.client_host,
+    )
+
+
+def read_records(response: FetchResponse) -> None:
+    """Read the records, as sending them through the socket would."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if partition.records is not None and not isinstance(partition.records, bytes):
+                partition.records = partition.records.read()
+
+
+def copied(response: Any, request: Any) -> Any:
+    """Encode and decode the response, because parts of it are already encoded."""
+    version = request.MAX_VERSION
+    return decode(response_class(request.API_KEY), version, bytes(encode(response, version)))
+
+
+GROUP_PURPOSE, LATE_PURPOSE, SHARE_PURPOSE = "group", "group late", "share"
+FRAMED = frozenset({GROUP_PURPOSE, LATE_PURPOSE, SHARE_PURPOSE})
+"""Connections with these purposes carry frames, one request at a time. So do all to SECURED_PORT."""
+SIZE_BYTES = 4
+CLOSING = (CloseConnection, WireError)
+
+
+def is_framed(connection: Connection) -> bool:
+    return connection.channel.purpose in FRAMED or connection.port == SECURED_PORT
+
+
+def carry_out_framed(
+    life: Life, dispatcher: Dispatcher, connection: Connection, message: Any, answered: Callable[[Any], None]
+) -> None:
+    """Send a message at its highest version. The connection is closed if the dispatcher requires it."""
+    key = message.API_KEY
+    version = min(message.MAX_VERSION, BROKER_APIS.by_key[key].max_version)
+    frame = request_header_bytes(key, version, 0, "simulated") + encode(message, version)
+    oracle, shares = life.oracles.rights, life.oracles.shares
+    asked = oracle.arrives(life, connection, message) if connection.port == SECURED_PORT else None
+
+    def done(reply: Deferred[Any]) -> None:
+        try:
+            parts = reply.result()
+        except (*CLOSING, OSError) as problem:
+            close(is_judged=not isinstance(problem, NobodyAuthenticates))
+            return
+        if parts is None and connection.is_ended:
+            close(is_judged=False)  # a long request ends without an answer when nobody waits for it
+            return
+        data = _bytes_of(parts)[SIZE_BYTES:]
+        _, start = parse_response_header(data, key, version)
+        response = decode(response_class(key), version, data[start:])
+        if asked is not None:
+            oracle.answered(asked, response)
+        if shares is not None:
+            shares.answered(life, message, response)
+        answered(response)
+
+    def close(is_judged: bool) -> None:
+        if asked is not None:
+            oracle.refused(asked, is_judged)
+        connection.close_by_server()
+
+    try:
+        reply = dispatcher.dispatch(connection.info, memoryview(frame))
+    except CLOSING:
+        close(is_judged=True)
+        return
+    if isinstance(reply, Pending):
+        reply.reply.on_done(done)
+    else:
+        done(Deferred.of(reply))
+
+
+def _bytes_of(reply: Reply) -> bytes:
+    return b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in reply)

@@ -39,6 +39,8 @@ class Network:
         self._duplication = options.duplication
         self._cuts: dict[tuple[int, int], int] = {}
         """(from, to) -> the number of partitions that cut the link."""
+        self.severed: list[list[tuple[int, int]]] = []
+        """What faults have cut and not mended yet."""
         self.burst_loss = 0.0
         self.lost = 0
         self.duplicated = 0

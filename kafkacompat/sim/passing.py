@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import Key
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.coordinated import GROUP, Coordinated
-from kafkacompat.sim.frames import GROUP_PURPOSE
 from kafkacompat.sim.group_commits import (
     AWAY_MS,
     HEARTBEAT_MS,
@@ -20,19 +19,18 @@ from kafkacompat.sim.group_commits import (
 )
 from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
 from kafkacompat.sim.group_oracles import GroupLedger
+from kafkacompat.sim.links import Links
+from kafkacompat.sim.machine import GROUP_PURPOSE
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 
 class Passing(GroupClient):
     """Commits without being a member and deletes the group, repeatedly. If a request gets no answer, the group is
     abandoned and the next one has another name."""
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int) -> None:
+        super().__init__(links, client_id)
         self.gone: list[GroupLedger] = []
         """Deleted groups that are checked at the end."""
         self._groups = 0
@@ -58,7 +56,7 @@ class Passing(GroupClient):
 
     def _commit(self) -> None:
         topic = self.topic()
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             self._look_at_last()
             return
         if topic is None:
@@ -77,7 +75,7 @@ class Passing(GroupClient):
                 return
             ledger.is_deleted = False
             ledger.committed(key, number)
-            self.simulation.counters.commits += 1
+            self.env.counters.commits += 1
             self._pause(lambda: self._read(self._delete))
 
         self._coordinator.send(request, lambda: True, answered)
@@ -116,7 +114,7 @@ class Passing(GroupClient):
                 raise Breach("answered commits are fetched", f"{ledger.group_id} is there: {error.name}")
             ledger.is_deleted = True
             ledger.settled.clear()
-            self.simulation.counters.groups_deleted += 1
+            self.env.counters.groups_deleted += 1
             self._pause(lambda: self._read(self._deleted))
 
         request = DeleteGroupsRequest(groups_names=[ledger.group_id])

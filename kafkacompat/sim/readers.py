@@ -15,8 +15,11 @@ from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import Client, Key, Place
+from kafkacompat.sim.client_oracles import ClientOracles
+from kafkacompat.sim.clients import Client, Place
 from kafkacompat.sim.cluster_options import rack_of
+from kafkacompat.sim.committed_metadata import Key
+from kafkacompat.sim.links import Links
 from kafkacompat.sim.topics import APART, RETAINED, UNCLEAN
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -28,7 +31,6 @@ from kafkacompat.wire.messages.list_offsets_request import (
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 FETCH_WAIT_MS = 250
 SESSIONLESS = CONSUMER = -1
@@ -38,8 +40,9 @@ EARLIEST = -2
 class Reader(Client, ABC):
     """Reads every partition from its start, for ever. Subclasses handle the answers."""
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int, oracle: ClientOracles) -> None:
+        super().__init__(links, client_id)
+        self._oracle = oracle
         self.positions: dict[Key, int] = {}
 
     def found(self, key: Key) -> None:
@@ -60,7 +63,7 @@ class Reader(Client, ABC):
         )
 
     def _fetch(self, key: Key) -> None:
-        if self.simulation.is_deleted(key):
+        if self.env.metadata.is_deleted(key):
             del self.positions[key]
             return
         place = self.places[key]
@@ -71,7 +74,7 @@ class Reader(Client, ABC):
             partition=place.partition,
             current_leader_epoch=place.leader_epoch,
             fetch_offset=self.positions[key],
-            partition_max_bytes=self.simulation.options.fetch_bytes,
+            partition_max_bytes=self.env.options.fetch_bytes,
         )
         request = self._request(partition, place)
         purpose = f"consume {key[0].hex()} {key[1]}"
@@ -123,7 +126,7 @@ class Reader(Client, ABC):
             and (is_unclean or answer.offset > self.positions[key])
         ):
             self.positions[key] = answer.offset
-            self.simulation.counters.positions_reset += 1
+            self.env.counters.positions_reset += 1
         self._again(key)
 
     def _check(self, key: Key, answer: Any) -> None:
@@ -145,7 +148,7 @@ class Reader(Client, ABC):
                     "consumers miss nothing",
                     f"{self.places[key]} went from {self.positions[key]} back to {offset}",
                 )
-            self.simulation.client_oracles.passed(key, self.positions[key], offset)
+            self._oracle.passed(key, self.positions[key], offset)
         self.positions[key] = offset + 1
 
     def _pass(self, key: Key, header: BatchHeader) -> None:
@@ -158,8 +161,8 @@ class Reader(Client, ABC):
 class Consumer(Reader):
     """Reads to the high watermark, from the leader or a nearby replica."""
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int, oracle: ClientOracles) -> None:
+        super().__init__(links, client_id, oracle)
         self.next_sequences: dict[tuple[Key, int], int] = {}
         """By partition and producer."""
         self._rack = rack_of(self.chance.randrange(3))
@@ -191,8 +194,8 @@ class Consumer(Reader):
             self._nearby[key] = answer.preferred_read_replica
         records = answer.records or b""
         if key in self._nearby and records:
-            self.simulation.counters.reads_from_followers += 1
-        self.simulation.client_oracles.consumed(key, records)
+            self.env.counters.reads_from_followers += 1
+        self._oracle.consumed(key, records)
         for header in iterate_batches(records):
             batch = memoryview(records)[header.position : header.position + header.size]
             for offset, record in records_of(batch, header):
@@ -203,11 +206,11 @@ class Consumer(Reader):
     def _take(self, key: Key, header: BatchHeader, offset: int, value: Buffer) -> None:
         self._advance(key, offset)
         producer_id = header.producer_id
-        if header.is_transactional or producer_id not in self.simulation.producer_ids:
+        if header.is_transactional or producer_id not in self.env.producer_ids:
             return
         if self.places[key].topic in APART:
             # The ledgers of these topics check which records must be there.
-            self.simulation.counters.consumed += 1
+            self.env.counters.consumed += 1
             return
         expected = self.next_sequences.get((key, producer_id), 0)
         if bytes(value) != b"%d" % expected:
@@ -217,7 +220,7 @@ class Consumer(Reader):
                 f"{producer_id}, expected is {expected}",
             )
         self.next_sequences[key, producer_id] = expected + 1
-        self.simulation.counters.consumed += 1
+        self.env.counters.consumed += 1
 
     def _again(self, key: Key) -> None:
         self._nearby.pop(key, None)

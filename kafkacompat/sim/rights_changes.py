@@ -5,7 +5,7 @@ Each request is sent once, and its result does not matter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
@@ -19,6 +19,8 @@ from kafkacompat.security.acl import (
 )
 from kafkacompat.security.scram import SCRAM_BY_NAME
 from kafkacompat.sim.clients import Client
+from kafkacompat.sim.links import Links
+from kafkacompat.sim.rights_oracle import RightsOracle
 from kafkacompat.sim.secured import ITERATIONS, SCRAM_USERS, STATIC_USER, Claim, salted_password
 from kafkacompat.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -27,9 +29,6 @@ from kafkacompat.wire.messages.alter_user_scram_credentials_request import (
 )
 from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kafkacompat.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 ENTRIES_MAX = 5
 """Entries that one request creates."""
@@ -47,8 +46,9 @@ NAMES = {
 
 
 class RightsChanges(Client):
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int, oracle: RightsOracle) -> None:
+        super().__init__(links, client_id)
+        self._oracle = oracle
         self.credentials: list[Claim] = []
         """What users were last given, and before. Some of it is not valid any more."""
 
@@ -59,10 +59,10 @@ class RightsChanges(Client):
         self._create()
 
     def _plan(self) -> None:
-        self.later(self._act, 2 * self.simulation.options.rights_ms)
+        self.later(self._act, 2 * self.env.options.rights_ms)
 
     def _act(self) -> None:
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             return
         self._plan()
         kind = self.chance.uniform()
@@ -118,7 +118,7 @@ class RightsChanges(Client):
         password = f"password {self.chance.randrange(PASSWORDS)}"
         # A new salt with every change tells the oracle which change the image has.
         salt = self.chance.uuid()
-        self.simulation.rights_oracle.passwords[salt] = password
+        self._oracle.passwords[salt] = password
         self.credentials.append(Claim(mechanism.name, user, password))
         del self.credentials[:-CREDENTIALS_KEPT]
         upsertion = ScramCredentialUpsertion(
@@ -141,6 +141,6 @@ class RightsChanges(Client):
                 done.result()
             except ChannelError:
                 return
-            self.simulation.counters.rights_changed += 1
+            self.env.counters.rights_changed += 1
 
         self.ask(self.any_broker(), request, "rights").on_done(answered)

@@ -15,7 +15,9 @@ from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, Patte
 from kafkacompat.security.scram import SCRAM_BY_NAME
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.probes import KINDS, NEITHER, REFUSALS, Kind, Need
+from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.secured import PLAIN, STATIC_PASSWORD, STATIC_USER, Claim
+from kafkacompat.sim.views import MachineView
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import ErrorCode
@@ -27,9 +29,8 @@ from kafkacompat.wire.principal import decode_principal
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
     from kafkacompat.sim.links import Connection, SimulatedChannel
+    from kafkacompat.sim.views import NodeView
 
 ADDRESS = "127.0.0.1"
 Acls = Mapping[Uuid, Acl]
@@ -92,7 +93,7 @@ class Session:
 class Asked:
     """A request that is not answered yet."""
 
-    life: Life
+    life: NodeView
     message: Any
     session: Session | None
     principal: str | None
@@ -109,8 +110,9 @@ class Asked:
 
 
 class RightsOracle:
-    def __init__(self, simulation: ClusterSimulation) -> None:
-        self._simulation = simulation
+    def __init__(self, env: Environment, machines: Mapping[int, MachineView]) -> None:
+        self._env = env
+        self._machines = machines
         self.claims: dict[SimulatedChannel, Claim] = {}
         """What each client shows. It is set before the channel's first message."""
         self._sessions: dict[int, Session] = {}
@@ -121,7 +123,7 @@ class RightsOracle:
 
     # Images.
 
-    def published(self, life: Life, old: MetadataImage, new: MetadataImage) -> None:
+    def published(self, life: NodeView, old: MetadataImage, new: MetadataImage) -> None:
         if old.acls is new.acls:
             return
         for asked in self._asked.values():
@@ -130,9 +132,8 @@ class RightsOracle:
 
     # A client's connection.
 
-    def arrives(self, connection: Connection, message: Any) -> Asked:
+    def arrives(self, life: NodeView, connection: Connection, message: Any) -> Asked:
         """A message of a client reaches the node."""
-        life = connection.life
         session = self._sessions.get(connection.id)
         if session is None:
             session = self._sessions[connection.id] = Session(self.claims.get(connection.channel))
@@ -153,12 +154,12 @@ class RightsOracle:
             asked.needs = tuple(_named(need, image) for need in asked.kind.needs(asked.message))
         asked.possible.append(image.acls)
         if asked.is_anywhere:
-            lives = (machine.life for machine in self._simulation.ordered if machine.is_controller)
+            lives = (machine.life for machine in self._machines.values() if machine.is_controller)
             asked.possible += [life.metadata.image.acls for life in lives if life is not None]
         self._asked[id(asked)] = asked
         return asked
 
-    def _look_up(self, session: Session, life: Life) -> None:
+    def _look_up(self, session: Session, life: NodeView) -> None:
         """Whom the node's image knows by the client's claim."""
         claim, image = session.claim, life.metadata.image
         assert claim is not None
@@ -196,8 +197,8 @@ class RightsOracle:
         elif asked.kind is not None:
             self._judge(asked, asked.kind.code(response))
 
-    def _authenticates(self, session: Session, life: Life, error_code: int) -> None:
-        counters = self._simulation.counters
+    def _authenticates(self, session: Session, life: NodeView, error_code: int) -> None:
+        counters = self._env.counters
         if error_code != ErrorCode.NONE:
             self._turned_away(session, life)
             return
@@ -213,8 +214,8 @@ class RightsOracle:
             counters.logins_with_tokens += 1
             session.ends_ms = life.monotonic_ms() + max(0, session.expires_wall_ms - life.now_ms())
 
-    def _turned_away(self, session: Session, life: Life) -> None:
-        self._simulation.counters.logins_refused += 1
+    def _turned_away(self, session: Session, life: NodeView) -> None:
+        self._env.counters.logins_refused += 1
         claim = session.claim
         if claim is not None and claim.is_token and claim.user not in life.metadata.image.delegation_tokens:
             return  # it has expired while a worker derived its key
@@ -232,11 +233,11 @@ class RightsOracle:
             if is_judged:
                 self._turned_away(session, asked.life)
         elif session.principal is not None and not asked.may_be_served:
-            self._simulation.counters.sessions_ended += 1
+            self._env.counters.sessions_ended += 1
 
     # An envelope at a controller.
 
-    def forwarded(self, life: Life, envelope: Any) -> Asked:
+    def forwarded(self, life: NodeView, envelope: Any) -> Asked:
         """A broker forwards a client's request. The controller judges by its own image."""
         principal = decode_principal(envelope.request_principal)
         header = parse_request_header(memoryview(envelope.request_data))
@@ -267,7 +268,7 @@ class RightsOracle:
         if any(isinstance(need.name, bytes) for need in asked.needs):
             return  # the node did not know the topic when it was asked
         verdicts = {judged(acls, asked.principal, asked.needs) for acls in asked.possible}
-        counters = self._simulation.counters
+        counters = self._env.counters
         is_refused = code in REFUSALS
         counters.requests_refused += is_refused
         counters.requests_allowed += not is_refused
@@ -279,7 +280,7 @@ class RightsOracle:
             raise Breach("what is denied is not served", told)
 
 
-def _is_open(session: Session, life: Life) -> bool:
+def _is_open(session: Session, life: NodeView) -> bool:
     """Whether the client is authenticated, and its session has not ended."""
     if session.principal is None:
         return False

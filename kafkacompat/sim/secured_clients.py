@@ -7,7 +7,7 @@ out of date. The oracle of rights checks the answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
@@ -15,8 +15,10 @@ from kafkacompat.security.sasl_server import initial_response
 from kafkacompat.security.scram import NONCE_BITS, SCRAM_BY_NAME, nonce_text
 from kafkacompat.security.scram_exchange import ScramSaslClient
 from kafkacompat.sim.clients import TIMEOUT_MS, Client
-from kafkacompat.sim.links import SECURED_PORT, SimulatedChannel, host_name
+from kafkacompat.sim.links import SECURED_PORT, Links, SimulatedChannel, host_name
 from kafkacompat.sim.probes import any_probe, fetch_probe
+from kafkacompat.sim.rights_changes import RightsChanges
+from kafkacompat.sim.rights_oracle import RightsOracle
 from kafkacompat.sim.secured import PLAIN, STATIC_PASSWORD, STATIC_USER, Claim, ShownToken
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_delegation_token_request import CreateDelegationTokenRequest
@@ -25,9 +27,6 @@ from kafkacompat.wire.messages.fetch_request import FetchRequest
 from kafkacompat.wire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 PURPOSE = "secured"
 PAUSE_MS, REQUESTS_MAX, LONG_REQUESTS_MAX = 120, 6, 30
@@ -43,8 +42,10 @@ Then = Callable[[Any], None]
 
 
 class SecuredClient(Client):
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int, oracle: RightsOracle, changes: RightsChanges) -> None:
+        super().__init__(links, client_id)
+        self._oracle = oracle
+        self._changes = changes
         self._tokens: list[ShownToken] = []
         """The tokens that it got, which may have expired since."""
         self._left = 0
@@ -57,21 +58,21 @@ class SecuredClient(Client):
         self.later(self._connect, PAUSE_MS)
 
     def _connect(self) -> None:
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             return
         self._claim = claim = self._any_claim()
         is_long = self.chance.happens(0.3)
         self._left = 1 + self.chance.randrange(LONG_REQUESTS_MAX if is_long else REQUESTS_MAX)
         node_id = self.any_broker()
         self._channel = self.channels.get(host_name(node_id), SECURED_PORT, PURPOSE)
-        self.simulation.rights_oracle.claims[self._channel] = claim
+        self._oracle.claims[self._channel] = claim
         if self.chance.happens(SHARE_OF_INTRUDERS):
             self._ask()
         else:
             self._send(SaslHandshakeRequest(mechanism=claim.mechanism), self._shaken)
 
     def _any_claim(self) -> Claim:
-        chance, users = self.chance, self.simulation.rights_changes.credentials
+        chance, users = self.chance, self._changes.credentials
         kind = chance.uniform()
         if kind < 0.4 and self._tokens:
             token = self._tokens[chance.randrange(len(self._tokens))]
@@ -158,7 +159,7 @@ class SecuredClient(Client):
 
     def _ask(self) -> None:
         self._left -= 1
-        if self._left < 0 or self.simulation.is_over_for_producers:
+        if self._left < 0 or self.env.is_over_for_producers:
             self._leave()
         elif self.chance.happens(0.25):
             self._ask_about_tokens()

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkacompat.sim.ledgers import Key
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_life import Life
+    from kafkacompat.sim.views import NodeView
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 FINAL = frozenset({GAP, ACCEPT, REJECT})
@@ -48,7 +48,7 @@ class Holding(NamedTuple):
 class Led:
     """One share-partition at one leader, from when it is loaded until it is dropped."""
 
-    def __init__(self, life: Life, key: Key, core: Any, changes: int) -> None:
+    def __init__(self, life: NodeView, key: Key, core: Any, changes: int) -> None:
         self.life = life
         self.key = key
         self.core = core

@@ -7,15 +7,17 @@ answers to members are seen as they leave. Time is that of the node that gave a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import Uuid
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ShareGroupCounters
 from kafkacompat.sim.dead_letter_oracle import DeadLetterOracle
-from kafkacompat.sim.ledgers import Key
+from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.share_ledgers import (
     ACCEPT,
     ACQUIRED,
@@ -33,43 +35,55 @@ from kafkacompat.sim.share_ledgers import (
     states_of,
 )
 from kafkacompat.sim.share_state import TERMINAL, Kept, KeptStates, expanded
+from kafkacompat.sim.views import MachineView
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
 from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
 
 if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.sim.views import NodeView
+
+
+GROUP_ID = "workers"
 
 
 class ShareOracles:
     """For one group that begins at the earliest records."""
 
-    def __init__(self, simulation: ClusterSimulation, group_id: str, counters: ShareGroupCounters) -> None:
-        self._simulation = simulation
+    def __init__(
+        self,
+        env: Environment,
+        machines: Mapping[int, MachineView],
+        partitions: PartitionOracles,
+        group_id: str,
+        counters: ShareGroupCounters,
+    ) -> None:
+        self._env = env
+        self._machines = machines
+        self._partitions = partitions
         self._group_id = group_id
         self._counters = counters
-        self._lock_ms = simulation.options.share_lock_ms
-        self._limit = simulation.options.share_deliveries
+        self._lock_ms = env.options.share_lock_ms
+        self._limit = env.options.share_deliveries
         self._fates: dict[Key, dict[int, Fate]] = {}
-        self.letters = DeadLetterOracle(simulation, group_id, counters, self._fate, self._deleted)
+        self.letters = DeadLetterOracle(env, group_id, counters, self._fate, self._deleted)
         self.states = KeptStates(counters, self._archived)
         self._passed: dict[Key, int] = {}
         """Everything below was checked to be at its end."""
-        self._led: dict[Life, dict[Any, Led]] = {}
+        self._led: dict[NodeView, dict[Any, Led]] = {}
         self._released: list[tuple[Any, list[Any]]] = []
         """Sessions that have ended in this event, and their partitions."""
         self._undone: set[Any] = set()
         """Share-partitions of which a write has failed in this event. What was released is held until its lock ends."""
         self._given: set[str] = set()
         """Members that have got records in this event."""
-        self._asked: dict[tuple[Life, Key, str], dict[int, tuple[int, int]]] = {}
+        self._asked: dict[tuple[NodeView, Key, str], dict[int, tuple[int, int]]] = {}
         """What a member's last request about a partition acknowledged: offset -> type and delivery count."""
 
     # What a node does.
 
-    def watch(self, life: Life, shares: Any) -> None:
+    def watch(self, life: NodeView, shares: Any) -> None:
         """`shares` has the share-partitions of a node that is about to start."""
         self._led[life] = {}
         self._released, self._given = [], set()
@@ -95,13 +109,13 @@ class ShareOracles:
 
         def watched_delete(*named: Any, **options: Any) -> Any:
             # What is pruned in the event in which it is committed cannot be read afterwards.
-            self._simulation.partition_oracles.look(life)
+            self._partitions.look(life)
             self.states.follow(life)
             return delete(*named, **options)
 
         partitions.delete_records = watched_delete
 
-    def _watch_core(self, life: Life, core: Any) -> None:
+    def _watch_core(self, life: NodeView, core: Any) -> None:
         self.states.follow(life)
         key = core.key.topic_id, core.key.partition
         led = self._led[life][core] = Led(life, key, core, self._kept(key).changes)
@@ -154,7 +168,7 @@ class ShareOracles:
 
     def _leads(self, led: Led) -> bool:
         """Whether no other node can have taken over. A deposed leader may not know it yet."""
-        image = self._simulation.image_oracles.partition(led.key)
+        image = self._env.metadata.partition(led.key)
         return image is not None and (image.leader, image.leader_epoch) == (
             led.life.id,
             led.core.leader_epoch,
@@ -255,7 +269,7 @@ class ShareOracles:
     def _archived(self, name: Any, offsets: Iterable[int]) -> None:
         self.letters.archived(name[1:], offsets)
 
-    def answered(self, life: Life, request: Any, response: Any) -> None:
+    def answered(self, life: NodeView, request: Any, response: Any) -> None:
         """An answer leaves a node."""
         if isinstance(request, ProduceRequest):
             self.letters.follow(life)
@@ -273,7 +287,7 @@ class ShareOracles:
                     if offset in asked and asked[offset][0] == kind:
                         self._settled(life, key, offset, *asked[offset])
 
-    def _settled(self, life: Life, key: Key, offset: int, kind: int, count: int) -> None:
+    def _settled(self, life: NodeView, key: Key, offset: int, kind: int, count: int) -> None:
         if kind == RENEW:
             return
         fate, kept = self._fate(key, offset), self._kept(key)
@@ -293,14 +307,14 @@ class ShareOracles:
 
     # Sessions.
 
-    def _give_up(self, life: Life, member_id: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
+    def _give_up(self, life: NodeView, member_id: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
         """The member's session ends, and its records become free."""
         for led in self._led_of(life, partitions):
             for offset, holding in led.holdings.items():
                 if holding.member_id == member_id:
                     led.holdings[offset] = Holding(member_id, FREE)
 
-    def after_event(self, life: Life) -> None:
+    def after_event(self, life: NodeView) -> None:
         self.letters.follow(life)
         self.states.follow(life)
         released, self._released = self._released, []
@@ -315,7 +329,7 @@ class ShareOracles:
                 self._check_released(life, key.member_id, partitions, undone)
 
     def _check_released(
-        self, life: Life, member_id: str, partitions: Iterable[tuple[Uuid, int]], undone: set[Any]
+        self, life: NodeView, member_id: str, partitions: Iterable[tuple[Uuid, int]], undone: set[Any]
     ) -> None:
         for led in self._led_of(life, partitions):
             if led.core in undone:
@@ -324,7 +338,7 @@ class ShareOracles:
                 if run.state == ACQUIRED and run.member_id == member_id:
                     raise Breach("who leaves holds nothing", f"{led} keeps {run.first} for {member_id}")
 
-    def _led_of(self, life: Life, partitions: Iterable[tuple[Uuid, int]]) -> list[Led]:
+    def _led_of(self, life: NodeView, partitions: Iterable[tuple[Uuid, int]]) -> list[Led]:
         """Those that it still has. Others may still be known to requests on their way."""
         assert life.shares is not None
         names, cached = set(partitions), life.shares.cache.groups.get(self._group_id, {})
@@ -335,7 +349,7 @@ class ShareOracles:
 
     def _deleted(self, key: Key) -> int:
         """Up to where somebody asked to delete records."""
-        ledger = self._simulation.partition_oracles.ledgers.get(key)
+        ledger = self._partitions.ledgers.get(key)
         return 0 if ledger is None else ledger.starts.asked
 
     def _pass(self, where: str, key: Key, start: int) -> None:
@@ -352,8 +366,8 @@ class ShareOracles:
     def missing(self, keys: Iterable[Key]) -> str | None:
         """Return what the group has not consumed yet of a healed cluster. None if it has consumed everything."""
         for key in keys:
-            image = self._simulation.image_oracles.partition(key)
-            life = None if image is None else self._simulation.machines[image.leader].life
+            image = self._env.metadata.partition(key)
+            life = None if image is None else self._machines[image.leader].life
             if life is None or life.shares is None or life.partitions is None:
                 return f"partition {key[1]} has no leader"
             end = life.partitions.by_id[key].log.high_watermark
@@ -382,7 +396,7 @@ class ShareOracles:
     def _unlike(self) -> str | None:
         """Compare what coordinators have in memory with what is kept."""
         loaded = 0
-        for machine in self._simulation.ordered:
+        for machine in self._machines.values():
             for name, state in ({} if machine.life is None else machine.life.share_states()).items():
                 kept = self.states.of(tuple(name))
                 live = state.offset.start_offset, dict(expanded(state.offset.batches.items))

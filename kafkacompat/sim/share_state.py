@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ShareGroupCounters
-from kafkacompat.sim.ledgers import Key, opened
+from kafkacompat.sim.ledgers import opened
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.messages.share_snapshot_key import ShareSnapshotKey
 from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue
@@ -21,7 +22,7 @@ from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Log
-    from kafkacompat.sim.cluster_life import Life
+    from kafkacompat.sim.views import NodeView
 
 SNAPSHOT, VERSION, KIND_BYTES = 0, 0, 2
 UNSET = -1
@@ -100,7 +101,7 @@ class KeptStates:
     def of(self, name: Name) -> Kept:
         return self.states.get(name) or Kept()
 
-    def follow(self, life: Life) -> None:
+    def follow(self, life: NodeView) -> None:
         """Read what a node has committed as a leader."""
         partitions = life.partitions
         if partitions is None or not life.alive:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.sim.chance import Chance
-    from kafkacompat.sim.clients import Key
+    from kafkacompat.sim.committed_metadata import Key
 
 LASTING = (TOPIC, "t1")
 """Never deleted."""

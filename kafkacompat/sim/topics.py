@@ -20,6 +20,16 @@ DELETE_RETENTION_MS = 2_500
 """The retention time of tombstones in a compacted topic."""
 
 
+def is_for_producers(topic: str) -> bool:
+    """Whether producers use the topic. Internal topics belong to the coordinators, dead letters to the brokers."""
+    return not topic.startswith("__") and topic != DEAD_LETTERS
+
+
+def is_for_transactions(topic: str) -> bool:
+    """Whether transactions use the topic. Deleting a topic would delete a part of a transaction."""
+    return is_for_producers(topic) and topic != MADE_ANEW and topic not in APART
+
+
 def is_compacted(topic: str) -> bool:
     return topic == COMPACTED or topic in COORDINATORS_TOPICS
 

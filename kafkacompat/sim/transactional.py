@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, Uuid
@@ -18,9 +18,12 @@ from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.clients import PRODUCE_TIMEOUT_MS, Client, Key
-from kafkacompat.sim.committed_reader import Fate, Transaction
+from kafkacompat.sim.clients import PRODUCE_TIMEOUT_MS, Client
+from kafkacompat.sim.committed_metadata import Key
+from kafkacompat.sim.committed_reader import Fate, Transaction, Transactions
 from kafkacompat.sim.coordinated import TRANSACTIONAL_ID, Coordinated, outcome_of
+from kafkacompat.sim.links import Links
+from kafkacompat.sim.topics import is_for_transactions
 from kafkacompat.sim.transactional_offsets import TransactionalOffsets
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
@@ -30,9 +33,6 @@ from kafkacompat.wire.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 BATCHES_MAX = 3
 """Maximum number of batches to one partition in one transaction."""
@@ -89,8 +89,9 @@ class Batch(NamedTuple):
 
 
 class TransactionalProducer(Client):
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
+    def __init__(self, links: Links, client_id: int, transactions: Transactions) -> None:
+        super().__init__(links, client_id)
+        self._transactions = transactions
         self.transactional_id = f"tx-{client_id}"
         self.is_idle = False
         self._coordinator = Coordinated(self, TRANSACTIONAL_ID, self.transactional_id, "transactions")
@@ -123,7 +124,7 @@ class TransactionalProducer(Client):
     def _initialise(self) -> None:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
-            transaction_timeout_ms=self.simulation.options.transaction_ms,
+            transaction_timeout_ms=self.env.options.transaction_ms,
         )
         self._coordinated(request, self._initialised)
 
@@ -165,12 +166,12 @@ class TransactionalProducer(Client):
         if identity != self._producer:
             self._producer = identity
             self._sequences = {}
-            self.simulation.transactions.identified(self.transactional_id, answer.producer_id)
+            self._transactions.identified(self.transactional_id, answer.producer_id)
 
     def _replace(self) -> None:
         """Start a successor. Requests of this life may still arrive."""
         self._tell("is replaced")
-        self.simulation.counters.producers_replaced += 1
+        self.env.counters.producers_replaced += 1
         self._life += 1
         self._coordinator.forget()
         self._initialise()
@@ -181,16 +182,16 @@ class TransactionalProducer(Client):
         if transaction is not None:
             if fate is Fate.COMMITTED and transaction.number is not None:
                 self._number = transaction.number
-            self.simulation.transactions.settled(transaction, fate)
+            self._transactions.settled(transaction, fate)
 
     def _tell(self, what: str) -> None:
-        if self.simulation.tell is not None:
-            self.simulation.tell(f"{self.transactional_id} as {self._producer}: {what}")
+        if self.env.tell is not None:
+            self.env.tell(f"{self.transactional_id} as {self._producer}: {what}")
 
     # One transaction after the other.
 
     def _begin(self) -> None:
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             if self._offsets.place is None:
                 self._finish(self._number)
             else:
@@ -204,7 +205,7 @@ class TransactionalProducer(Client):
         self._count += 1
         self._lost_answers = 0
         name = f"{self.transactional_id}:{self._count}"
-        self._current = transaction = self.simulation.transactions.begun(name)
+        self._current = transaction = self._transactions.begun(name)
         chosen = sorted({keys[self.chance.randrange(len(keys))] for _ in range(3)})
         lanes = [chosen] if self.chance.happens(TOGETHER) else [[key] for key in chosen]
         waiting = len(lanes)
@@ -301,7 +302,7 @@ class TransactionalProducer(Client):
         send()
 
     def _keys(self) -> list[Key]:
-        return [key for key, place in self.places.items() if self.simulation.is_for_transactions(place.topic)]
+        return [key for key, place in self.places.items() if is_for_transactions(place.topic)]
 
     def _next_batch(self, transaction: Transaction, key: Key) -> Batch:
         written = transaction.values.setdefault(key, [])
@@ -362,12 +363,12 @@ class TransactionalProducer(Client):
             if self._offsets.place is not None and self.chance.happens(LOOKS):
                 self._offsets.read(self._still(), self._look)
             else:
-                self.later(self._begin, self.simulation.options.think_ms)
+                self.later(self._begin, self.env.options.think_ms)
         elif error in COORDINATOR_RETRIES:
             # The request may have been carried out although its answer was lost.
             self._lost_answers += 1
             self._coordinator.forget()
-            self.simulation.counters.transactions_asked_again += 1
+            self.env.counters.transactions_asked_again += 1
             self.later(lambda: self._end_again(transaction, commits))
         elif error in GIVEN_UP:
             if commits and not self._lost_answers:

@@ -135,7 +135,7 @@ class TransactionalOffsets:
 
     def _led(self) -> tuple[int, int]:
         """Return the leader of the group's partition and its leader epoch. (-1, -1) without one."""
-        topic = self._client.simulation.image_oracles.newest.topics.get(OFFSETS_TOPIC)
+        topic = self._client.env.metadata.newest.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return -1, -1
         partition = topic.partitions[partition_for_key(self._group_id, len(topic.partitions))]

@@ -5,13 +5,13 @@ A voter is removed, its node continues as an observer, and is added again. At th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.clients import TIMEOUT_MS, Client
-from kafkacompat.sim.links import CLUSTER_ID
+from kafkacompat.sim.links import CLUSTER_ID, Links
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kafkacompat.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
@@ -25,6 +25,10 @@ AGAIN_MS = 300
 
 
 class VoterChanges(Client):
+    def __init__(self, links: Links, client_id: int, voters: Sequence[VoterNode]) -> None:
+        super().__init__(links, client_id)
+        self._voters = voters
+
     def start(self) -> None:
         self.call_after(FIRST_CHANGE_MS, self._remove_one)
 
@@ -32,11 +36,11 @@ class VoterChanges(Client):
         self.call_after(1 + self.chance.randrange(PAUSE_MS), call)
 
     def _remove_one(self) -> None:
-        voters = self.simulation.voters
+        voters = self._voters
         self._remove(voters[self.chance.randrange(len(voters))])
 
     def _remove(self, voter: VoterNode) -> None:
-        if self.simulation.is_over_for_producers:
+        if self.env.is_over_for_producers:
             self._take_in(voter)
             return
         request = RemoveRaftVoterRequest(
@@ -63,10 +67,10 @@ class VoterChanges(Client):
 
     def _go_on(self, voter: VoterNode) -> None:
         """A late removal may have removed another voter. So at the end each voter is added once more."""
-        if not self.simulation.is_over_for_producers:
+        if not self.env.is_over_for_producers:
             self._pause(self._remove_one)
             return
-        voters = self.simulation.voters
+        voters = self._voters
         following = voters[(voters.index(voter) + 1) % len(voters)]
         self.call_after(AGAIN_MS, lambda: self._take_in(following))
 
@@ -79,7 +83,7 @@ class VoterChanges(Client):
             except ChannelError:
                 error = ErrorCode.REQUEST_TIMED_OUT
             if error in (ErrorCode.NONE, is_so_already):
-                self.simulation.counters.voter_changes += error == ErrorCode.NONE
+                self.env.counters.voter_changes += error == ErrorCode.NONE
                 then()
             else:
                 self.later(again, AGAIN_MS)

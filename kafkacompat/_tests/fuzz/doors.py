@@ -17,7 +17,7 @@ from kafkacompat.ports.dispatcher import Dispatcher
 from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.files import FileDisk, SimulatedFile
-from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, Timer
+from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, Timer
 from kafkacompat.sim.scheduler import Scheduler
 
 T = TypeVar("T")

@@ -26,8 +26,7 @@ from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import KafkaRaftServer
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.errands import Errand
-from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS
+from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, CoroutineRun
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import WireError
@@ -319,7 +318,7 @@ class FuzzedNode(logging.Handler):
             is_started = True
 
         def begin() -> None:
-            Errand(start(), started)
+            CoroutineRun(start(), started)
 
         self.step("start", begin)
         waited = 0

@@ -13,7 +13,7 @@ from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, a
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.server.broker_logs import LACK_AGAIN_MS, LACK_TRIES, BrokerLogs
-from kafkacompat.sim.errands import Errand
+from kafkacompat.sim.processes import CoroutineRun
 from kafkacompat.tasks import Tasks
 
 
@@ -42,7 +42,7 @@ class Start:
         doors: Any = SimpleNamespace(timers=self.time, tasks=tasks, workers=pools, monotonic_s=lambda: 0.0)
         settings: Any = None  # only the cleaner uses them
         self.ended: list[None] = []
-        Errand(BrokerLogs(doors, settings, self.logs).load(), self.ended.append)
+        CoroutineRun(BrokerLogs(doors, settings, self.logs).load(), self.ended.append)
 
     def run(self, by_ms: int) -> None:
         for _ in range(by_ms // LACK_AGAIN_MS):

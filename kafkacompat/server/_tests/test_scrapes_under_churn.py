@@ -21,7 +21,7 @@ from kafkacompat.metrics.rendering import rendered
 from kafkacompat.records.compression import compress
 from kafkacompat.server._tests.shown_node import ShownNode, fetched, produced
 from kafkacompat.server.node_metrics import NodeMetrics
-from kafkacompat.sim.errands import Errand
+from kafkacompat.sim.processes import CoroutineRun
 from kafkacompat.telemetry._tests.test_otlp import message
 from kafkacompat.telemetry.client_metrics_manager import ACCEPTED_CODECS, ClientMetricsManager
 from kafkacompat.telemetry.otlp import OtlpReceiver
@@ -283,7 +283,7 @@ def test_scrapes_are_right_at_each_step_of_a_start_and_of_a_stop(faults: list[Ba
     node.start()
     started = len(node.shown)
     stopped: list[object] = []
-    node.step("stop", lambda: Errand(node.server.stop(), stopped.append) and None)
+    node.step("stop", lambda: CoroutineRun(node.server.stop(), stopped.append) and None)
     for _ in range(STOPS_WITHIN_MS // 10):
         if stopped:
             break

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.cluster_life import NodeFailed
+from kafkacompat.sim.machine import NodeFailed
 
 SHARES = 8
 """The number of tests that share the seeds of one simulation, so that all pytest workers take part."""

@@ -82,7 +82,7 @@ def test_a_seed_is_one_run_in_this_process_and_in_others(seed: int) -> None:
     In seed 13 clients authenticate themselves."""
     simulation = ClusterSimulation(seed)
     events = simulation.run().events
-    assert trace_hashes(KIND, seed, 2) == {hash_of(simulation.trace_hash, events)}
+    assert trace_hashes(KIND, seed, 2) == {hash_of(simulation.env.trace_hash, events)}
 
 
 EVERY_MUTANT = (

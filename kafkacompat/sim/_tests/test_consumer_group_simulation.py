@@ -82,7 +82,7 @@ def test_a_seed_is_one_run_in_this_process_and_in_another() -> None:
     """Neither hash seeds nor earlier runs may change the behaviour."""
     simulation = simulation_of(0)
     events = simulation.run().events
-    assert trace_hashes(KIND, 0) == {hash_of(simulation.trace_hash, events)}
+    assert trace_hashes(KIND, 0) == {hash_of(simulation.env.trace_hash, events)}
 
 
 PLANTS = (

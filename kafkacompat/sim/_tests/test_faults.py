@@ -107,20 +107,20 @@ def after_power_loss(seed: int, *, synced: bool) -> FileDisk:
 def test_a_process_learns_of_a_failed_sync_when_the_job_ends_that_saw_it() -> None:
     """A slow disk whose sync stalls holds a job for longer than the process has to act on what it learned."""
     simulation = ClusterSimulation(0, **share_group_shape(0))
-    for each in simulation.ordered:
+    for each in simulation.machines.ordered:
         each.start()
-    simulation._run_until(500_000)
+    simulation.run_until(500_000)
     simulation.faults.heal_all()
-    machine = simulation.machines[simulation.options.brokers[0]]
-    life, looks = machine.life, FailingSyncs(simulation, simulation.faults)
+    machine = simulation.machines.by_id[simulation.env.options.brokers[0]]
+    life, looks = machine.life, FailingSyncs(simulation.faults.control)
     assert life is not None
     machine.disk_factor = 100
     answer = life.pools.ports.log_sync.at("/data").submit(lambda: None)
     machine.disk_factor = 1
-    planned = Planned(machine, machine.lives, "/data", simulation.scheduler.now_us)
+    planned = Planned(machine, machine.lives, "/data", simulation.env.scheduler.now_us)
     looks._look_whether_halted(planned)
     while not answer.done:
-        simulation.scheduler.run_next()
+        simulation.env.scheduler.run_next()
     looks._look_whether_halted(planned._replace(is_at_work=True))
     with pytest.raises(Breach, match="no trust after a failed sync"):
         looks._look_whether_halted(planned)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import METADATA_DIRECTORY
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.faults.refusals import Condition
+from kafkacompat.sim.machine import Life
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 
 STARTED_US = 4_000_000
@@ -23,30 +23,30 @@ def without_clients() -> ClusterSimulation:
     simulation = ClusterSimulation(
         0, controllers=(1, 2, 3), brokers=(1, 2, 3), no_op_ms=200, changes_voters=False, loss=0.0
     )
-    for machine in simulation.ordered:
+    for machine in simulation.machines.ordered:
         machine.start()
-    simulation._run_until(500_000)
+    simulation.run_until(500_000)
     simulation.faults.heal_all()
-    simulation._run_until(STARTED_US)
+    simulation.run_until(STARTED_US)
     return simulation
 
 
 def advance(simulation: ClusterSimulation, for_us: int) -> None:
-    simulation._run_until(simulation.scheduler.now_us + for_us)
+    simulation.run_until(simulation.env.scheduler.now_us + for_us)
 
 
 def fill(simulation: ClusterSimulation) -> None:
-    for machine in simulation.ordered:
+    for machine in simulation.machines.ordered:
         machine.refusals.conditions[METADATA_DIRECTORY] = Condition.FULL
 
 
 def make_room(simulation: ClusterSimulation) -> None:
-    for machine in simulation.ordered:
+    for machine in simulation.machines.ordered:
         machine.refusals.conditions.clear()
 
 
 def lives(simulation: ClusterSimulation) -> list[Life]:
-    found = [machine.life for machine in simulation.ordered if machine.life is not None]
+    found = [machine.life for machine in simulation.machines.ordered if machine.life is not None]
     assert len(found) == 3, "a node has halted"
     return found
 
@@ -90,7 +90,7 @@ def test_a_quorum_that_lost_its_leader_to_full_disks_has_one_again_with_room(als
             life.machine.start()
         advance(simulation, LONG_US)
     make_room(simulation)
-    for machine in simulation.ordered:
+    for machine in simulation.machines.ordered:
         if machine.life is None:  # without room a process may not start
             machine.start()
     advance(simulation, BACK_WITHIN_US)

@@ -17,6 +17,7 @@ from kafkacompat.records.record import Record
 from kafkacompat.records.validate import validate_produce
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.committed_metadata import CommittedMetadata
 from kafkacompat.sim.counters import ClusterCounters
 from kafkacompat.sim.image_oracles import ImageOracles
 from kafkacompat.sim.ledgers import Ledger, Seen
@@ -32,10 +33,11 @@ class Cluster:
 
     def __init__(self) -> None:
         self.counters = ClusterCounters()
-        self.machines = {1: SimpleNamespace(life=None)}
-        self.partition_oracles = SimpleNamespace(elected_unclean=lambda key, epoch: None)
+        self.metadata = CommittedMetadata()
         self.tell = None
-        self.oracles = ImageOracles(cast(Any, self))
+        machines: dict[int, Any] = {1: SimpleNamespace(life=None)}
+        partitions: Any = SimpleNamespace(elected_unclean=lambda key, epoch: None)
+        self.oracles = ImageOracles(cast(Any, self), machines, partitions)
         self.image = self.image_of(50, partition(1, 2, 3, isr=(1,), leader=-1))
         self.oracles.published(cast(Any, self), MetadataImage(), self.image)
 
@@ -77,7 +79,7 @@ def test_of_several_batches_nobody_knows_who_was_live_at_which() -> None:
 def match(led_by: int, epoch: int, *, seen_epoch: int = 0) -> None:
     """Node 3 has a batch of this epoch, and follows in a later one. It was last seen in `seen_epoch`."""
     leader = SimpleNamespace(leader=lambda key, asked: led_by if asked == epoch else -1)
-    oracles = PartitionOracles(cast(Any, SimpleNamespace(image_oracles=leader)))
+    oracles = PartitionOracles(cast(Any, SimpleNamespace(metadata=leader)), {})
     log = KeptLog(NAME)
     batch = build_batch([Record(0, 1, b"k", b"v")])
     log.append_as_leader(validate_produce(batch, log.config, START_MS), epoch, START_MS)
@@ -103,5 +105,5 @@ def test_a_node_that_has_not_led_since_it_was_seen_has_written_nothing(led_by: i
 def test_the_leaders_of_all_epochs_are_known() -> None:
     cluster = Cluster()
     cluster.elect(batches=2)
-    assert cluster.oracles.leader((TOPIC_ID, 0), 6) == 2
-    assert cluster.oracles.leader((TOPIC_ID, 0), 7) == -1
+    assert cluster.metadata.leader((TOPIC_ID, 0), 6) == 2
+    assert cluster.metadata.leader((TOPIC_ID, 0), 7) == -1

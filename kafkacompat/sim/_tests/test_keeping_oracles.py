@@ -10,9 +10,9 @@ from kafkacompat.records.record import Record
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.compaction_oracle import COMMIT_MARKER, Content, KeyLedger, contents_of
 from kafkacompat.sim.ledgers import Ledger, written
+from kafkacompat.sim.processes import BYTES_MAX, CALLS_MAX, StepWork
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import DELETE_RETENTION_MS, UNCLEAN
-from kafkacompat.sim.work import BYTES_MAX, CALLS_MAX, Work
 
 ABORT_MARKER = b"\x00\x00\x00\x00"
 LONG_AFTER_US = 1000 * (DELETE_RETENTION_MS + 1)
@@ -131,7 +131,7 @@ def test_an_unclean_election_loses_what_the_leader_lacks_and_nothing_else() -> N
 
 
 def test_a_step_that_does_much_is_found_and_a_workers_job_is_none() -> None:
-    work = Work()
+    work = StepWork()
     work.begin("a step")
     for _ in range(CALLS_MAX):
         work.disk_called()

@@ -12,10 +12,10 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.messages import Batch
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.errands import Errand
 from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.options import draw_options
+from kafkacompat.sim.processes import CoroutineRun
 from kafkacompat.sim.quorum_disk import DiskMisuse, QuorumDisk, Snapshot
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.sim.unexpected import heard
@@ -161,13 +161,13 @@ def test_an_errand_goes_on_with_each_value_and_ends_where_it_is_called_off() -> 
         finally:
             seen.append("called off")
 
-    errand = Errand(steps(), seen.append)
+    errand = CoroutineRun(steps(), seen.append)
     first.resolve(1)
     assert seen == [1]
     errand.call_off()
     never.resolve(2)
     assert seen == [1, "called off"]
-    Errand(_at_once(), seen.append)
+    CoroutineRun(_at_once(), seen.append)
     assert seen == [1, "called off", 7]
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.control import FaultControl
 from kafkacompat.sim.faults.refusals import CHANGES, SYNCS
 from kafkacompat.sim.files import DiedWriting
-from kafkacompat.sim.hosts import ProcessEnded
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
-    from kafkacompat.sim.machine import SimulatedMachine
+from kafkacompat.sim.machine import SimulatedMachine
+from kafkacompat.sim.processes import ProcessEnded
 
 SHARE = 0.4
 """Share of the seeds."""
@@ -25,10 +22,10 @@ STEPS = (CHANGES | SYNCS) - {"open"}
 class Deaths:
     """Call `begin` once, `end` for good, and `meet` before each operation on a machine's disk."""
 
-    def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
-        self._simulation = simulation
-        self._chance = Chance(simulation.seed, "deaths")
-        self._tell = tell
+    def __init__(self, control: FaultControl) -> None:
+        self._control = control
+        self._env = control.env
+        self._chance = Chance(control.env.seed, "deaths")
         self._is_over = False
         self._left: dict[int, int] = {}
         """The number of changes that a machine's process still makes before it dies."""
@@ -36,7 +33,7 @@ class Deaths:
 
     def begin(self) -> None:
         if self._chance.happens(SHARE):
-            self._simulation.scheduler.after(FIRST_US, self._strike)
+            self._env.scheduler.after(FIRST_US, self._strike)
 
     def end(self) -> None:
         self._is_over = True
@@ -45,28 +42,26 @@ class Deaths:
     def _strike(self, _: Any) -> None:
         if self._is_over:
             return
-        machines = self._simulation.ordered
+        machines = self._control.machines.ordered
         machine = machines[self._chance.randrange(len(machines))]
         self._left[machine.id] = self._chance.between(0, AFTER_AT_MOST)
-        mean_ms = 2 * self._simulation.options.fault_interval_ms
-        self._simulation.scheduler.after(
-            int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), self._strike
-        )
+        mean_ms = 2 * self._env.options.fault_interval_ms
+        self._env.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), self._strike)
 
     def meet(self, machine: SimulatedMachine, operation: str, path: str) -> None:
         """Raise ProcessEnded if the process dies at this operation: before or in the middle of it."""
         if not self._left or operation not in STEPS or machine.id not in self._left:
             return
-        if self._simulation.faults.spares:
+        if self._control.spares:
             return
         self._left[machine.id] -= 1
         if self._left[machine.id] >= 0:
             return
         del self._left[machine.id]
-        self._tell(f"node {machine.id} dies at: {operation} {path}")
+        self._control.tell(f"node {machine.id} dies at: {operation} {path}")
         self.count += 1
-        self._simulation.counters.deaths_within += 1
-        self._simulation.faults.end_within(machine)
+        self._env.counters.deaths_within += 1
+        self._control.end_within(machine)
         if operation in ("write", "write_atomic") and self._chance.happens(0.7):
             raise DiedWriting(self._chance.uniform())
         raise ProcessEnded

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.control import FaultControl
 from kafkacompat.sim.faults.refusals import directory_of
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_faults import ClusterFaults
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
-    from kafkacompat.sim.machine import SimulatedMachine
+from kafkacompat.sim.machine import SimulatedMachine
 
 SHARE = 0.25
 """Share of the seeds."""
@@ -36,64 +33,64 @@ class Planned(NamedTuple):
 class FailingSyncs:
     """Call `begin` once. It has a separate random stream, so that the other faults are the same as without it."""
 
-    def __init__(self, simulation: ClusterSimulation, faults: ClusterFaults) -> None:
-        self._simulation = simulation
-        self._faults = faults
-        self._chance = Chance(simulation.seed, "failing syncs")
+    def __init__(self, control: FaultControl) -> None:
+        self._control = control
+        self._env = control.env
+        self._chance = Chance(control.env.seed, "failing syncs")
 
     def begin(self, first_us: int) -> None:
         if self._chance.happens(SHARE):
-            self._simulation.scheduler.after(first_us, self._let_a_sync_fail)
+            self._env.scheduler.after(first_us, self._let_a_sync_fail)
 
     def _let_a_sync_fail(self, _: Any) -> None:
         """Let one of the next syncs of some broker fail."""
-        if self._faults.is_over:
+        if self._control.is_over:
             return
-        machines = [each for each in self._simulation.ordered if each.is_broker]
+        machines = [each for each in self._control.machines.ordered if each.is_broker]
         machine = machines[self._chance.randrange(len(machines))]
         machine.disk.fails_sync = partial(self._fails, machine)
-        mean_ms = 4 * self._simulation.options.fault_interval_ms
+        mean_ms = 4 * self._env.options.fault_interval_ms
         delay_us = int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform()))
-        self._simulation.scheduler.after(delay_us, self._let_a_sync_fail)
+        self._env.scheduler.after(delay_us, self._let_a_sync_fail)
 
     def _fails(self, machine: SimulatedMachine, path: str) -> bool:
         """Whether this sync fails. For a partition's file the effect is that of a power loss, so it must be allowed here."""
         life = machine.life
-        if self._faults.is_over or self._faults.fragile is not None or life is None or not life.is_serving:
+        if self._control.is_over or self._control.fragile is not None or life is None or not life.is_serving:
             return False
-        if life.is_stopping or not self._faults.survives_without(machine, None):
+        if life.is_stopping or not self._control.survives_without(machine, None):
             return False
         machine.disk.fails_sync = lambda path: False
-        self._faults.tell(f"node {machine.id}: the sync of {path} fails")
+        self._control.tell(f"node {machine.id}: the sync of {path} fails")
         if self._chance.happens(0.4):
             lasts_us = self._chance.between(200, 2_000) * 1000
-            until_us = self._simulation.scheduler.now_us + lasts_us
+            until_us = self._env.scheduler.now_us + lasts_us
             machine.disk.fails_sync = partial(self._goes_on_failing, machine, directory_of(path), until_us)
-        self._faults.count += 1
-        self._simulation.counters.failed_syncs += 1
-        self._faults.count_as_without_power(machine)
-        now_us = self._simulation.scheduler.now_us
+        self._control.count += 1
+        self._env.counters.failed_syncs += 1
+        self._control.count_as_without_power(machine)
+        now_us = self._env.scheduler.now_us
         self._plan(Planned(machine, machine.lives, posixpath.dirname(path), now_us))
         return True
 
     def _goes_on_failing(self, machine: SimulatedMachine, directory: str, until_us: int, path: str) -> bool:
         """Let each sync in the directory fail, while the controller does not count on the machine."""
         return (
-            not self._faults.is_over
-            and self._faults.fragile == machine.id
-            and self._simulation.scheduler.now_us < until_us
+            not self._control.is_over
+            and self._control.fragile == machine.id
+            and self._env.scheduler.now_us < until_us
             and directory_of(path) == directory
         )
 
     def _plan(self, planned: Planned) -> None:
-        self._simulation.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
+        self._env.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
 
     def _look_whether_halted(self, planned: Planned) -> None:
         machine, directory = planned.machine, planned.directory
         life = machine.life
         if life is None or machine.lives != planned.lives or life.is_stopping:
             return
-        now_us = self._simulation.scheduler.now_us
+        now_us = self._env.scheduler.now_us
         is_at_work = life.pools.are_at_work_since(planned.failed_us) or any(
             pool.held_until_us > now_us for pool in life.pools.every()
         )
@@ -107,5 +104,5 @@ class FailingSyncs:
         if life.has_lost_directories:
             return  # the restart registers a new incarnation, so the controller notices
         # The file belongs to a deleted topic.
-        self._faults.fragile = None
-        self._simulation.partition_oracles.power_is_harmless_again(machine.id)
+        self._control.fragile = None
+        self._control.oracles.power_is_harmless_again(machine.id)

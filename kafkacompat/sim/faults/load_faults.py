@@ -7,16 +7,12 @@ An error of the disk is met by fewer reads in a row than count as damage.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.loading import READ_TRIES
 from kafkacompat.net.workers import TERMS
 from kafkacompat.sim.chance import Chance
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
-    from kafkacompat.sim.machine import SimulatedMachine
+from kafkacompat.sim.faults.control import FaultControl
+from kafkacompat.sim.machine import SimulatedMachine
 
 SHARE = 0.3
 """Share of the seeds."""
@@ -30,10 +26,10 @@ CODES = (*SHORTAGES, errno.EIO)
 class LoadFaults:
     """Call `begin` once. `end` stops the faults."""
 
-    def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
-        self._simulation = simulation
-        self._chance = Chance(simulation.seed, "loads that cannot read")
-        self._tell = tell
+    def __init__(self, control: FaultControl) -> None:
+        self._control = control
+        self._env = control.env
+        self._chance = Chance(control.env.seed, "loads that cannot read")
         self.is_active = False
         self._in_a_row: dict[str, int] = {}
         """Reads of a file that have failed since one has succeeded."""
@@ -59,6 +55,6 @@ class LoadFaults:
             return
         self._in_a_row[path] = self._in_a_row.get(path, 0) + 1
         code = CODES[self._chance.randrange(len(CODES))] if operation == "read" else errno.EMFILE
-        self._tell(f"node {machine.id}: {operation} {path} fails with {errno.errorcode[code]}")
-        self._simulation.counters.failed_loads += 1
+        self._control.tell(f"node {machine.id}: {operation} {path} fails with {errno.errorcode[code]}")
+        self._env.counters.failed_loads += 1
         raise OSError(code, "fails once", path)

@@ -6,16 +6,14 @@ An unexpected exception of a job must be noticed: reported, logged, or followed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.control import FaultControl
 from kafkacompat.sim.faults.pools import Unforeseen
 from kafkacompat.sim.faults.refusals import chain
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+from kafkacompat.sim.machine import Life
 
 SHARE_OF_HELD, SHARE_OF_UNFORESEEN = 0.3, 0.2
 """Share of the seeds."""
@@ -27,10 +25,10 @@ MAY_HALT = ("quorum sync", "metadata snapshots", "recovery", "coordinators' load
 class PoolFaults:
     """Call `begin` once, `end` for good, then `check`."""
 
-    def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
-        self._simulation = simulation
-        self._chance = Chance(simulation.seed, "pools")
-        self._tell = tell
+    def __init__(self, control: FaultControl) -> None:
+        self._control = control
+        self._env = control.env
+        self._chance = Chance(control.env.seed, "pools")
         self._is_over = False
         self.count = 0
         self._unheard: dict[Unforeseen, Life] = {}
@@ -38,9 +36,9 @@ class PoolFaults:
     def begin(self) -> None:
         held, unforeseen = self._chance.happens(SHARE_OF_HELD), self._chance.happens(SHARE_OF_UNFORESEEN)
         if held:
-            self._simulation.scheduler.after(FIRST_US, self._hold)
+            self._env.scheduler.after(FIRST_US, self._hold)
         if unforeseen:
-            self._simulation.scheduler.after(FIRST_US, self._let_fail)
+            self._env.scheduler.after(FIRST_US, self._let_fail)
 
     def end(self) -> None:
         self._is_over = True
@@ -49,15 +47,15 @@ class PoolFaults:
                 pool.fails_next = None
 
     def _lives(self) -> Iterator[Life]:
-        return (each.life for each in self._simulation.ordered if each.life is not None)
+        return (each.life for each in self._control.machines.ordered if each.life is not None)
 
     def _any(self) -> Life | None:
         lives = list(self._lives())
         return lives[self._chance.randrange(len(lives))] if lives else None
 
     def _again(self, call: Callable[[Any], None], times: int) -> None:
-        mean_ms = times * self._simulation.options.fault_interval_ms
-        self._simulation.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), call)
+        mean_ms = times * self._env.options.fault_interval_ms
+        self._env.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), call)
 
     def _hold(self, _: Any) -> None:
         """Block the threads of one pool, or of all."""
@@ -68,12 +66,12 @@ class PoolFaults:
             pools = life.pools.every()
             if self._chance.happens(0.7):
                 pools = [pools[self._chance.randrange(len(pools))]]
-            lasts_us = self._chance.between(50, self._simulation.options.fault_ms) * 1000
+            lasts_us = self._chance.between(50, self._env.options.fault_ms) * 1000
             for pool in pools:
-                pool.held_until_us = self._simulation.scheduler.now_us + lasts_us
-            self._tell(f"node {life.id}: threads are stuck: {', '.join(each.duty for each in pools)}")
+                pool.held_until_us = self._env.scheduler.now_us + lasts_us
+            self._control.tell(f"node {life.id}: threads are stuck: {', '.join(each.duty for each in pools)}")
             self.count += 1
-            self._simulation.counters.held_pools += 1
+            self._env.counters.held_pools += 1
         self._again(self._hold, 2)
 
     def _let_fail(self, _: Any) -> None:
@@ -88,11 +86,11 @@ class PoolFaults:
         self._again(self._let_fail, 2)
 
     def _unforeseen(self, life: Life, duty: str) -> Unforeseen | None:
-        if self._simulation.faults.spares:
+        if self._control.spares:
             return None
-        self._tell(f"node {life.id}: a job ends as none should: {duty}")
+        self._control.tell(f"node {life.id}: a job ends as none should: {duty}")
         self.count += 1
-        self._simulation.counters.unforeseen += 1
+        self._env.counters.unforeseen += 1
         error = Unforeseen(duty)
         self._unheard[error] = life
         return error

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import forget_locals
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.net.workers import TERMS
 from kafkacompat.ports import WorkerPools, WorkersBusy
-from kafkacompat.sim.hosts import outcome_of
-from kafkacompat.sim.work import Work
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.chance import Chance
-    from kafkacompat.sim.hosts import Host
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.processes import Process, StepWork, outcome_of
 
 T = TypeVar("T")
 
@@ -34,7 +30,7 @@ class SimulatedPool:
     """Jobs take a random time. A job's effect happens at its start or at its end, at random."""
 
     def __init__(
-        self, host: Host, terms: PoolTerms, chance: Chance, draw_us: Callable[[], int], work: Work
+        self, host: Process, terms: PoolTerms, chance: Chance, draw_us: Callable[[], int], work: StepWork
     ) -> None:
         self._work = work
         self.duty = terms.duty
@@ -55,7 +51,7 @@ class SimulatedPool:
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         answer: Deferred[T] = Deferred()
         terms = self._queue.terms
-        if terms.waiting_max is not None and self.held_until_us > self._host.simulation.scheduler.now_us:
+        if terms.waiting_max is not None and self.held_until_us > self._host.env.scheduler.now_us:
             # Other jobs have filled the queue while the threads are stuck.
             admission = Admission.REFUSED
         else:
@@ -69,7 +65,7 @@ class SimulatedPool:
     def _begin(self, function: Callable[[], T], answer: Deferred[T]) -> None:
         begins_with_it = self._chance.happens(0.5)
         outcome = self._carry_out(function) if begins_with_it else None
-        scheduler = self._host.simulation.scheduler
+        scheduler = self._host.env.scheduler
         begun_us = scheduler.now_us
         self._begun_us.append(begun_us)
 
@@ -124,7 +120,7 @@ class PlacedSimulatedPools:
 class SimulatedPools:
     """All pools of one process."""
 
-    def __init__(self, host: Host, chance: Chance, draw_us: Callable[[], int], work: Work) -> None:
+    def __init__(self, host: Process, chance: Chance, draw_us: Callable[[], int], work: StepWork) -> None:
         def make(name: str) -> SimulatedPool:
             return SimulatedPool(host, TERMS[name], chance, draw_us, work)
 

@@ -6,13 +6,11 @@ Wall clocks jump in both directions, by less than message.timestamp.after.max.ms
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacompat.sim.chance import Chance
-
-if TYPE_CHECKING:
-    from kafkacompat.sim.cluster_simulation import ClusterSimulation
-    from kafkacompat.sim.machine import SimulatedMachine
+from kafkacompat.sim.faults.control import FaultControl
+from kafkacompat.sim.machine import SimulatedMachine
 
 SHARE_OF_SLOW, SHARE_OF_JUMPS, SHARE_OF_COLD = 0.3, 0.25, 0.3
 """Share of the seeds."""
@@ -23,15 +21,15 @@ JUMP_MAX_MS = 1_800_000
 class Slowness:
     """Call `begin` once. `end` stops the faults, but leaves the clocks as they are."""
 
-    def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
-        self._simulation = simulation
-        self._chance = Chance(simulation.seed, "slowness")
-        self._tell = tell
+    def __init__(self, control: FaultControl) -> None:
+        self._control = control
+        self._env = control.env
+        self._chance = Chance(control.env.seed, "slowness")
         self._is_over = False
         self.count = 0
 
     def begin(self) -> None:
-        chance, scheduler = self._chance, self._simulation.scheduler
+        chance, scheduler = self._chance, self._env.scheduler
         slow, jumps, cold = (
             chance.happens(share) for share in (SHARE_OF_SLOW, SHARE_OF_JUMPS, SHARE_OF_COLD)
         )
@@ -41,20 +39,20 @@ class Slowness:
             scheduler.after(FIRST_US, self._set_clock)
         if cold:
             share = 0.3 * chance.uniform()
-            for machine in self._simulation.ordered:
+            for machine in self._control.machines.ordered:
                 machine.disk.is_cold = lambda: chance.happens(share)
 
     def end(self) -> None:
         self._is_over = True
-        for machine in self._simulation.ordered:
+        for machine in self._control.machines.ordered:
             machine.disk_factor, machine.link_us = 1, 0
 
     def _any(self) -> SimulatedMachine:
-        return self._simulation.ordered[self._chance.randrange(len(self._simulation.ordered))]
+        return self._control.machines.ordered[self._chance.randrange(len(self._control.machines.ordered))]
 
     def _again(self, call: Callable[[Any], None], times: int) -> None:
-        mean_ms = times * self._simulation.options.fault_interval_ms
-        self._simulation.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), call)
+        mean_ms = times * self._env.options.fault_interval_ms
+        self._env.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), call)
 
     def _slow_down(self, _: Any) -> None:
         if self._is_over:
@@ -63,19 +61,19 @@ class Slowness:
         if machine.disk_factor == 1 and not machine.link_us:
             if chance.happens(0.5):
                 machine.disk_factor = chance.between(5, 60)
-                self._tell(f"node {machine.id}: its disks are {machine.disk_factor} times as slow")
+                self._control.tell(f"node {machine.id}: its disks are {machine.disk_factor} times as slow")
             else:
                 machine.link_us = chance.between(20_000, 400_000)
-                self._tell(f"node {machine.id}: its links are slow by {machine.link_us} us")
+                self._control.tell(f"node {machine.id}: its links are slow by {machine.link_us} us")
             self.count += 1
-            self._simulation.counters.slow_machines += 1
-            lasts_ms = chance.between(200, 2 * self._simulation.options.fault_ms)
-            self._simulation.scheduler.after(lasts_ms * 1000, self._recover, machine)
+            self._env.counters.slow_machines += 1
+            lasts_ms = chance.between(200, 2 * self._env.options.fault_ms)
+            self._env.scheduler.after(lasts_ms * 1000, self._recover, machine)
         self._again(self._slow_down, 2)
 
     def _recover(self, machine: SimulatedMachine) -> None:
         machine.disk_factor, machine.link_us = 1, 0
-        self._tell(f"node {machine.id} is as quick as the others")
+        self._control.tell(f"node {machine.id} is as quick as the others")
 
     def _set_clock(self, _: Any) -> None:
         if self._is_over:
@@ -83,7 +81,7 @@ class Slowness:
         machine, chance = self._any(), self._chance
         at_most_ms = 3_000 if chance.happens(0.5) else JUMP_MAX_MS
         machine.wall_offset_ms = chance.between(-at_most_ms, at_most_ms)
-        self._tell(f"node {machine.id}: its clock is set to be {machine.wall_offset_ms} ms ahead")
+        self._control.tell(f"node {machine.id}: its clock is set to be {machine.wall_offset_ms} ms ahead")
         self.count += 1
-        self._simulation.counters.clock_jumps += 1
+        self._env.counters.clock_jumps += 1
         self._again(self._set_clock, 2)

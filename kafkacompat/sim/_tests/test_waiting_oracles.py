@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.hosts import Timer
-from kafkacompat.sim.parked import SLACK_MS, VERIFIED_MS, Watch, watch
+from kafkacompat.sim.processes import Timer
+from kafkacompat.sim.waiting_oracles import SLACK_MS, VERIFIED_MS, AnswerOracle, Watch
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 from kafkacompat.wire.messages.fetch_request import FetchRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
@@ -25,12 +25,13 @@ class Watched:
         self.is_held_by_a_full_disk = False
         self.timers: list[tuple[int, Timer]] = []
         self.found: list[Breach] = []
-        self.simulation = SimpleNamespace(
+        env = SimpleNamespace(
             found=self.found.append,
             scheduler=SimpleNamespace(now_us=60_000_000),
-            faults=SimpleNamespace(has_cuts=False),
-            ordered=[],
+            network=SimpleNamespace(severed=[]),
         )
+        self.machines: dict[int, Any] = {}
+        self.oracle = AnswerOracle(cast(Any, env), self.machines)
         self.connection = SimpleNamespace(is_refused=False)
 
     def look_after(self, delay_ms: int, call: Any) -> Timer:
@@ -38,7 +39,7 @@ class Watched:
         return self.timers[-1][1]
 
     def watch(self, message: Any) -> Watch | None:
-        return watch(cast(Any, self), cast(Any, self.connection), message)
+        return self.oracle.watch(cast(Any, self), cast(Any, self.connection), message)
 
     def run_out(self) -> list[str]:
         for _, timer in list(self.timers):
@@ -63,9 +64,7 @@ def test_what_is_passed_on_may_wait_for_a_controller() -> None:
     assert watched is not None
     assert life.run_out() == []
     metadata = SimpleNamespace(is_active=True)
-    life.simulation.ordered.append(
-        SimpleNamespace(life=SimpleNamespace(metadata=metadata, active_since_us=0))
-    )
+    life.machines[1] = SimpleNamespace(life=SimpleNamespace(metadata=metadata, active_since_us=0))
     del life.timers[0]
     (found,) = life.run_out()
     assert "owes a ElectLeaders" in found
