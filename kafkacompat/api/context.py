@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 from kafkacompat.api.encoded_topics import EncodedTopics
 from kafkacompat.api.returning import ReturningBrokers
 from kafkacompat.deferred import Deferred
-from kafkacompat.quota.managers import QuotaManagers
+from kafkacompat.quota.client_quotas import QuotaManagers
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext

@@ -9,7 +9,7 @@ from kafkacompat.ports.dispatcher import ANONYMOUS, Principal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkacompat.ports.throttling import Throttling
+    from kafkacompat.ports.dispatcher import Throttling
 
 NO_CONNECTION = -1
 """The connection id of requests that this node sends to itself."""

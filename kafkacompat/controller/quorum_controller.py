@@ -23,7 +23,7 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.ports import Clock, Random
-from kafkacompat.quota.mutations import MayMutate, MutationQuota, unlimited
+from kafkacompat.quota.client_quotas import MayMutate, MutationQuota, unlimited
 from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import ErrorCode
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
-    from kafkacompat.quota.managers import QuotaManagers
+    from kafkacompat.quota.client_quotas import QuotaManagers
     from kafkacompat.raft.quorum_driver import QuorumDriver
     from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
     from kafkacompat.wire.messages.update_features_request import UpdateFeaturesRequest

@@ -24,7 +24,7 @@ from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSetti
 from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID, Uuid
 from kafkacompat.ports import Random
-from kafkacompat.quota.mutations import MayMutate, unlimited
+from kafkacompat.quota.client_quotas import MayMutate, unlimited
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.quota.counted import Counted
+from kafkacompat.quota.rate import Counted
 
 if TYPE_CHECKING:
     from kafkacompat.coordinator.core import CoordinatorResult

@@ -12,7 +12,7 @@ from time import monotonic, thread_time
 from typing import NamedTuple
 
 from kafkacompat.meters import RateOfTotal
-from kafkacompat.net.thread_times import waited_s
+from kafkacompat.net.watchdog import waited_s
 
 
 class Idle(NamedTuple):

@@ -12,8 +12,7 @@ from urllib.parse import quote
 from kafkacompat.metrics.families import Families, Labels, Sample, gauge, gauges, mbean_value
 
 if TYPE_CHECKING:
-    from kafkacompat.quota.client_quotas import Sensor, Tags
-    from kafkacompat.quota.managers import QuotaManagers
+    from kafkacompat.quota.client_quotas import QuotaManagers, Sensor, Tags
     from kafkacompat.quota.rate import Rate, TokenBucket
 
 MEASUREMENTS_MAX = 1_000

@@ -1,31 +1,247 @@
-"""The acceptors of all listeners: they accept connections within Kafka's connection quotas.
+"""The listening sockets and their acceptors: connections are accepted within Kafka's connection quotas (ConnectionQuotas).
 
-The bounds on connections and on their rates hold the acceptors back, so clients wait in the backlog. What is over the
-bound of its address is closed, and what is over the rate of its address is held (newcomers.py).
+The bounds on connections and on their rates hold the acceptors back, so clients wait in the backlog. New connections whose
+address is over its connection_creation_rate are held unserved, then closed (KIP-612). Its quotas name addresses or hosts. Hosts
+are resolved in a thread, so a slow name server delays nobody.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import socket
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
+from time import monotonic
 
 import trio
 
-from kafkacompat.addresses import without_zone
+from kafkacompat.addresses import as_peer_host, host_and_port, peer_host, without_zone
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.descriptors import Descriptors
-from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
 from kafkacompat.net.listener_meter import ListenerMeter
-from kafkacompat.net.newcomers import Newcomers
-from kafkacompat.net.resolving import overrides_by_address
-from kafkacompat.net.settings import UNLIMITED, Admission, ConnectionCounts, NetworkSettings
+from kafkacompat.net.resolving import Address, address_to_bind, addresses_of, overrides_by_address
+from kafkacompat.net.settings import SYSTEM_DEFAULT, UNLIMITED, Admission, ConnectionCounts, NetworkSettings
 from kafkacompat.ports import Clock
 from kafkacompat.ports.network import ListenerReading
-from kafkacompat.quota.connection_rates import ConnectionRates
+from kafkacompat.quota.connection_rates import AddressRates, ConnectionRates
+
+ACCEPTING_S = 0.001
+"""How long connections are accepted in a row before others get their turn."""
+EXHAUSTED_PAUSE_S = 0.1
+SAID_EVERY = 100
+"""Of failed accepts in a row for lack of resources, every so many is logged."""
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Out of descriptors or memory. This passes when connections close."""
+
+_log = logging.getLogger(__name__)
+
+
+class BoundListener:
+    """One endpoint's socket. `host` and `port` are the bound address."""
+
+    __slots__ = ("endpoint", "host", "port", "socket")
+
+    def __init__(self, endpoint: EndPoint, sock: socket.socket) -> None:
+        self.endpoint = endpoint
+        self.socket = sock
+        self.host, self.port = sock.getsockname()[:2]
+
+    def close(self) -> None:
+        if self.socket.fileno() != -1:
+            if trio.lowlevel.in_trio_run():
+                trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+async def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
+    """Bind and listen. Raises OSError that names the setting and the endpoint."""
+    try:
+        return BoundListener(endpoint, _listening_socket(endpoint, await address_to_bind(endpoint), settings))
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.args[-1])
+        raise OSError(
+            error.errno,
+            f"listeners: cannot listen on {endpoint.listener_name}://"
+            f"{host_and_port(endpoint.host, endpoint.port)}: {reason}",
+        ) from error
+
+
+def _listening_socket(endpoint: EndPoint, found: Address, settings: NetworkSettings) -> socket.socket:
+    family, kind, protocol, address = found
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if settings.socket_receive_buffer_bytes != SYSTEM_DEFAULT:
+            # Before listening, because the window size of a connection is fixed in its handshake.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(settings.socket_listen_backlog_size)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def accept_forever(
+    listener: BoundListener,
+    wait_until_allowed: Callable[[], Awaitable[None]],
+    accepted: Callable[[socket.socket, str, int], None],
+) -> None:
+    """Pass each new connection's socket, client address and port to `accepted`, until the listener is closed."""
+    listening = listener.socket
+    until_s = 0.0
+    exhausted = 0
+    while True:
+        if monotonic() >= until_s:
+            await trio.lowlevel.checkpoint()
+            until_s = monotonic() + ACCEPTING_S
+        try:
+            await wait_until_allowed()
+            sock, address = listening.accept()
+        except BlockingIOError:
+            exhausted = 0
+            try:
+                await trio.lowlevel.wait_readable(listening)
+            except (trio.ClosedResourceError, OSError, ValueError):
+                return
+            continue
+        except OSError as error:
+            if listening.fileno() == -1:
+                return
+            if error.errno in _EXHAUSTED:
+                if exhausted % SAID_EVERY == 0:
+                    _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
+                exhausted += 1
+                await trio.sleep(EXHAUSTED_PAUSE_S)
+            # Any other error concerns one connection that failed before it was accepted.
+            continue
+        accepted(sock, peer_host(address[0], address[3] if len(address) == 4 else 0), address[1])
+
+
+def configure(sock: socket.socket, settings: NetworkSettings) -> None:
+    """Set the options of an accepted socket, as Kafka does."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if settings.socket_send_buffer_bytes != SYSTEM_DEFAULT:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
+
+
+HELD_MAX = 500
+"""Connections held at once. One more closes the one that has been held longest. Kafka has no such bound."""
+RETRY_S = 60.0
+"""How long after a failure an unknown host is resolved again."""
+
+
+class Newcomers:
+    """Decides on new connections by address. `run` closes held connections, and resolves hosts."""
+
+    def __init__(self, clock: Clock, windows: int, window_ms: int) -> None:
+        self._clock = clock
+        self._rates = AddressRates(windows, window_ms)
+        self._quotas: Mapping[str | None, int] = {}
+        self._found: dict[str, tuple[str, ...]] = {}
+        """The addresses of the hosts that the quotas name, as far as they are resolved."""
+        self._held: deque[tuple[socket.socket, int]] = deque()
+        """In the order of their arrival, with the time at which they are closed."""
+        self._holds = trio.Event()
+        self._changed = trio.Event()
+
+    @property
+    def held_count(self) -> int:
+        return len(self._held)
+
+    def take(self, quotas: Mapping[str | None, int]) -> None:
+        """Replace all quotas, by address or host name; None for all others. Those of unresolved hosts apply later."""
+        if quotas == self._quotas:
+            return
+        self._quotas = quotas
+        self._found = {host: found for host, found in self._found.items() if host in quotas}
+        self._apply()
+        self._changed.set()
+
+    def throttle_ms(self, address: str, now_ms: int) -> int:
+        """Record a new connection. Returns for how long to hold it. 0: it is let in."""
+        return self._rates.record(address, now_ms)
+
+    def hold(self, sock: socket.socket, until_ms: int) -> None:
+        """Keep a socket, without serving it, and close it then."""
+        if len(self._held) >= HELD_MAX:
+            self._held.popleft()[0].close()
+        self._held.append((sock, until_ms))
+        self._holds.set()
+
+    def close_held(self) -> None:
+        while self._held:
+            self._held.popleft()[0].close()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_in_time)
+                nursery.start_soon(self._resolve_hosts)
+        finally:
+            self.close_held()
+
+    async def _close_in_time(self) -> None:
+        while True:
+            await self._holds.wait()
+            self._holds = trio.Event()
+            while self._held:
+                wait_ms = self._held[0][1] - self._clock.monotonic_ms()
+                if wait_ms > 0:
+                    await trio.sleep(wait_ms / 1000)
+                else:
+                    self._held.popleft()[0].close()
+
+    async def _resolve_hosts(self) -> None:
+        while True:
+            self._changed = trio.Event()
+            failed = False
+            for host in self._unresolved():
+                addresses = await addresses_of(host)
+                if addresses is None:
+                    failed = True
+                    _log.error("connection_creation_rate of %s has no effect yet: unknown host", host)
+                elif host in self._quotas:
+                    self._found[host] = addresses
+                    self._apply()
+            with trio.move_on_after(RETRY_S if failed else float("inf")):
+                await self._changed.wait()
+
+    def _unresolved(self) -> list[str]:
+        return [
+            host
+            for host in self._quotas
+            if host is not None and host not in self._found and _address(host) is None
+        ]
+
+    def _apply(self) -> None:
+        """A quota of an address counts more than one of a host that has this address."""
+        bounds: dict[str, int] = {}
+        for host, addresses in self._found.items():
+            bounds.update(dict.fromkeys(addresses, self._quotas[host]))
+        for name, bound in self._quotas.items():
+            address = None if name is None else _address(name)
+            if address is not None:
+                bounds[address] = bound
+        self._rates.take(bounds, self._quotas.get(None, UNLIMITED))
+
+
+def _address(name: str) -> str | None:
+    """The client's address that the name means. None if the name is a host name."""
+    address = as_peer_host(name)
+    return None if address is None else without_zone(address)
+
 
 Enters = Callable[[socket.socket, EndPoint, str, int, Admission], None]
 """Called with each counted connection, its listener, and its client's address and port."""
@@ -33,7 +249,6 @@ LOOK_AGAIN_S = 1.0
 """While connections lack descriptors: others than connections may give some back."""
 TOLD_EVERY_MS = 60_000
 """How often the lack is logged."""
-_log = logging.getLogger(__name__)
 
 
 class Acceptors:

@@ -15,16 +15,17 @@ the peer's process is gone. A close alone never counts.
 from __future__ import annotations
 
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kafkacompat import __version__
 from kafkacompat.addresses import host_and_port
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.agreement import agree_on_versions, receive_some
-from kafkacompat.net.client_session import ClientSession
 from kafkacompat.net.dialing import dial
 from kafkacompat.net.failures import (
     ChannelError,
@@ -36,22 +37,180 @@ from kafkacompat.net.failures import (
 from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.net.settings import ChannelSettings
 from kafkacompat.ports import Clock, TimerHandle, Timers
-from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
-from kafkacompat.wire.apis import request_class, response_class
+from kafkacompat.security.sasl_client import (
+    NO_SECURITY,
+    REAUTHENTICATE_AFTER,
+    SASL_VERSIONS,
+    AuthenticationFailed,
+    ClientSecurity,
+)
+from kafkacompat.wire.apis import ApiKey, request_class, response_class
 from kafkacompat.wire.codec import decoder
-from kafkacompat.wire.errors import EncodeError, WireError
+from kafkacompat.wire.errors import EncodeError, ErrorCode, WireError
 from kafkacompat.wire.frames import request_frame
 from kafkacompat.wire.headers import parse_response_header
+from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
+from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.net.tls_socket import AnySocket
+    from kafkacompat.security.sasl_client import SaslClientAuthenticator
+    from kafkacompat.wire.message import Message
+
+SOFTWARE_NAME = "kafkacompat"
+
+AUTHENTICATING_MAX = 8
+"""Threads at once, those included whose connection was given up while they wait for a server."""
+_AUTHENTICATING = trio.CapacityLimiter(AUTHENTICATING_MAX)
+_ERROR_CODE = Struct(">h")
+
+
+async def agree_on_versions(
+    sock: AnySocket, buffer: ReceiveBuffer, client_id: str | None
+) -> dict[int, tuple[int, int]]:
+    """API key -> (lowest, highest) version that the peer supports. Raises ConnectionLost, WireError or OSError."""
+    version = ApiVersionsRequest.MAX_VERSION
+    while True:
+        message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        reply, position = await _ask(sock, buffer, message, version, client_id)
+        if len(reply) < position + _ERROR_CODE.size:
+            raise WireError("a reply without an error code")
+        code: int = _ERROR_CODE.unpack_from(reply, position)[0]
+        # A peer answers an unsupported version in the oldest one.
+        form = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
+        response: ApiVersionsResponse = decoder(ApiVersionsResponse, form)(reply, position)[0]
+        served = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        if not code:
+            return served
+        lower = min(served.get(ApiKey.API_VERSIONS, (0, 0))[1], version - 1)
+        if code != ErrorCode.UNSUPPORTED_VERSION or lower < 0:
+            raise ConnectionLost(f"the other side answers ApiVersions with error {code}")
+        version = lower
+
+
+async def authenticate(
+    sock: AnySocket, buffer: ReceiveBuffer, client_id: str | None, authenticator: SaslClientAuthenticator
+) -> int:
+    """Authenticate this node. Returns how long the session lasts in ms; 0 means forever. Raises AuthenticationFailed,
+    and the errors above."""
+    response: Any = None
+    while True:
+        # In a thread, because it derives a key from a password, or waits for a server that issues tickets.
+        request = await trio.to_thread.run_sync(
+            authenticator.step, response, abandon_on_cancel=True, limiter=_AUTHENTICATING
+        )
+        if request is None:
+            return authenticator.session_lifetime_ms
+        assert request.API_KEY is not None
+        version = SASL_VERSIONS[request.API_KEY]
+        reply, position = await _ask(sock, buffer, request, version, client_id)
+        response = decoder(response_class(request.API_KEY), version)(reply, position)[0]
+
+
+async def _ask(
+    sock: AnySocket, buffer: ReceiveBuffer, message: Message, version: int, client_id: str | None
+) -> tuple[memoryview, int]:
+    """The reply, and the position of its body."""
+    assert message.API_KEY is not None
+    await _send_all(sock, request_frame(message, version, 0, client_id))
+    while (reply := buffer.next_frame()) is None:
+        await receive_some(sock, buffer)
+    answered_id, position = parse_response_header(reply, message.API_KEY, version)
+    if answered_id:
+        raise WireError(f"a reply to request {answered_id}, not to 0")
+    return reply, position
+
+
+async def receive_some(sock: AnySocket, buffer: ReceiveBuffer) -> None:
+    """Wait for bytes. Raises ConnectionLost at the end, or OSError."""
+    room = buffer.unviewed_room()
+    while True:
+        try:
+            received = sock.recv_into(room)
+            break
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(sock)
+    if not received:
+        raise ConnectionLost("the other side closed the connection")
+    buffer.received(received)
+
+
+async def _send_all(sock: AnySocket, data: bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[sock.send(rest) :]
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(sock)
+
+
+_log = logging.getLogger(__name__)
+
+
+class ClientSession:
+    """The session of a channel, over all its connections. Without SASL it never ends."""
+
+    __slots__ = ("_clock", "_peer", "_refusal_told", "_renew_at_ms", "_security", "is_over")
+
+    def __init__(self, security: ClientSecurity, clock: Clock, peer: str) -> None:
+        self._security = security
+        self._clock = clock
+        self._peer = peer
+        self._renew_at_ms: int | None = None
+        self._refusal_told = ""
+        self.is_over = False
+        """The channel must authenticate again before it sends another request. Requests already sent are answered
+        first."""
+
+    async def secure(self, sock: socket.socket, host: str) -> AnySocket:
+        """The connection to use from now on. Raises OSError. A refused certificate is logged once while the refusal
+        lasts."""
+        context = self._security.context
+        if context is None:
+            return sock
+        from kafkacompat.net.tls_socket import secured
+
+        try:
+            return await secured(sock, context, host)
+        except ConnectionAbortedError as error:
+            self._tell(f"no TLS with {self._peer}: {error}")
+            raise
+
+    async def begin(self, sock: AnySocket, buffer: ReceiveBuffer, client_id: str, host: str) -> None:
+        """Authenticate. Raises ConnectionLost if the peer refuses this node, which is logged once while the refusal
+        lasts."""
+        self.is_over = False
+        self._renew_at_ms = None
+        authenticator = self._security.authenticator(host)
+        if authenticator is None:
+            return
+        try:
+            lifetime_ms = await authenticate(sock, buffer, client_id, authenticator)
+        except AuthenticationFailed as error:
+            text = f"authentication with {self._peer} failed: {error}"
+            self._tell(text)
+            raise ConnectionLost(text) from None
+        self._refusal_told = ""
+        if lifetime_ms:
+            self._renew_at_ms = self._clock.monotonic_ms() + int(lifetime_ms * REAUTHENTICATE_AFTER)
+
+    def _tell(self, refusal: str) -> None:
+        if refusal != self._refusal_told:
+            self._refusal_told = refusal
+            _log.error("%s", refusal)
+
+    def ends(self) -> bool:
+        """Whether it has just become `is_over`."""
+        if self._renew_at_ms is None or self.is_over or self._clock.monotonic_ms() < self._renew_at_ms:
+            return False
+        self.is_over = True
+        return True
+
 
 REQUESTS_WAITING_MAX = 128
 """Requests in line and in flight together, per channel."""
 REDIALS_MAX = 5
 """Attempts after a lost connection that were accepted and then lost again, as happens while the peer's process is ending."""
-
-_log = logging.getLogger(__name__)
 
 
 class _Request:

@@ -19,6 +19,7 @@ Order and bounds are those of Kafka's network layer:
 
 from __future__ import annotations
 
+import enum
 import logging
 from time import monotonic
 from typing import Protocol
@@ -29,10 +30,18 @@ from kafkacompat.net.output_queue import ByteSocket, Flushed, OutputQueue, Slice
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.net.replies import Replies
-from kafkacompat.net.stages import Stage
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.wire.errors import WireError
+
+
+class Stage(enum.Enum):
+    OPEN = "reads and dispatches"
+    DRAINING = "reads no more; whole frames received are still served"
+    PEER_GONE = "the client closed; whole frames received are still dispatched"
+    ENDING = "dispatches no more; replies to earlier requests are still sent"
+    CLOSED = "the socket is closed"
+
 
 TURN_FRAMES = 64
 TURN_S = 0.001

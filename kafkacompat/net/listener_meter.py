@@ -8,7 +8,7 @@ from math import nan
 
 from kafkacompat.meters import RateOfTotal, RecentMax, RecentTimes
 from kafkacompat.ports.network import ListenerReading
-from kafkacompat.quota.counted import Counted
+from kafkacompat.quota.rate import Counted
 
 SOFTWARE_MAX = 100
 """Names and versions of clients' software that are shown, because clients choose them. Of more, those with the most

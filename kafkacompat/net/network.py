@@ -23,8 +23,7 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import ChannelSettings, NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
-from kafkacompat.ports.network import ListenerReading, MemoryReading
-from kafkacompat.ports.tls import TlsTerms
+from kafkacompat.ports.network import ListenerReading, MemoryReading, TlsTerms
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
 _log = logging.getLogger(__name__)

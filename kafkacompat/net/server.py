@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from kafkacompat.config import EndPoint
-from kafkacompat.net.acceptors import Acceptors
+from kafkacompat.net.acceptors import Acceptors, BoundListener, Newcomers
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.descriptors import Descriptors
-from kafkacompat.net.listener import BoundListener
 from kafkacompat.net.memory_pool import MemoryPool
-from kafkacompat.net.newcomers import Newcomers
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.settings import Admission, NetworkSettings, idle_too_long
 from kafkacompat.ports import Clock, Workers
@@ -30,8 +28,8 @@ from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher
 from kafkacompat.ports.network import ListenerReading
 
 if TYPE_CHECKING:
-    from kafkacompat.net.handshakes import Handshakes
-    from kafkacompat.ports.tls import TlsTerms
+    from kafkacompat.net.tls_connection import Handshakes
+    from kafkacompat.ports.network import TlsTerms
 
 
 class ReadyQueue:
@@ -133,8 +131,7 @@ class Server:
         self._handshakes: Handshakes | None = None
         """Only if a listener has TLS. Its modules are then imported on demand, because they slow down the start."""
         if tls:
-            from kafkacompat.net.handshakes import Handshakes
-            from kafkacompat.net.tls_connection import TlsConnection
+            from kafkacompat.net.tls_connection import Handshakes, TlsConnection
 
             self._handshakes = Handshakes(clock)
             self._tls_connection = TlsConnection

@@ -170,3 +170,22 @@ class Dispatcher(Protocol):
     def connection_closed(self, connection: ConnectionInfo) -> None:
         """Called once for every connection, after any kind of end. Pending replies are not sent any more."""
         ...
+
+
+class Throttling(Protocol):
+    """The throttling of a request to which a quota applies."""
+
+    fetch_bytes_max: int
+    """The most that a fetch may return."""
+
+    def waits(self, context: Any) -> None:
+        """The request waits from now on. Its wait is not its time."""
+        ...
+
+    def fetched(self, context: Any, size_bytes: int) -> int:
+        """Record a fetch response of this size, unless it is throttled. Returns the throttle time in milliseconds."""
+        ...
+
+    def tell(self, context: Any, answer: Any) -> None:
+        """Record the request that has this answer, and write the throttle time into the answer."""
+        ...

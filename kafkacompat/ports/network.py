@@ -10,9 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from kafkacompat.config import EndPoint, ServerConfig
     from kafkacompat.deferred import Deferred
-    from kafkacompat.ports.dispatcher import Dispatcher
+    from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher
 
 
 class ProbeResult(enum.Enum):
@@ -183,4 +185,33 @@ class Network(Protocol):
 
     def resolve(self, host: str) -> Deferred[str | None]:
         """The first address of a host, in text. None if the host is unknown. Never fails."""
+        ...
+
+
+class Unidentified(Exception):
+    """The client's certificate gives no principal, so the client is not served. The text has the reason."""
+
+
+class TlsTerms(Protocol):
+    """The terms of one listener. They are read for each new connection, because stores may change while a node runs."""
+
+    @property
+    def context(self) -> SSLContext: ...
+
+    @property
+    def certificate_end_s(self) -> float:
+        """When the first certificate ends of the chain that clients are shown, in seconds since 1970."""
+        ...
+
+    def identify(self, connection: ConnectionInfo, certificate: bytes | None) -> None:
+        """After the handshake, give the connection the principal of its client's certificate. Raises Unidentified."""
+        ...
+
+    def exchanged(self, config: ServerConfig) -> object | None:
+        """The terms under these settings, for `take`. None if no store has changed, in a setting or in its file. Reads
+        files: for a worker. Raises ConfigError."""
+        ...
+
+    def take(self, exchanged: Any) -> None:
+        """Apply the terms to new connections."""
         ...

@@ -1,4 +1,4 @@
-"""The measurements behind quotas: a rate over sampled windows, and a token bucket. The arithmetic is Kafka's.
+"""The measurements behind quotas and metrics: a rate over sampled windows, and a token bucket. The arithmetic is Kafka's.
 
 Pure: times are milliseconds of a monotonic clock.
 """
@@ -181,3 +181,22 @@ def milliseconds(time_s: float) -> int:
 def rounded_ms(time_ms: float) -> int:
     """Round half up, as Java does. Bounded by what throttle_time_ms can carry."""
     return THROTTLE_MS_MAX if time_ms >= THROTTLE_MS_MAX else floor(time_ms + 0.5)
+
+
+class Counted:
+    """A number of events, and their rate."""
+
+    __slots__ = ("_rate", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rate = Rate(METERED_SAMPLES, METERED_SAMPLE_MS)
+
+    def note(self, now_ms: int, number: int = 1) -> None:
+        """`now_ms` is monotonic."""
+        self.count += number
+        self._rate.record(number, now_ms)
+
+    def read(self, now_ms: int) -> tuple[int, float]:
+        """(number, number per second)."""
+        return self.count, self._rate.measure(now_ms)

@@ -18,7 +18,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
 from kafkacompat.meters import RecentTimes
 from kafkacompat.ports import Clock, Disk, LogRefused, Random, SyncFailed, Timers, Workers, passes
-from kafkacompat.quota.counted import Counted
+from kafkacompat.quota.rate import Counted
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
 from kafkacompat.raft.applier import Applier, Own

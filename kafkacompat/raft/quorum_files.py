@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.meters import RecentTimes
 from kafkacompat.ports import passes
-from kafkacompat.quota.counted import Counted
+from kafkacompat.quota.rate import Counted
 from kafkacompat.raft import control_records
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.applier import Own

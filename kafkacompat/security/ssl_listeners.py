@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.config.synonyms import listener_prefix
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
-from kafkacompat.ports.tls import Unidentified
+from kafkacompat.ports.network import Unidentified
 from kafkacompat.security.distinguished_name import DerError, rfc2253, subject
 from kafkacompat.security.principal_mapping import NoMatchingRule, SslPrincipalMapper
 from kafkacompat.security.ssl_factory import (

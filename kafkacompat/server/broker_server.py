@@ -49,7 +49,7 @@ from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
     from kafkacompat.ports import SocketServer
-    from kafkacompat.quota.managers import QuotaManagers
+    from kafkacompat.quota.client_quotas import QuotaManagers
     from kafkacompat.server.broker_coordinators import BrokerCoordinators
 
 logger = logging.getLogger(__name__)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkacompat.quota.client_quotas import Entity
+from kafkacompat.quota.client_quotas import Entity, Quota, QuotaManagers
 from kafkacompat.quota.connection_rates import CONNECTION_CREATION_RATE, UNLIMITED
-from kafkacompat.quota.managers import Quota, QuotaManagers
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig

@@ -22,7 +22,7 @@ from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid
 from kafkacompat.meters import RecentTimes
-from kafkacompat.quota.counted import Counted
+from kafkacompat.quota.rate import Counted
 from kafkacompat.share.service import (
     ReadState,
     ShareError,

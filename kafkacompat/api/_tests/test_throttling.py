@@ -12,7 +12,7 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
-from kafkacompat.quota.managers import QuotaManagers
+from kafkacompat.quota.client_quotas import QuotaManagers
 from kafkacompat.quota.rate import Rate
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode

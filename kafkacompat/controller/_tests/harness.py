@@ -24,7 +24,7 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.ports import FileSlice
-from kafkacompat.quota.managers import QuotaManagers
+from kafkacompat.quota.client_quotas import QuotaManagers
 from kafkacompat.raft._tests.driver_support import QuorumTime
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_driver import QuorumDriver

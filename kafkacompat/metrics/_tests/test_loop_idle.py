@@ -9,7 +9,7 @@ import pytest
 from kafkacompat.meters import RATE_MS
 from kafkacompat.metrics import loop_idle
 from kafkacompat.metrics.loop_idle import LoopIdle
-from kafkacompat.net.thread_times import waited_s
+from kafkacompat.net.watchdog import waited_s
 
 
 class TimedLoop:

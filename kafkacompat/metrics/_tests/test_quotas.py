@@ -9,12 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkacompat.metrics.quotas import MEASUREMENTS_MAX, quota_families
 from kafkacompat.metrics.rendering import rendered
-from kafkacompat.quota.client_quotas import CLIENT_ID, EXPIRES_MS, USER, Entity
-from kafkacompat.quota.managers import (
+from kafkacompat.quota.client_quotas import (
+    CLIENT_ID,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    EXPIRES_MS,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    USER,
+    Entity,
     QuotaManagers,
 )
 

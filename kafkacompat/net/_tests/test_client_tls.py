@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from kafkacompat._tests.certificates import Authority, Identity
-from kafkacompat.net.agreement import receive_some
-from kafkacompat.net.client_tls import secured
+from kafkacompat.net.channel import receive_some
 from kafkacompat.net.dialing import dial
 from kafkacompat.net.receive_buffer import ReceiveBuffer
+from kafkacompat.net.tls_socket import secured
 
 DEADLINE_S = 20
 

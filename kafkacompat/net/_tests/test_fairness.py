@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from kafkacompat.net import connection, listener, poller, runtime, server
+from kafkacompat.net import acceptors, connection, poller, runtime, server
 from kafkacompat.net._tests.helpers import (
     DEADLINE_S,
     LOOPBACK,
@@ -63,7 +63,7 @@ class Steps:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     counted = Steps()
-    for module in (connection, listener, poller, runtime, server):
+    for module in (acceptors, connection, poller, runtime, server):
         monkeypatch.setattr(module, "monotonic", lambda: counted.now_s)
     return counted
 
@@ -242,7 +242,7 @@ async def test_when_thousands_connect_at_once_the_loop_has_its_turns(steps: Step
         return
 
     async with counting(steps):
-        await listener.accept_forever(Listener(), always, lambda *each: steps.step())  # type: ignore[arg-type]
+        await acceptors.accept_forever(Listener(), always, lambda *each: steps.step())  # type: ignore[arg-type]
     assert steps.done >= 1900
     assert steps.most <= 2 * SHARE
 

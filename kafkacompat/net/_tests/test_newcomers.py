@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from kafkacompat.net import newcomers
+from kafkacompat.net import acceptors
 from kafkacompat.net._tests.helpers import (
     DEADLINE_S,
     ScriptedDispatcher,
@@ -20,7 +20,7 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.newcomers import Newcomers
+from kafkacompat.net.acceptors import Newcomers
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.settings import NetworkSettings
 
@@ -89,7 +89,7 @@ async def test_a_default_and_its_removal_apply_at_once() -> None:
 
 
 async def test_no_more_are_held_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newcomers, "HELD_MAX", 2)
+    monkeypatch.setattr(acceptors, "HELD_MAX", 2)
     async with serving(ScriptedDispatcher(), SECOND, clock=StandingClock()) as server:
         server.newcomers.take({OWN: 1})
         assert await answered(await dial(server))
@@ -116,7 +116,7 @@ async def test_a_host_is_resolved_beside_the_loop(
         return real(answers[0], port, *arguments, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(newcomers, "RETRY_S", 0)
+    monkeypatch.setattr(acceptors, "RETRY_S", 0)
     async with serving(ScriptedDispatcher(), SECOND, clock=StandingClock()) as server:
         server.newcomers.take({"a.host": 1})
         assert await answered(await dial(server))

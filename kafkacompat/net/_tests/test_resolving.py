@@ -24,8 +24,8 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
+from kafkacompat.net.acceptors import bind
 from kafkacompat.net.dialing import probe
-from kafkacompat.net.listener import bind
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import ProbeResult
 

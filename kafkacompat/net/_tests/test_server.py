@@ -28,7 +28,7 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.listener import SAID_EVERY, accept_forever, bind
+from kafkacompat.net.acceptors import SAID_EVERY, accept_forever, bind
 from kafkacompat.net.resolving import overrides_by_address
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server

@@ -35,15 +35,14 @@ from kafkacompat.net._tests.helpers import (
     until,
 )
 from kafkacompat.net._tests.test_connection import CountingFile
-from kafkacompat.net.handshakes import HANDSHAKE_MS_MAX, Handshakes
 from kafkacompat.net.output_queue import COPIED_BYTES_MAX
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
-from kafkacompat.net.tls_connection import TlsConnection
+from kafkacompat.net.tls_connection import HANDSHAKE_MS_MAX, Handshakes, TlsConnection
 from kafkacompat.net.tls_socket import TlsSocket
 from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
-from kafkacompat.ports.tls import Unidentified
+from kafkacompat.ports.network import Unidentified
 from kafkacompat.security.ssl_factory import client_context, ssl_settings
 
 RECORD = 16 * 1024

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kafkacompat.quota.client_quotas import Sensor
-from kafkacompat.quota.mutations import MutationQuota
+from kafkacompat.quota.client_quotas import MutationQuota, Sensor
 from kafkacompat.quota.rate import TokenBucket
 
 

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from kafkacompat._tests.certificates import Authority, Identity
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
-from kafkacompat.ports.tls import Unidentified
+from kafkacompat.ports.network import Unidentified
 from kafkacompat.security._tests.test_ssl_contexts import client_of, handshake, inline
 from kafkacompat.security.ssl_listeners import SslListener, ssl_listeners
 

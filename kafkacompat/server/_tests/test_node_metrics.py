@@ -20,8 +20,7 @@ from kafkacompat.metrics.families import Families, Sample, gauge, gauges
 from kafkacompat.metrics.loop_idle import Idle
 from kafkacompat.metrics.process import disk_families
 from kafkacompat.metrics.rendering import rendered
-from kafkacompat.quota.client_quotas import CLIENT_ID
-from kafkacompat.quota.managers import PRODUCER_BYTE_RATE
+from kafkacompat.quota.client_quotas import CLIENT_ID, PRODUCER_BYTE_RATE
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.server._tests.shown_node import ShownNode, batch_of, fetched, produced

@@ -6,8 +6,7 @@ import uuid
 
 import pytest
 
-from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
-from kafkacompat.telemetry.hash_order import hash_code, in_hash_order
+from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager, hash_code, in_hash_order
 
 KAFKA = "org.apache.kafka."
 TWELVE = [
