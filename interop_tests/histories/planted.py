@@ -13,7 +13,7 @@ import pytest
 
 from interop_tests.harness.kafka_jars import CHECKOUT
 from kafkacompat.coordinator.partition_writer import ShardLog
-from kafkacompat.group.offsets import OffsetStore
+from kafkacompat.group.offset_metadata_manager import OffsetMetadataManager
 from kafkacompat.sim._tests.cluster_mutants import (
     high_watermark_of_a_minority,
     no_truncation,
@@ -34,7 +34,7 @@ def offsets_are_shown_before_they_are_replicated(patch: pytest.MonkeyPatch) -> N
 
 
 def pending_offsets_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OffsetStore, "pending_of_group", lambda self, group_id: {})
+    patch.setattr(OffsetMetadataManager, "pending_of_group", lambda self, group_id: {})
 
 
 PLANTED: tuple[Plant, ...] = (

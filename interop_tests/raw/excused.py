@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kafkacompat._tests.fuzz.values import TOPICS, WITNESSED_TOPIC
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.group.classic.subscription import MalformedSubscription, subscribed_topics
+from kafkacompat.group.consumer_protocol import MalformedSubscription, subscribed_topics
 
 NOT_COMPARED: dict[tuple[str, str], str] = {
     (

@@ -17,7 +17,7 @@ from interop_tests.raw.kafka_assignors import HashedTopic, kafkas_assignments, k
 from kafkacompat.group._tests.consumer.groups import chain, moved, run, sizes
 from kafkacompat.group.consumer import range_assignor, uniform_assignor
 from kafkacompat.group.consumer.assignor import Assignment, GroupSpec, MemberSpec
-from kafkacompat.group.metadata_hash import group_hash, topic_hash
+from kafkacompat.group.modern_group import group_hash, topic_hash
 from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec
 from kafkacompat.group.share.simple_assignor import assign as assign_shares
 from kafkacompat.ids import Uuid

@@ -9,11 +9,8 @@ from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.classic.classic_group import ClassicGroup
-from kafkacompat.group.classic.heartbeat import heartbeat
-from kafkacompat.group.classic.join import JoinCaller, join
-from kafkacompat.group.classic.leave import leave
+from kafkacompat.group.classic.members import JoinCaller, heartbeat, join, leave, sync
 from kafkacompat.group.classic.rebalance import join_refusal
-from kafkacompat.group.classic.sync import sync
 from kafkacompat.group.consumer.classic_members import (
     heartbeat_of_classic_member,
     join_consumer_group,

@@ -12,10 +12,15 @@ from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, Part, consumer_group_heartbeat
-from kafkacompat.group.consumer.steady import SteadyHeartbeat, steady_heartbeat
-from kafkacompat.group.consumer.validation import validate_heartbeat
-from kafkacompat.group.metadata_hash import hash_topics
+from kafkacompat.group.consumer.heartbeat import (
+    HeartbeatCaller,
+    Part,
+    SteadyHeartbeat,
+    consumer_group_heartbeat,
+    steady_heartbeat,
+    validate_heartbeat,
+)
+from kafkacompat.group.modern_group import hash_topics
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode

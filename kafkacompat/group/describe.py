@@ -1,24 +1,41 @@
-"""DescribeGroups and ListGroups over one shard.
+"""DescribeGroups, ListGroups, ConsumerGroupDescribe (KIP-848) and ShareGroupDescribe (KIP-932) over one shard.
 
-They show classic, consumer and share groups. Groups of unsupported kinds, whose records are only kept, are not shown,
-because a client could do nothing with them.
+Groups of unsupported kinds, whose records are only kept, are not shown, because a client could do nothing with them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.group.carried_group import CarriedGroup
 from kafkacompat.group.classic.classic_group import ClassicGroupState
+from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
+from kafkacompat.group.group import CarriedGroup
+from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.consumer_group_describe_response import Assignment as ConsumerAssignment
+from kafkacompat.wire.messages.consumer_group_describe_response import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from kafkacompat.wire.messages.consumer_group_describe_response import Member as ConsumerMember
+from kafkacompat.wire.messages.consumer_group_describe_response import (
+    TopicPartitions as ConsumerTopicPartitions,
+)
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 from kafkacompat.wire.messages.list_groups_response import ListedGroup
+from kafkacompat.wire.messages.share_group_describe_response import Assignment as ShareAssignment
+from kafkacompat.wire.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
+from kafkacompat.wire.messages.share_group_describe_response import Member as ShareMember
+from kafkacompat.wire.messages.share_group_describe_response import TopicPartitions as ShareTopicPartitions
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
     from kafkacompat.group.group_metadata_manager import GroupMetadataManager
+    from kafkacompat.group.share.share_group_member import ShareGroupMember
+    from kafkacompat.group.topics import Topics
+    from kafkacompat.ids import Uuid
 
 
 TOLD_A_STEP = 500
@@ -106,3 +123,126 @@ def list_groups(
         ]
         yield len(some) * TOLD_COST
     return listed
+
+
+# --- ConsumerGroupDescribe
+
+
+MEMBERS_A_STEP = 100
+MEMBER_COST = 10
+"""Cost of one member with few partitions, in microseconds."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def describe_consumer_group(
+    machine: GroupMetadataManager, group_id: str
+) -> Generator[int, None, DescribedConsumerGroup]:
+    """The group as it is at the first step; the steps report their cost."""
+    group = machine.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        reason = "is not a consumer group" if group_id in machine.groups else "not found"
+        return DescribedConsumerGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {reason}.",
+        )
+    env = machine.env
+    described = DescribedConsumerGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or env.settings.consumer.assignors[0],
+    )
+    topics = env.topics
+    members = [
+        (member, group.targets.get(member.member_id, NO_PARTITIONS)) for member in group.members.values()
+    ]
+    for start in range(0, len(members), MEMBERS_A_STEP):
+        some = members[start : start + MEMBERS_A_STEP]
+        described.members += [_consumer_member(topics, member, target) for member, target in some]
+        yield len(some) * MEMBER_COST
+    return described
+
+
+def _consumer_member(
+    topics: Topics, member: ConsumerGroupMember, target: Mapping[Uuid, Iterable[int]]
+) -> ConsumerMember:
+    current: dict[Uuid, set[int]] = {}
+    for owned in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in owned.items():
+            current.setdefault(topic_id, set()).update(partitions)
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_named(topics, current),
+        target_assignment=_named(topics, target),
+        member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
+    )
+
+
+def _named(topics: Topics, assignment: Mapping[Uuid, Iterable[int]]) -> ConsumerAssignment:
+    """Topics that no longer exist are left out."""
+    return ConsumerAssignment(
+        topic_partitions=[
+            ConsumerTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
+            for topic_id, partitions in assignment.items()
+            if (topic := topics.by_id.get(topic_id)) is not None
+        ]
+    )
+
+
+# --- ShareGroupDescribe
+
+
+def describe_share_group(
+    machine: GroupMetadataManager, group_id: str
+) -> Generator[int, None, DescribedShareGroup]:
+    """The group as it is at the first step; the steps report their cost."""
+    group = machine.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        reason = "is not a share group" if group_id in machine.groups else "not found"
+        return DescribedShareGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {reason}.",
+        )
+    topics = machine.env.topics
+    described = DescribedShareGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=machine.env.settings.share.assignor,
+    )
+    members = list(group.members.values())
+    for start in range(0, len(members), MEMBERS_A_STEP):
+        some = members[start : start + MEMBERS_A_STEP]
+        described.members += [_share_member(topics, member) for member in some]
+        yield len(some) * MEMBER_COST
+    return described
+
+
+def _share_member(topics: Topics, member: ShareGroupMember) -> ShareMember:
+    """Topics that no longer exist are left out of the assignment."""
+    return ShareMember(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        assignment=ShareAssignment(
+            topic_partitions=[
+                ShareTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
+                for topic_id, partitions in member.assigned.items()
+                if (topic := topics.by_id.get(topic_id)) is not None
+            ]
+        ),
+    )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
 from kafkacompat.group.group import Group
-from kafkacompat.group.kinds import GroupKind
-from kafkacompat.group.records import GroupRecord
+from kafkacompat.group.records import GroupKind, GroupRecord
 from kafkacompat.group.topics import NoTopics, Topic, Topics
 from kafkacompat.ids import parse_int
 from kafkacompat.memory import NO_CONNECTION, Memory

@@ -20,16 +20,14 @@ from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group import classic_groups as classic_calls
 from kafkacompat.group import consumer_groups
 from kafkacompat.group.classic.rebalance import join_refusal
-from kafkacompat.group.commit import SeenOffsets, commit_offsets, see_offsets, tell_offsets
-from kafkacompat.group.consumer.describe import describe_consumer_group
 from kafkacompat.group.consumer_groups import ImageTopics, names_of_changed_topics
-from kafkacompat.group.describe import describe_group
+from kafkacompat.group.describe import describe_consumer_group, describe_group
 from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, GroupSettings, group_memory
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.listing import describe_all, list_all
 from kafkacompat.group.meters import GroupMeters
-from kafkacompat.group.share_group_offsets import ShareGroupOffsets
-from kafkacompat.group.share_groups import ShareGroups
+from kafkacompat.group.offset_metadata_manager import SeenOffsets, commit_offsets, see_offsets, tell_offsets
+from kafkacompat.group.share_groups import ShareGroupOffsets, ShareGroups
 from kafkacompat.group.step_tasks import StepTasks
 from kafkacompat.group.sweeps import GroupSweeps
 from kafkacompat.group.sweeps import machine_of as _machine
@@ -268,7 +266,7 @@ class GroupCoordinator:
             shard = self._shard(request.group_id, may_be_empty=True)
             answer = shard.write(
                 lambda now_ms: self.meters.committed(
-                    commit_offsets(_machine(shard), request, context.api_version, now_ms)
+                    commit_offsets(_machine(shard).offsets, request, context.api_version, now_ms)
                 )
             )
         except Refused as refusal:
@@ -304,7 +302,7 @@ class GroupCoordinator:
     ) -> Deferred[OffsetFetchResponseGroup]:
         try:
             shard = self._shard(group.group_id, may_be_empty=True)
-            seen = shard.read(lambda: see_offsets(_machine(shard), group, require_stable))
+            seen = shard.read(lambda: see_offsets(_machine(shard).offsets, group, require_stable))
             if seen.done:
                 return self._tell_offsets(seen.result(), group)
         except Refused as refusal:

@@ -1,25 +1,54 @@
-"""What the newer kinds of groups have in common (ModernGroup): members, epochs, target assignment, subscribed topics.
+"""What the newer kinds of groups have in common (Kafka's ModernGroup).
 
-It is changed by the replay of records only.
+- Members, epochs, target assignment and subscribed topics. They are changed by the replay of records only.
+- When a target assignment is due, and what of it is written. A kind says what its assignor is asked and which record
+  has a target. A large group is assigned in pieces beside the requests. Until then its members keep the previous
+  target, as they do for the assignment interval of their kind. Follows Kafka's TargetAssignmentBuilder.
+- The metadata hash: whether the topics that the members subscribe to have changed. Only equality matters. The hash is
+  Kafka's own nevertheless, because it is in the group's records: a broker of another kind that takes over the group
+  would otherwise compute another hash and start a needless epoch.
+- A timer that fences a member when it fires. It belongs to the ids, because the log makes the group: it looks for the
+  member when it fires.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from struct import pack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from kafkacompat.coordinator.core import Refused
+from xxhash import xxh3_64_intdigest
+
+from kafkacompat.coordinator.core import LoadFailure, Refused
+from kafkacompat.group.classic.classic_group import ClassicGroup
+from kafkacompat.group.consumer.assignor import string_order
+from kafkacompat.group.environment import Environment, GroupResult
 from kafkacompat.group.sizes import size_of_group
+from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.group.kinds import GroupKind
+    from kafkacompat.group.environment import TimerKey
+    from kafkacompat.group.group import Group
+    from kafkacompat.group.records import GroupKind, ModernGroupRecord
+    from kafkacompat.group.topics import Topic
     from kafkacompat.memory import Held, Memory
+    from kafkacompat.tasks import Work
+
 
 LEAVE_GROUP_MEMBER_EPOCH = -1
 
+JAVA_BLANKS = "".join(map(chr, range(33)))
+"""What Java's trim removes."""
+
 Subscribers = dict[str, set[str]]
 """Topic name -> ids of the groups that subscribe to it."""
+
+
+def is_blank(text: str | None) -> bool:
+    return text is not None and not text.strip(JAVA_BLANKS)
 
 
 class ModernGroupMember(Protocol):
@@ -176,3 +205,242 @@ class ModernGroup(Generic[M, T]):
     def open_again(self) -> None:
         self._is_dead = False
         self._state_may_change()
+
+
+# --- replay
+
+
+G = TypeVar("G", bound=ModernGroup[Any, Any])
+
+Replays = Mapping[int, Callable[[G, Any, Any], None]]
+"""Record type -> what applies a key and a value. The value of a tombstone is None."""
+
+
+def replay_modern_record(
+    groups: dict[str, Group],
+    subscribers: Subscribers,
+    record: ModernGroupRecord,
+    kind: type[G],
+    replays: Replays[G],
+    group_metadata: int,
+    memory: Memory | None = None,
+) -> None:
+    """Apply a record to a group of this kind, which may replace one that only has offsets. `group_metadata`: the record
+    type whose tombstone ends the group.
+
+    Raises LoadFailure for a record that does not fit those before it. A tombstone of nothing is ignored.
+    """
+    of_any_kind: dict[str, Any] = groups
+    group = of_any_kind.get(record.group_id)
+    if not isinstance(group, kind):
+        if record.value is None:
+            return
+        is_simple = (
+            isinstance(group, ClassicGroup) and group.protocol_type is None and group.generation_id == 0
+        )
+        if group is not None and not is_simple:
+            raise LoadFailure(f"group {record.group_id} is {group.kind.value} and {kind.kind.value} at once")
+        group = of_any_kind[record.group_id] = kind(record.group_id, subscribers, memory)
+    replays[record.key.API_KEY](group, record.key, record.value)
+    if group_metadata == record.key.API_KEY and record.value is None:
+        group.forget()
+        del groups[record.group_id]
+
+
+def replay_group_metadata(group: ModernGroup[Any, Any], key: Any, value: Any) -> None:
+    if value is not None:
+        group.set_group_epoch(value.epoch, value.metadata_hash)
+    elif group.members or group.targets or group.assignment_epoch != -1:
+        raise LoadFailure(f"the tombstone of group {group.group_id} comes before those of its members")
+
+
+def replay_target_metadata(group: ModernGroup[Any, Any], key: Any, value: Any) -> None:
+    if value is not None:
+        group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+    elif group.targets:
+        raise LoadFailure(
+            f"the tombstone of group {group.group_id}'s assignment comes before those of its members"
+        )
+    else:
+        group.set_assignment_epoch(-1, 0)
+
+
+def check_may_leave(group: ModernGroup[Any, Any], member_id: str) -> None:
+    """Raises LoadFailure if the tombstone of a member comes before those of its assignments."""
+    old = group.members.get(member_id)
+    if old is not None and (old.member_epoch != LEAVE_GROUP_MEMBER_EPOCH or member_id in group.targets):
+        raise LoadFailure(
+            f"the tombstone of member {member_id} of group {group.group_id} comes before those of its assignments"
+        )
+
+
+# --- target assignments
+
+
+Setting = Callable[[str, str], int]
+"""The setting of a group, by the group's id and the setting's name."""
+
+AT_ONCE_UNITS = 2_000
+"""Members, and partitions of their topics, up to which a group is assigned within the request."""
+ASSIGNING = "assigning partitions of a group"
+
+
+class Target(NamedTuple, Generic[T]):
+    epoch: int
+    assignment: T
+    """Of the member that is reconciled."""
+
+
+def assignment_key(group_id: str) -> TimerKey:
+    """Of the assignment that is being made beside the requests."""
+    return ("assignment", group_id)
+
+
+def may_assign(group: ModernGroup[Any, Any], interval_ms: int, now_ms: int) -> bool:
+    """Whether the assignment interval has passed, or the clock was set back. The interval may be 0."""
+    since_ms = group.assignment_timestamp_ms
+    return not since_ms or not interval_ms or not since_ms <= now_ms < since_ms + interval_ms
+
+
+def is_assignment_due(
+    env: Environment, group: ModernGroup[Any, Any], group_epoch: int, setting: Setting, now_ms: int
+) -> bool:
+    """Whether a new target assignment is to be made. `setting` gives a setting of the group's kind."""
+    return (
+        group.assignment_epoch < group_epoch
+        and may_assign(group, setting(group.group_id, "assignment_interval_ms"), now_ms)
+        and not env.tasks.is_scheduled(assignment_key(group.group_id))
+    )
+
+
+def is_still_wanted(group: ModernGroup[Any, Any], group_epoch: int, assigned: Collection[str]) -> bool:
+    """Whether what was assigned beside the requests is to be written, to the members in `assigned`. Members that left meanwhile
+    are left out. Those that joined get their part from the next assignment."""
+    if not group.assignment_epoch < group_epoch <= group.group_epoch:
+        return False  # a later assignment has overtaken it
+    # With the same epoch and other members, the log refused the change for which this was computed, and the epoch is now that of
+    # another change. Nothing would cause another assignment, so the next heartbeat must.
+    return group_epoch < group.group_epoch or set(assigned) == group.members.keys()
+
+
+def changed_targets(
+    group: ModernGroup[Any, T], assigned: Mapping[str, T], of: Iterable[str]
+) -> Iterator[tuple[str, T]]:
+    """Those members that have no target yet or another one, with what they are to have."""
+    for member_id in of:
+        if member_id in assigned and group.targets.get(member_id) != assigned[member_id]:
+            yield member_id, assigned[member_id]
+
+
+# --- the metadata hash
+
+
+MAGIC = 0
+"""The version of the hash function."""
+HASH_COST = 6
+"""To hash one topic."""
+HASHED_PARTITIONS_A_UNIT = 20
+"""Partitions of a topic that are hashed for a cost of 1."""
+
+
+def metadata_hash(env: Environment, names: Iterable[str]) -> int:
+    """Of the topics that exist. It changes when one of them does."""
+    found = {name: topic for name in names if (topic := env.topics.by_name.get(name)) is not None}
+    return group_hash({name: _hash_of(env, topic) for name, topic in found.items()})
+
+
+def hash_topics(env: Environment, names: Iterable[str]) -> Work[None]:
+    """Hash these topics beside the requests, so that `metadata_hash` finds what is still true of it."""
+    for name in names:
+        topic = env.topics.by_name.get(name)
+        if topic is not None:
+            _hash_of(env, topic)
+            yield HASH_COST + len(topic.partitions) // HASHED_PARTITIONS_A_UNIT
+
+
+def _hash_of(env: Environment, topic: Topic) -> int:
+    cached = env.topic_hashes.get(topic.name)
+    if cached is None or cached[0] is not topic:
+        known = topic_hash(topic.id, topic.name, len(topic.partitions), env.topics.racks(topic))
+        cached = env.topic_hashes[topic.name] = (topic, known)
+    return cached[1]
+
+
+def topic_hash(
+    topic_id: Uuid, name: str, partition_count: int, racks: Sequence[Sequence[str]] | None = None
+) -> int:
+    """A topic's hash as a signed number of 64 bits. A topic without metadata counts as 0.
+
+    `racks`: for each partition the rack ids of its replicas in any order, each as often as it has replicas. None if no
+    replica has one.
+    """
+    parts = [pack("<b", MAGIC), topic_id[7::-1], topic_id[:7:-1], _string(name), pack("<i", partition_count)]
+    if racks is None or not any(racks):
+        parts.append(pack(f"<{partition_count}i", *range(partition_count)))
+    else:
+        # The partitions of a topic have few different sets of racks.
+        encoded: dict[tuple[str, ...], bytes] = {}
+        for partition in range(partition_count):
+            key = tuple(racks[partition])
+            if key not in encoded:
+                encoded[key] = b"".join(map(_rack, sorted(key, key=string_order)))
+            parts.append(partition.to_bytes(4, "little") + encoded[key])
+    return _signed(xxh3_64_intdigest(b"".join(parts)))
+
+
+def group_hash(hashes: Mapping[str, int]) -> int:
+    """The hash of a group, from the hashes of its topics by name. A signed number of 64 bits. 0 without topics."""
+    if not hashes:
+        return 0
+    ordered = [hashes[name] for name in sorted(hashes)]
+    return _signed(xxh3_64_intdigest(pack(f"<{len(ordered)}q", *ordered)))
+
+
+def _string(text: str) -> bytes:
+    """UTF-16 code units and their number."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units + pack("<i", len(units) // 2)
+
+
+def _rack(rack: str) -> bytes:
+    """The length comes first as well: a rack id may contain any separator."""
+    string = _string(rack)
+    return string[-4:] + string
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+# --- timers that fence members
+
+
+RETRY_MS = 500
+"""A fencing that the log refuses is tried again after this time."""
+
+
+class Fencing(ABC):
+    """There is one for each timer of each member, so it is small."""
+
+    __slots__ = ("_env", "_key")
+
+    def __init__(self, env: Environment, key: tuple[str, str, str]) -> None:
+        """`key`: the kind of the timer, the group id and the member id."""
+        self._env = env
+        self._key = key
+
+    def __call__(self, now_ms: int) -> GroupResult:
+        _, group_id, member_id = self._key
+        result = self._fenced(self._env.groups.get(group_id), member_id, now_ms)
+        undo = result.refused
+
+        def refused() -> None:
+            if undo is not None:
+                undo()
+            self._env.timers.schedule(self._key, RETRY_MS, self)
+
+        return replace(result, refused=refused) if result.records else result
+
+    @abstractmethod
+    def _fenced(self, group: Group | None, member_id: str, now_ms: int) -> GroupResult:
+        """Fence the member, if it is still there."""

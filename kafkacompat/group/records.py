@@ -1,39 +1,487 @@
-"""The records of `__consumer_offsets`: bytes to and from the values that the machine replays.
+"""The records of `__consumer_offsets`, of all kinds of groups: the values that the shard replays, how they are made, and
+their bytes.
 
-This module knows Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the
-value versions, and the kinds that are kept but not supported. Values are written as by Kafka 4.3: OffsetCommit version
-4, or 1 with an explicit expiry; GroupMetadata version 3.
+It knows Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the value
+versions, and the kinds that are kept but not supported. Values are written as by Kafka 4.3: OffsetCommit version 4,
+or 1 with an explicit expiry; GroupMetadata version 3. Follows Kafka's GroupCoordinatorRecordHelpers and
+GroupCoordinatorRecordSerde.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.coordinator.core import LoadFailure, RecordRun, decoded_in_steps
-from kafkacompat.group.consumer.records import MESSAGES as CONSUMER_MESSAGES
-from kafkacompat.group.consumer.records import ConsumerGroupRecord
-from kafkacompat.group.kinds import GroupKind
-from kafkacompat.group.modern_records import (
-    VALUE_VERSION,
-    ModernGroupRecord,
-    decode_modern_record,
-    encode_modern_record,
-)
-from kafkacompat.group.share.records import MESSAGES as SHARE_MESSAGES
-from kafkacompat.group.share.records import ShareGroupRecord
+from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.messages import consumer_group_current_member_assignment_value as consumer_current_value
+from kafkacompat.wire.messages import consumer_group_member_metadata_value as member_value
+from kafkacompat.wire.messages import consumer_group_target_assignment_member_value as consumer_target_value
+from kafkacompat.wire.messages import share_group_current_member_assignment_value as share_current_value
+from kafkacompat.wire.messages import share_group_state_partition_metadata_value as state_value
+from kafkacompat.wire.messages import share_group_target_assignment_member_value as share_target_value
+from kafkacompat.wire.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from kafkacompat.wire.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from kafkacompat.wire.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
+from kafkacompat.wire.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
+from kafkacompat.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from kafkacompat.wire.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from kafkacompat.wire.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
+from kafkacompat.wire.messages.consumer_group_partition_metadata_value import (
+    ConsumerGroupPartitionMetadataValue,
+)
+from kafkacompat.wire.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
+from kafkacompat.wire.messages.consumer_group_regular_expression_value import (
+    ConsumerGroupRegularExpressionValue,
+)
+from kafkacompat.wire.messages.consumer_group_target_assignment_member_key import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from kafkacompat.wire.messages.consumer_group_target_assignment_member_value import (
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from kafkacompat.wire.messages.consumer_group_target_assignment_metadata_key import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from kafkacompat.wire.messages.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from kafkacompat.wire.messages.group_metadata_key import GroupMetadataKey
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
 from kafkacompat.wire.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
 from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
+from kafkacompat.wire.messages.share_group_current_member_assignment_key import (
+    ShareGroupCurrentMemberAssignmentKey,
+)
+from kafkacompat.wire.messages.share_group_current_member_assignment_value import (
+    ShareGroupCurrentMemberAssignmentValue,
+)
+from kafkacompat.wire.messages.share_group_member_metadata_key import ShareGroupMemberMetadataKey
+from kafkacompat.wire.messages.share_group_member_metadata_value import ShareGroupMemberMetadataValue
+from kafkacompat.wire.messages.share_group_metadata_key import ShareGroupMetadataKey
+from kafkacompat.wire.messages.share_group_metadata_value import ShareGroupMetadataValue
+from kafkacompat.wire.messages.share_group_state_partition_metadata_key import (
+    ShareGroupStatePartitionMetadataKey,
+)
+from kafkacompat.wire.messages.share_group_state_partition_metadata_value import (
+    ShareGroupStatePartitionMetadataValue,
+)
+from kafkacompat.wire.messages.share_group_target_assignment_member_key import (
+    ShareGroupTargetAssignmentMemberKey,
+)
+from kafkacompat.wire.messages.share_group_target_assignment_member_value import (
+    ShareGroupTargetAssignmentMemberValue,
+)
+from kafkacompat.wire.messages.share_group_target_assignment_metadata_key import (
+    ShareGroupTargetAssignmentMetadataKey,
+)
+from kafkacompat.wire.messages.share_group_target_assignment_metadata_value import (
+    ShareGroupTargetAssignmentMetadataValue,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from kafkacompat.group.consumer.assignor import Assignment
+    from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember, OwnedPartitions
+    from kafkacompat.group.share.share_group_member import Partitions, ShareGroupMember
+    from kafkacompat.group.share.state_partitions import NamedPartitions
+
+
+DEAD = "Dead"
+"""The state of a group that is being deleted."""
+
+
+class GroupKind(Enum):
+    """The values are the types in the protocol."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+# --- records of the newer kinds of groups
+
+
+VALUE_VERSION = 0
+_VERSION_BYTES = VALUE_VERSION.to_bytes(2, "big")
+
+Messages = Mapping[int, tuple[type[Any], type[Any]]]
+"""Record type -> key and value. A key is that record's API key in the message definitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModernGroupRecord:
+    key: Any
+    value: Any
+    """None for a tombstone."""
+
+    @property
+    def group_id(self) -> str:
+        group_id: str = self.key.group_id
+        return group_id
+
+
+R = TypeVar("R", bound=ModernGroupRecord)
+
+
+def encode_modern_record(record: ModernGroupRecord) -> tuple[bytes, bytes | None]:
+    key = record.key.API_KEY.to_bytes(2, "big") + encode(record.key, 0)
+    return key, None if record.value is None else _VERSION_BYTES + encode(record.value, VALUE_VERSION)
+
+
+def decode_modern_record(
+    record_class: type[R], messages: Messages, record_type: int, key: bytes, value: bytes | None
+) -> R:
+    """Raises LoadFailure or WireError. `key` and `value` still have their first two bytes."""
+    key_class, value_class = messages[record_type]
+    decoded_key = decode(key_class, 0, key[2:])
+    if value is None:
+        return record_class(decoded_key, None)
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version != VALUE_VERSION:
+        raise LoadFailure(f"value version {version} of record type {record_type} is not known")
+    return record_class(decoded_key, decode(value_class, VALUE_VERSION, value[2:]))
+
+
+class Subscriber(Protocol):
+    @property
+    def subscribed_topic_names(self) -> frozenset[str]: ...
+
+
+def shared_names(
+    members: Mapping[str, Subscriber], old: Subscriber | None, names: frozenset[str]
+) -> frozenset[str]:
+    """Members with equal subscriptions share one set: a thousand members of a group usually have the same."""
+    if old is not None and old.subscribed_topic_names == names:
+        return old.subscribed_topic_names
+    other = next(iter(members.values()), None)
+    return (
+        other.subscribed_topic_names if other is not None and other.subscribed_topic_names == names else names
+    )
+
+
+# --- consumer groups
+
+
+CONSUMER_MESSAGES: Messages = {
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupRecord(ModernGroupRecord):
+    """One of those types."""
+
+
+# --- the group
+
+
+def consumer_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupMetadataKey(group_id=group_id),
+        ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+    )
+
+
+def subscription_metadata_tombstone(group_id: str) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def consumer_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def regular_expression_record(
+    group_id: str, regex: str, topics: Iterable[str], version: int, timestamp_ms: int
+) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
+        ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=timestamp_ms),
+    )
+
+
+def regular_expression_tombstone(group_id: str, regex: str) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None
+    )
+
+
+# --- a member
+
+
+def consumer_member_record(group_id: str, member: ConsumerGroupMember) -> ConsumerGroupRecord:
+    classic = member.classic
+    return ConsumerGroupRecord(
+        ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
+        ConsumerGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.subscribed_topic_names),
+            subscribed_topic_regex=member.subscribed_topic_regex,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=member.server_assignor,
+            classic_member_metadata=None
+            if classic is None
+            else member_value.ClassicMemberMetadata(
+                session_timeout_ms=classic.session_timeout_ms,
+                supported_protocols=[
+                    member_value.ClassicProtocol(name=name, metadata=metadata)
+                    for name, metadata in classic.protocols
+                ],
+            ),
+        ),
+    )
+
+
+def consumer_target_record(group_id: str, member_id: str, target: Assignment) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                consumer_target_value.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in target.items()
+            ]
+        ),
+    )
+
+
+def consumer_current_assignment_record(group_id: str, member: ConsumerGroupMember) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=member.state.value,
+            assigned_partitions=_topic_partitions(member.assigned),
+            partitions_pending_revocation=_topic_partitions(member.pending_revocation),
+        ),
+    )
+
+
+def _topic_partitions(owned: OwnedPartitions) -> list[consumer_current_value.TopicPartitions]:
+    found = []
+    for topic_id, epochs in owned.items():
+        partitions = sorted(epochs)
+        found.append(
+            consumer_current_value.TopicPartitions(
+                topic_id=topic_id,
+                partitions=partitions,
+                assignment_epochs=[epochs[partition] for partition in partitions],
+            )
+        )
+    return found
+
+
+def owned_partitions(
+    topics: list[consumer_current_value.TopicPartitions], member_epoch: int
+) -> dict[bytes, dict[int, int]]:
+    """Older brokers wrote no assignment epochs: the member's epoch counts for them."""
+    owned = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return owned
+
+
+def state_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> MemberState:
+    return MemberState(value.state)
+
+
+def consumer_member_tombstones(group_id: str, member_id: str) -> Iterator[ConsumerGroupRecord]:
+    for key_class in (
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupMemberMetadataKey,
+    ):
+        yield ConsumerGroupRecord(key_class(group_id=group_id, member_id=member_id), None)
+
+
+def consumer_group_tombstones(
+    group_id: str, member_ids: Sequence[str], regexes: Iterable[str]
+) -> Iterator[ConsumerGroupRecord]:
+    for member_id in member_ids:
+        yield ConsumerGroupRecord(
+            ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
+        )
+    for member_id in member_ids:
+        yield ConsumerGroupRecord(
+            ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
+        )
+    yield ConsumerGroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
+    for member_id in member_ids:
+        yield ConsumerGroupRecord(
+            ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
+        )
+    for regex in regexes:
+        yield regular_expression_tombstone(group_id, regex)
+    yield subscription_metadata_tombstone(group_id)
+    yield ConsumerGroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None)
+
+
+# --- share groups
+
+
+MEMBER_METADATA = 10
+SHARE_GROUP_METADATA = 11
+TARGET_METADATA = 12
+TARGET_MEMBER = 13
+CURRENT_ASSIGNMENT = 14
+STATE_PARTITIONS = 15
+
+SHARE_MESSAGES: Messages = {
+    MEMBER_METADATA: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    SHARE_GROUP_METADATA: (ShareGroupMetadataKey, ShareGroupMetadataValue),
+    TARGET_METADATA: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+    TARGET_MEMBER: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    CURRENT_ASSIGNMENT: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+    STATE_PARTITIONS: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupRecord(ModernGroupRecord):
+    """One of those types."""
+
+
+# --- the group
+
+
+def share_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ShareGroupRecord:
+    return ShareGroupRecord(
+        ShareGroupMetadataKey(group_id=group_id),
+        ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+    )
+
+
+def share_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> ShareGroupRecord:
+    return ShareGroupRecord(
+        ShareGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def state_partitions_record(
+    group_id: str,
+    initializing: Mapping[Uuid, NamedPartitions],
+    initialized: Mapping[Uuid, NamedPartitions],
+    deleting: Mapping[Uuid, str],
+) -> ShareGroupRecord:
+    """`deleting`: topic id -> name."""
+
+    def infos(topics: Mapping[Uuid, NamedPartitions]) -> list[state_value.TopicPartitionsInfo]:
+        return [
+            state_value.TopicPartitionsInfo(
+                topic_id=topic_id, topic_name=each.name, partitions=sorted(each.partitions)
+            )
+            for topic_id, each in topics.items()
+        ]
+
+    return ShareGroupRecord(
+        ShareGroupStatePartitionMetadataKey(group_id=group_id),
+        ShareGroupStatePartitionMetadataValue(
+            initializing_topics=infos(initializing),
+            initialized_topics=infos(initialized),
+            deleting_topics=[
+                state_value.TopicInfo(topic_id=topic_id, topic_name=name)
+                for topic_id, name in deleting.items()
+            ],
+        ),
+    )
+
+
+# --- a member
+
+
+def share_member_record(group_id: str, member: ShareGroupMember) -> ShareGroupRecord:
+    return ShareGroupRecord(
+        ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
+        ShareGroupMemberMetadataValue(
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.subscribed_topic_names),
+        ),
+    )
+
+
+def share_target_record(group_id: str, member_id: str, target: Partitions) -> ShareGroupRecord:
+    return ShareGroupRecord(
+        ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        ShareGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                share_target_value.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in target.items()
+            ]
+        ),
+    )
+
+
+def share_current_assignment_record(group_id: str, member: ShareGroupMember) -> ShareGroupRecord:
+    return ShareGroupRecord(
+        ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        ShareGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=member.state.value,
+            assigned_partitions=[
+                share_current_value.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in member.assigned.items()
+            ],
+        ),
+    )
+
+
+def partitions_of(topics: Sequence[Any]) -> Partitions:
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics}
+
+
+def share_member_tombstones(group_id: str, member_id: str) -> Iterator[ShareGroupRecord]:
+    for key_class in (
+        ShareGroupCurrentMemberAssignmentKey,
+        ShareGroupTargetAssignmentMemberKey,
+        ShareGroupMemberMetadataKey,
+    ):
+        yield ShareGroupRecord(key_class(group_id=group_id, member_id=member_id), None)
+
+
+def share_group_tombstones(group_id: str) -> Iterator[ShareGroupRecord]:
+    """Of a group without members."""
+    for key_class in (
+        ShareGroupTargetAssignmentMetadataKey,
+        ShareGroupStatePartitionMetadataKey,
+        ShareGroupMetadataKey,
+    ):
+        yield ShareGroupRecord(key_class(group_id=group_id), None)
+
+
+# --- offsets, classic groups, and the bytes of all records
+
 
 _TYPE = struct.Struct(">h")
 

@@ -15,10 +15,8 @@ from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, stretches
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
-from kafkacompat.group.commit import delete_offsets
-from kafkacompat.group.group_metadata_manager import GroupMetadataManager
-from kafkacompat.group.records import GroupRecord, OffsetRecord
-from kafkacompat.group.retention import (
+from kafkacompat.group.group_metadata_manager import (
+    GroupMetadataManager,
     begin_deletion,
     deleted_topic_records,
     deletion_records,
@@ -28,9 +26,11 @@ from kafkacompat.group.retention import (
     places_of_topics,
     shut,
 )
-from kafkacompat.group.share.initialization import forget_absent_topics
+from kafkacompat.group.offset_metadata_manager import delete_offsets
+from kafkacompat.group.records import GroupRecord, OffsetRecord
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
+from kafkacompat.group.share.states import forget_absent_topics
 from kafkacompat.tasks import pause
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
@@ -109,7 +109,7 @@ class GroupSweeps:
         With `now` False the start is delayed: other shards start at once, and one image may cause as many of these as
         there are shards.
         """
-        deleting = machine_of(shard).deleting
+        deleting = machine_of(shard).offsets.deleting
         for name, topic_id in (deleted or {}).items():
             deleting.setdefault(name, {})[topic_id] = shard.end_offset
         if deleting and shard.state is ShardState.ACTIVE and shard not in self._dropping:
@@ -121,8 +121,8 @@ class GroupSweeps:
         try:
             if not now:
                 await pause()
-            while machine.deleting:
-                topics = {name: dict(ids) for name, ids in machine.deleting.items()}
+            while machine.offsets.deleting:
+                topics = {name: dict(ids) for name, ids in machine.offsets.deleting.items()}
                 is_all_written = True
                 for stretch in stretches(places_of_topics(machine, topics)):
                     if shard.state is not ShardState.ACTIVE:
@@ -134,8 +134,8 @@ class GroupSweeps:
                 if shard.state is not ShardState.ACTIVE or not is_all_written:
                     return  # the next pass of the expiry begins again
                 for name, ids in topics.items():
-                    if machine.deleting[name] == ids:
-                        del machine.deleting[name]
+                    if machine.offsets.deleting[name] == ids:
+                        del machine.offsets.deleting[name]
         finally:
             self._dropping.discard(shard)
 
@@ -198,7 +198,9 @@ class GroupSweeps:
         """Delete offsets. Raises Refused. A request for more partitions than a stretch is carried out in pieces, like
         many small requests."""
         if sum(len(topic.partitions) for topic in request.topics) <= STRETCH:
-            return shard.write(lambda _: self._meters.deleted(delete_offsets(machine_of(shard), request)))
+            return shard.write(
+                lambda _: self._meters.deleted(delete_offsets(machine_of(shard).offsets, request))
+            )
         shard.require_active()
         return self._tasks.run("the deletion of offsets", self._delete_many_offsets(shard, request))
 
@@ -213,7 +215,7 @@ class GroupSweeps:
                 answers.append(
                     shard.write(
                         lambda _, piece=piece: self._meters.deleted(  # type: ignore[misc]
-                            delete_offsets(machine_of(shard), piece)
+                            delete_offsets(machine_of(shard).offsets, piece)
                         )
                     )
                 )

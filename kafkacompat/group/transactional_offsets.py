@@ -13,7 +13,7 @@ from kafkacompat.coordinator.refusals import or_refused, transactional_commit_re
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
-from kafkacompat.group.transactional_commit import commit_transactional_offsets
+from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
@@ -138,7 +138,7 @@ class TransactionalOffsets:
         assert isinstance(machine, GroupMetadataManager)
         return shard.transactional_write(
             lambda now_ms: self._meters.committed(
-                commit_transactional_offsets(machine, request, version, now_ms)
+                commit_transactional_offsets(machine.offsets, request, version, now_ms)
             ),
             InTransaction(request.producer_id, request.producer_epoch, verification_guard),
         )

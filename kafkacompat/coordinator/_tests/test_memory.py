@@ -35,7 +35,7 @@ from kafkacompat.group.environment import (
     GroupSettings,
 )
 from kafkacompat.group.modern_group import ModernGroup
-from kafkacompat.group.offsets import size_of_offset
+from kafkacompat.group.offset_metadata_manager import size_of_offset
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.memory import Memory

@@ -28,7 +28,7 @@ from kafkacompat.coordinator._tests.clients import (
 from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, image_of, topic_image
 from kafkacompat.coordinator.shard import ShardState, ShardTimers
 from kafkacompat.group._tests.test_offsets import delete_offsets, describe, listed
-from kafkacompat.group.classic.records import empty_group_record
+from kafkacompat.group.classic.classic_group import empty_group_record
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, decode_record, encode_record

@@ -27,13 +27,12 @@ from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, REPLY_COST, ShardState
 from kafkacompat.coordinator.shards import STRETCH
-from kafkacompat.group import retention
+from kafkacompat.group import consumer_protocol as subscriptions
+from kafkacompat.group import group_metadata_manager
 from kafkacompat.group._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
-from kafkacompat.group.classic import subscription as subscriptions
-from kafkacompat.group.classic.classic_group import ClassicGroupState
-from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
-from kafkacompat.group.classic.subscription import MalformedSubscription, topics_of_all
+from kafkacompat.group.classic.classic_group import ClassicGroupMember, ClassicGroupState
+from kafkacompat.group.consumer_protocol import MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.records import OffsetRecord
@@ -154,14 +153,14 @@ def test_one_group_that_cannot_be_judged_does_not_keep_the_others(
 ) -> None:
     world = stored(1, 5)
     world.time.ms += 2 * WEEK_MS
-    judged = retention._has_expired
+    judged = group_metadata_manager._has_expired
 
     def broken(machine: Any, group: Any, *rest: Any) -> bool:
         if group.group_id == "g1":
             raise KeyError(group.group_id)
         return judged(machine, group, *rest)
 
-    monkeypatch.setattr(retention, "_has_expired", broken)
+    monkeypatch.setattr(group_metadata_manager, "_has_expired", broken)
     begin_expiry(world)
     list(steps_of(world))
     assert sorted(machine(world).groups) == ["g1"]
@@ -206,7 +205,7 @@ def test_offsets_of_deleted_topics_go_in_steps_and_are_not_shown_meanwhile() -> 
     assert max(written) <= 2 * STRETCH
     assert machine(world).offsets.count == 1
     assert fetch(world, group="g0", partition=2_999).committed_offset == 7
-    assert not machine(world).deleting
+    assert not machine(world).offsets.deleting
 
 
 @pytest.mark.parametrize("partition", [2_999, 3_500], ids=["an old one stands there", "nothing stands there"])
@@ -234,7 +233,7 @@ def test_an_offset_in_a_transaction_for_a_topic_made_anew_outlives_its_predecess
     )
     assert world.call(TXN_OFFSET_COMMIT, asked, 5).topics[0].partitions[0].error_code == E.NONE
     list(steps_of(world))
-    assert not machine(world).deleting
+    assert not machine(world).offsets.deleting
     ended = world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
     assert ended.result() is E.NONE
     assert fetch(world, group="g0", partition=partition).committed_offset == 7
@@ -257,7 +256,7 @@ def test_an_offset_of_a_deleted_topic_goes_although_its_transaction_ends_meanwhi
     world.publish(keep)
     world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
     list(steps_of(world))
-    assert not machine(world).deleting
+    assert not machine(world).offsets.deleting
     world.publish([*keep, topic_image("t", 4_000, b"n" * 16)])
     assert fetch(world, group="g0", partition=3_500).committed_offset == -1
     assert machine(world).offsets.count == 0
@@ -287,7 +286,7 @@ def test_offsets_of_deleted_topics_that_the_log_did_not_let_go_go_later(refused_
     list(steps_of(world))
     assert machine(world).offsets.count == 1
     assert fetch(world, group="g0", partition=2_999).committed_offset == 7
-    assert not machine(world).deleting
+    assert not machine(world).offsets.deleting
     assert not sweeps_of(world)
 
 
@@ -296,7 +295,7 @@ def test_one_image_begins_with_few_shards_at_once() -> None:
     for group in range(300):
         commit(world, 5, group=f"g{group}")
     world.publish([world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]])
-    groups = [machine_of(shard).deleting for shard in world.coordinator._shards]
+    groups = [machine_of(shard).offsets.deleting for shard in world.coordinator._shards]
     assert 0 < sum(not deleting for deleting in groups) < 10
     while world.time.step():
         pass
@@ -374,7 +373,7 @@ def test_topics_deleted_while_another_walk_goes_on_are_not_forgotten() -> None:
     world.publish([world.image.topics[OFFSETS_TOPIC]])
     list(steps_of(world))
     assert not machine(world).offsets.count
-    assert not machine(world).deleting
+    assert not machine(world).offsets.deleting
 
 
 # Deleted groups

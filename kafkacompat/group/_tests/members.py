@@ -11,7 +11,7 @@ from kafkacompat.api.consumer_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.coordinator._tests import clients
 from kafkacompat.coordinator._tests.harness import World
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.classic.subscription import subscribed_topics
+from kafkacompat.group.consumer_protocol import subscribed_topics
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest

@@ -18,9 +18,13 @@ from kafkacompat.group import records as group_records
 from kafkacompat.group._tests.members import Member, described, member_of
 from kafkacompat.group.consumer import classic_members, regular_expressions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.member import ConsumerGroupMember
-from kafkacompat.group.consumer.records import current_assignment_record, member_record, target_record
+from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.group.records import (
+    consumer_current_assignment_record,
+    consumer_member_record,
+    consumer_target_record,
+)
 from kafkacompat.group.sweeps import machine_of as group_machine
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode as E
@@ -91,7 +95,7 @@ def test_an_expression_that_cannot_be_compiled_does_not_hold_up_the_others(world
     one = Member(world, "one", regex="t")
     one.join()
     bad = ConsumerGroupMember("bad", subscribed_topic_regex="(")
-    write(world, member_record("g", bad), current_assignment_record("g", bad))
+    write(world, consumer_member_record("g", bad), consumer_current_assignment_record("g", bad))
     world.restart()
     one.settle(2)
     world.time.advance(0)
@@ -251,7 +255,7 @@ def test_a_shard_does_not_look_at_thousands_of_topics_that_its_groups_do_not_nam
 
 def test_a_member_of_very_many_partitions_is_decoded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     target = {index.to_bytes(16, "big"): frozenset({0}) for index in range(20_000)}
-    written = target_record("g", "one", target)
+    written = consumer_target_record("g", "one", target)
     key, value = group_records.encode_record(written)
     assert value is not None
     told: list[Any] = []

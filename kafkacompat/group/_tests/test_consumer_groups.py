@@ -17,14 +17,14 @@ from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
-from kafkacompat.group import consumer_groups, metadata_hash
+from kafkacompat.group import consumer_groups, modern_group
 from kafkacompat.group._tests.members import Member, described, heartbeat, member_of
-from kafkacompat.group.consumer import target_assignment
+from kafkacompat.group.consumer import target_assignment_builder
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer_groups import ImageTopics
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
 from kafkacompat.group.sweeps import machine_of as group_machine
-from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST
@@ -553,7 +553,7 @@ def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[part])], **fields
         )
         try:
-            result = commit_transactional_offsets(machine, request, 5, world.time.now_ms())
+            result = commit_transactional_offsets(machine.offsets, request, 5, world.time.now_ms())
         except Refused as refusal:
             return refusal.code
         return int(result.response.topics[0].partitions[0].error_code)
@@ -963,13 +963,13 @@ def test_a_classic_member_takes_over_a_static_one(world: World) -> None:
 
 def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    original = target_assignment._spec
+    original = target_assignment_builder._spec
 
     def counted(*given: Any) -> Any:
         asked.append(1)
         return original(*given)
 
-    monkeypatch.setattr(target_assignment, "_spec", counted)
+    monkeypatch.setattr(target_assignment_builder, "_spec", counted)
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3_000), topic_image("u", 1)])
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
@@ -990,17 +990,17 @@ def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch
 def subscribing_to_many(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
     """Topics of which few are hashed at once, and the list that gets the name of each that is hashed."""
     monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 10)
-    monkeypatch.setattr(metadata_hash, "HASH_COST", TURN_COST // 10)
+    monkeypatch.setattr(modern_group, "HASH_COST", TURN_COST // 10)
     names = [f"many-{number:02}" for number in range(45)]
     world.publish([*world.image.topics.values(), *(topic_image(name, 2) for name in names)])
     hashed: list[str] = []
-    original = metadata_hash.topic_hash
+    original = modern_group.topic_hash
 
     def counted(topic_id: bytes, name: str, count: int, racks: Any = None) -> int:
         hashed.append(name)
         return original(topic_id, name, count, racks)
 
-    monkeypatch.setattr(metadata_hash, "topic_hash", counted)
+    monkeypatch.setattr(modern_group, "topic_hash", counted)
     return names, hashed
 
 

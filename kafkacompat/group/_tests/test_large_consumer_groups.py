@@ -13,13 +13,16 @@ from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.group._tests.members import Member, described
-from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
-from kafkacompat.group.classic.records import group_metadata_record
-from kafkacompat.group.consumer import large_conversion, target_assignment
+from kafkacompat.group.classic.classic_group import (
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+    group_metadata_record,
+)
+from kafkacompat.group.consumer import conversion, target_assignment_builder
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.embedded_protocol import assignment_bytes
-from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE
+from kafkacompat.group.consumer.conversion import CONVERTED_AT_ONCE
+from kafkacompat.group.consumer_protocol import assignment_bytes
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
@@ -270,7 +273,7 @@ def test_a_large_group_that_changes_meanwhile_becomes_classic_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     new = converted(world)
-    original = getattr(large_conversion, part)
+    original = getattr(conversion, part)
     left = []
 
     def leaving(*given: Any) -> Any:
@@ -279,7 +282,7 @@ def test_a_large_group_that_changes_meanwhile_becomes_classic_all_the_same(
             left.append(leave(world, ("member-1", None)))
         return made
 
-    monkeypatch.setattr(large_conversion, part, leaving)
+    monkeypatch.setattr(conversion, part, leaving)
     new.leave()
     drive(world)
     group = group_of(world)
@@ -303,11 +306,11 @@ def test_a_downgrade_of_a_large_group_that_the_log_refuses_is_tried_again(world:
     new.leave()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
     drive(world)
-    world.time.advance(large_conversion.RETRY_MS)
+    world.time.advance(conversion.RETRY_MS)
     drive(world)
     assert type(group_of(world)) is ConsumerGroup
     world.partitions.refusal = None
-    world.time.advance(2 * large_conversion.RETRY_MS)
+    world.time.advance(2 * conversion.RETRY_MS)
     drive(world)
     assert (type(group_of(world)), list(group_of(world).members)) == (ClassicGroup, members)
 
@@ -317,21 +320,21 @@ def test_a_downgrade_that_the_log_always_refuses_is_tried_ever_more_rarely(
 ) -> None:
     """The record of a classic group may be larger than the log allows, although no record of the consumer group was."""
     prepared: list[Any] = []
-    original = large_conversion.classic_group_of
+    original = conversion.classic_group_of
 
     def preparing(*given: Any) -> Any:
         prepared.append(given)
         return original(*given)
 
-    monkeypatch.setattr(large_conversion, "classic_group_of", preparing)
-    monkeypatch.setattr(large_conversion, "DOUBLED_MAX", 3)
+    monkeypatch.setattr(conversion, "classic_group_of", preparing)
+    monkeypatch.setattr(conversion, "DOUBLED_MAX", 3)
     new = converted(world, session_ms=10 * SESSION_MS)
     new.leave()
     world.partitions.refusal = E.MESSAGE_TOO_LARGE
     drive(world)
     for wait in (1, 2, 4, 8, 8):
         count = len(prepared)
-        world.time.advance(wait * large_conversion.RETRY_MS - 1)
+        world.time.advance(wait * conversion.RETRY_MS - 1)
         drive(world)
         assert len(prepared) == count
         world.time.advance(1)
@@ -377,7 +380,7 @@ def test_of_a_downgrade_that_the_log_refuses_no_rebalance_is_left(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would end with the record of an empty classic group, and the consumer group would be gone at the next load."""
-    monkeypatch.setattr(large_conversion, "RETRY_MS", 2 * REBALANCE_MS)
+    monkeypatch.setattr(conversion, "RETRY_MS", 2 * REBALANCE_MS)
     new = converted(world, has_static_members=False, session_ms=REBALANCE_MS + 1_000)
     members = [each for each in group_of(world).members if each != "new"]
     new.leave()
@@ -432,7 +435,7 @@ def test_an_operation_that_converts_a_large_group_does_little_for_each_member(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What has to happen at once is a look at each member, and one batch. All other work is done in steps."""
-    monkeypatch.setattr(target_assignment, "MEMBERS_AT_ONCE", 50)
+    monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
     few = calls_of_longest_write(monkeypatch, SIZE)
     many = calls_of_longest_write(monkeypatch, 4 * SIZE)
     assert (many[0] - few[0]) / (3 * SIZE) <= CALLS_A_MEMBER
@@ -442,7 +445,7 @@ def test_an_operation_that_converts_a_large_group_does_little_for_each_member(
 def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: World) -> None:
     classic_group(world)
     env = machine(world).env
-    spent = list(large_conversion._prepared_upgrade(env, group_of(world)))
+    spent = list(conversion._prepared_upgrade(env, group_of(world)))
     assert len(spent) == SIZE + 1 + 3 * SIZE + 2
     assert max(spent) <= COSTS_MAX
     new = Member(world, "new", "t")
@@ -451,7 +454,7 @@ def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: World
     new.join()
     drive(world)
     group_of(world).remove_member("new")
-    spent = list(large_conversion._prepared_downgrade(env, group_of(world), 1))
+    spent = list(conversion._prepared_downgrade(env, group_of(world), 1))
     assert len(spent) >= 2 * SIZE + 3 * SIZE
     assert max(spent) <= COSTS_MAX
 
@@ -462,8 +465,8 @@ def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: World
 def test_the_first_assignment_of_many_members_is_made_and_written_in_parts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_assignment, "MEMBERS_AT_ONCE", 50)
-    monkeypatch.setattr(target_assignment, "SPEC_NS", 1_000_000)
+    monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
+    monkeypatch.setattr(target_assignment_builder, "SPEC_NS", 1_000_000)
     members = [Member(world, f"m{index}", regex="t") for index in range(SIZE)]
     for member in members:
         member.join()
@@ -487,7 +490,7 @@ def test_the_first_assignment_of_many_members_is_made_and_written_in_parts(
 def test_a_static_member_that_is_replaced_twice_while_targets_are_written_gets_its_part(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_assignment, "MEMBERS_AT_ONCE", 50)
+    monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
     members = [Member(world, f"m{index}", regex="t") for index in range(SIZE)]
     members.append(Member(world, "last", regex="t", instance="i"))
     for member in members:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from kafkacompat.group.environment import group_memory
-from kafkacompat.group.offsets import NO_PRODUCER_ID, OffsetStore
+from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager
+from kafkacompat.group.offset_metadata_manager import NO_PRODUCER_ID
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 
@@ -18,7 +20,8 @@ class Log:
     """Records in the order of replay. A committed offset equals the offset of its record."""
 
     def __init__(self) -> None:
-        self.store = OffsetStore(group_memory(1 << 30))
+        unused: Any = None
+        self.store = GroupMetadataManager(GroupSettings(), unused, unused, unused).offsets
         self.end = 0
 
     def commit(

@@ -27,7 +27,7 @@ from kafkacompat.coordinator._tests.clients import (
 from kafkacompat.coordinator._tests.harness import World, context, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.deferred import Deferred
-from kafkacompat.group import commit as group_commit
+from kafkacompat.group import offset_metadata_manager
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
 from kafkacompat.ids import OFFSETS_TOPIC, ZERO_UUID
@@ -619,7 +619,7 @@ def test_offsets_of_many_partitions_are_told_in_steps_as_they_were_at_one_moment
         first = 5 if asked is topics else 77
         assert told[:10_000] == [first] + [5] * 9_999
         assert told[10_000:] == ([-1] if asked is topics else [])
-        assert turns >= 10_000 * group_commit.TOLD_COST // TURN_COST
+        assert turns >= 10_000 * offset_metadata_manager.TOLD_COST // TURN_COST
 
 
 def test_many_topics_that_are_named_without_partitions_are_told_in_steps() -> None:
@@ -633,7 +633,7 @@ def test_many_topics_that_are_named_without_partitions_are_told_in_steps() -> No
     assert [topic.name for topic in answer.result().groups[0].topics] == [
         f"t{each}" for each in range(10_000)
     ]
-    assert turns >= 10_000 * group_commit.TOLD_COST // TURN_COST
+    assert turns >= 10_000 * offset_metadata_manager.TOLD_COST // TURN_COST
 
 
 def test_a_retention_that_the_commit_states_counts_from_the_commit() -> None:

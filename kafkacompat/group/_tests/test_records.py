@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.coordinator.core import LoadFailure
-from kafkacompat.group.classic.records import empty_group_record
-from kafkacompat.group.consumer.records import ConsumerGroupRecord
+from kafkacompat.group.classic.classic_group import empty_group_record
 from kafkacompat.group.records import (
     CARRIED_TYPES,
     MODERN_MESSAGES,
+    SHARE_MESSAGES,
     CarriedRecord,
+    ConsumerGroupRecord,
     GroupKind,
     GroupMetadataRecord,
     OffsetAndMetadata,
     OffsetRecord,
+    ShareGroupRecord,
     decode_record,
     encode_record,
 )
-from kafkacompat.group.share.records import MESSAGES as SHARE_MESSAGES
-from kafkacompat.group.share.records import ShareGroupRecord
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 
 TOPIC_ID = bytes.fromhex("380ff20b2d68423fb29990a362e23f6e")

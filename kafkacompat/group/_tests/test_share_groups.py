@@ -22,8 +22,8 @@ from kafkacompat.group import share_groups
 from kafkacompat.group._tests.members import Member
 from kafkacompat.group._tests.sharers import GROUP, Sharer, ShareWorld, described, heartbeat
 from kafkacompat.group._tests.test_consumer_groups import subscribing_to_many
-from kafkacompat.group.share import target_assignment
-from kafkacompat.group.share.records import ShareGroupRecord
+from kafkacompat.group.records import ShareGroupRecord
+from kafkacompat.group.share import heartbeat as share_heartbeat
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share_groups import ASKED_AT_ONCE
 from kafkacompat.group.sweeps import machine_of
@@ -319,7 +319,7 @@ def test_a_group_is_full() -> None:
 
 
 def test_a_large_group_is_assigned_in_steps(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target_assignment, "AT_ONCE_UNITS", 2)
+    monkeypatch.setattr(share_heartbeat, "AT_ONCE_UNITS", 2)
     one, two = Sharer(world, "one", "t"), Sharer(world, "two", "t")
     one.join()
     one.settle()
@@ -339,7 +339,7 @@ def test_the_first_assignment_of_many_partitions_is_made_in_steps(
     world: ShareWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The states are there already, from an earlier member."""
-    monkeypatch.setattr(target_assignment, "FIRST_AT_ONCE_UNITS", 2)
+    monkeypatch.setattr(share_heartbeat, "FIRST_AT_ONCE_UNITS", 2)
     one, two = Sharer(world, "one", "t"), Sharer(world, "two", "t")
     one.join()
     one.settle()

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic.classic_group_member import ClassicGroupMember
+from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
+from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
 from kafkacompat.group.records import OffsetRecord
-from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -45,7 +44,7 @@ def commit(made: GroupMetadataManager, metadata: str = "", **fields: Any) -> Any
         transactional_id="tx", group_id="g", producer_id=7, producer_epoch=0, topics=topics, **fields
     )
     try:
-        result = commit_transactional_offsets(made, request, 5, NOW_MS)
+        result = commit_transactional_offsets(made.offsets, request, 5, NOW_MS)
     except Refused as refusal:
         return refusal.code
     (record,) = result.records
@@ -94,6 +93,6 @@ def test_metadata_has_a_bound() -> None:
             )
         ],
     )
-    result = commit_transactional_offsets(made, request, 5, NOW_MS)
+    result = commit_transactional_offsets(made.offsets, request, 5, NOW_MS)
     assert result.records == ()
     assert result.response.topics[0].partitions[0].error_code == E.OFFSET_METADATA_TOO_LARGE

@@ -1,29 +1,123 @@
-"""A classic group: its state, members and generation.
+"""A classic group: its members, state and generation, and the record from which it is restored.
 
-The transition table below, and counts derived from the members, keep them consistent. Follows Kafka's classic
-rebalance protocol (KIP-62, KIP-345, KIP-394).
+A member has the data of its requests, and its parked requests. The table of transitions, and counts derived from the
+members, keep them consistent. Follows Kafka's classic rebalance protocol (KIP-62, KIP-345, KIP-394).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, Protocols
-from kafkacompat.group.classic.subscription import MalformedSubscription, topics_of_all
-from kafkacompat.group.kinds import GroupKind
-from kafkacompat.group.records import GroupMetadataRecord
-from kafkacompat.group.sizes import size_of_group
+from kafkacompat.group.consumer_protocol import MalformedSubscription, topics_of_all
+from kafkacompat.group.records import GroupKind, GroupMetadataRecord
+from kafkacompat.group.sizes import size_of_classic_member, size_of_group
 from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkacompat.coordinator.core import Caller, Reply
     from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
     from kafkacompat.memory import Held, Memory
     from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
+    from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) pairs in the member's order of preference."""
+
+EMPTY_ASSIGNMENT = b""
+
+
+class ClassicGroupMember:
+    """`awaiting_join` and `awaiting_sync` are the parked requests, at most one of each.
+
+    `is_new` is true from the first join to its answer. Such a member has a longer deadline, because it cannot send
+    heartbeats before it knows its id. Timeouts in ms.
+    """
+
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "connection_id",
+        "group_instance_id",
+        "held",
+        "is_new",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+        assignment: bytes = EMPTY_ASSIGNMENT,
+        connection_id: int = NO_CONNECTION,
+    ) -> None:
+        """`connection_id`: that of the member's last join. NO_CONNECTION if the member was loaded."""
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        """With the leading slash of Java's InetAddress, as in records and DescribeGroups."""
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = assignment
+        self.awaiting_join: Caller | None = None
+        self.awaiting_sync: Caller | None = None
+        self.is_new = False
+        self.connection_id = connection_id
+        self.held: Held | None = None
+        """The memory that the group counts for the member."""
+
+    def size(self) -> int:
+        """The bytes of memory that the member takes."""
+        names = (self.member_id, self.client_id, self.client_host, self.group_instance_id or "")
+        return size_of_classic_member(names, self.protocols) + len(self.assignment)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """The member's metadata for this protocol. Raises KeyError if the member does not support it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise KeyError(protocol_name)
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The member's preferred protocol among the candidates. Raises KeyError if it supports none."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise KeyError(f"member {self.member_id} speaks none of {sorted(candidates)}")
+
+    def answer_sync(self, message: SyncGroupResponse) -> Sequence[Reply]:
+        """The reply to the parked SyncGroup, which then is no longer parked. None if there is none."""
+        caller, self.awaiting_sync = self.awaiting_sync, None
+        return () if caller is None else ((caller, message),)
+
+    def has_satisfied_heartbeat(self) -> bool:
+        """A parked request proves that the member is alive. Exception: a new member, whose client may have
+        disconnected unnoticed."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -118,7 +212,7 @@ class ClassicGroup:
         self.held = None if memory is None else memory.hold(size_of_group(group_id), connection_id)
         """The memory of the group itself."""
         self.prepared_upgrade: Any = None
-        """What group/consumer/large_conversion has prepared."""
+        """What group/consumer/conversion has prepared."""
         self._supported: dict[str, int] = {}
 
     # --- state
@@ -406,3 +500,46 @@ class ClassicGroup:
                 self._supported[name] = count
             else:
                 self._supported.pop(name, None)
+
+
+def group_metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
+    """The group's record, from which it can be restored, with these assignments by member id."""
+    name = group.protocol_name or ""
+    return GroupMetadataRecord(
+        group.group_id,
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation_id,
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+            current_state_timestamp=group.current_state_timestamp_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(name),
+                    assignment=assignments.get(member.member_id, EMPTY_ASSIGNMENT),
+                )
+                for member in group.members.values()
+            ],
+        ),
+    )
+
+
+def empty_group_record(group_id: str, now_ms: int) -> GroupMetadataRecord:
+    """A new group that has had no generation yet."""
+    return GroupMetadataRecord(
+        group_id,
+        GroupMetadataValue(
+            protocol_type="",
+            generation=0,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now_ms,
+            members=[],
+        ),
+    )

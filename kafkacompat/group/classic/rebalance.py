@@ -10,9 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic.classic_group_member import EMPTY_ASSIGNMENT, ClassicGroupMember
-from kafkacompat.group.classic.records import group_metadata_record
+from kafkacompat.group.classic.classic_group import (
+    EMPTY_ASSIGNMENT,
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+    group_metadata_record,
+)
 from kafkacompat.group.environment import (
     Environment,
     GroupResult,

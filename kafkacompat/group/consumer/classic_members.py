@@ -11,15 +11,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
-from kafkacompat.group.classic.join import JoinCaller
+from kafkacompat.group.classic.members import JoinCaller
 from kafkacompat.group.classic.rebalance import join_refusal
-from kafkacompat.group.consumer.consumer_group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
-from kafkacompat.group.consumer.conversion import downgraded, may_downgrade_replacing
-from kafkacompat.group.consumer.embedded_protocol import assignment_bytes, subscription_of, version_of
-from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, downgrade_later
-from kafkacompat.group.consumer.leaving import fence_members
-from kafkacompat.group.consumer.member import ClassicMemberMetadata, ConsumerGroupMember, MemberState
+from kafkacompat.group.consumer.consumer_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerGroup,
+    cancel_join_timeout,
+    cancel_sync_timeout,
+    schedule_join_timeout_if_absent,
+    schedule_session_timeout,
+    schedule_sync_timeout,
+)
+from kafkacompat.group.consumer.consumer_group_member import (
+    ClassicMemberMetadata,
+    ConsumerGroupMember,
+    MemberState,
+)
+from kafkacompat.group.consumer.conversion import (
+    CONVERTED_AT_ONCE,
+    downgrade_later,
+    downgraded,
+    may_downgrade_replacing,
+)
 from kafkacompat.group.consumer.membership import (
+    fence_members,
     maybe_update_epoch,
     note_member,
     reconcile,
@@ -28,14 +43,8 @@ from kafkacompat.group.consumer.membership import (
     throw_if_full,
 )
 from kafkacompat.group.consumer.regular_expressions import RegexUpdate, maybe_update_regular_expressions
-from kafkacompat.group.consumer.sessions import (
-    cancel_join_timeout,
-    cancel_sync_timeout,
-    schedule_join_timeout_if_absent,
-    schedule_session_timeout,
-    schedule_sync_timeout,
-)
-from kafkacompat.group.consumer.target_assignment import Change, ConsumerTarget, maybe_update_target
+from kafkacompat.group.consumer.target_assignment_builder import Change, ConsumerTarget, maybe_update_target
+from kafkacompat.group.consumer_protocol import assignment_bytes, subscription_of, version_of
 from kafkacompat.group.environment import Environment, GroupResult, replied
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.wire.errors import ErrorCode, WireError

@@ -1,37 +1,115 @@
-"""A consumer group (KIP-848): its members, epochs, target assignment and resolved regular expressions.
+"""A consumer group (KIP-848): its members, epochs, target assignment and resolved regular expressions, and the timers of
+its members.
 
-It is changed by the replay of records only. Counts derived from the members keep each check cheap.
+It is changed by the replay of records only. Counts derived from the members keep each check cheap: names, and the
+owners of partitions. A member whose time is over is fenced. Each join of a member sets the timers of its id anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.faults import report
 from kafkacompat.group.consumer.assignor import Assignment
-from kafkacompat.group.consumer.counts import (
-    PartitionEpochs,
-    SubscriptionCount,
-    add,
-    move,
-    release,
-    take,
+from kafkacompat.group.consumer.consumer_group_member import (
+    ClassicMemberMetadata,
+    ConsumerGroupMember,
+    MemberState,
 )
-from kafkacompat.group.consumer.member import ConsumerGroupMember, MemberState
-from kafkacompat.group.consumer.records import group_tombstones
-from kafkacompat.group.kinds import DEAD, GroupKind
-from kafkacompat.group.modern_group import ModernGroup, Subscribers
+from kafkacompat.group.environment import Environment, GroupResult, TimerKey, nothing
+from kafkacompat.group.modern_group import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    Fencing,
+    ModernGroup,
+    Subscribers,
+    check_may_leave,
+    replay_group_metadata,
+    replay_modern_record,
+    replay_target_metadata,
+)
+from kafkacompat.group.records import (
+    DEAD,
+    ConsumerGroupRecord,
+    GroupKind,
+    consumer_group_tombstones,
+    owned_partitions,
+    shared_names,
+    state_of,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkacompat.group.group import CommitPartitionValidator
+    from kafkacompat.group.group import CommitPartitionValidator, Group
     from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
     from kafkacompat.ids import Uuid
     from kafkacompat.memory import Memory
+
+
+class SubscriptionCount:
+    """How many members name a topic, and how many regular expressions match it."""
+
+    __slots__ = ("by_name", "by_regex")
+
+    def __init__(self, by_name: int = 0, by_regex: int = 0) -> None:
+        self.by_name = by_name
+        self.by_regex = by_regex
+
+
+def add(counts: dict[str, int], name: str, step: int) -> None:
+    """A count of 0 has no entry."""
+    count = counts.get(name, 0) + step
+    if count > 0:
+        counts[name] = count
+    else:
+        counts.pop(name, None)
+
+
+def move(counts: dict[str, int], old: str | None, new: str | None) -> None:
+    """One of those that are counted has another name now."""
+    if old == new:
+        return
+    if old is not None:
+        add(counts, old, -1)
+    if new is not None:
+        add(counts, new, 1)
+
+
+PartitionEpochs = dict["Uuid", dict[int, int]]
+"""Topic id -> partition -> epoch of the member that owns it, or still has to revoke it."""
+
+
+def take(epochs: PartitionEpochs, member: ConsumerGroupMember) -> int:
+    """Count the member as owner. Returns the number of partitions that have another owner of its epoch or a later one."""
+    epoch, doubled = member.member_epoch, 0
+    for owned in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in owned.items():
+            of_topic = epochs.setdefault(topic_id, {})
+            for partition in partitions:
+                if of_topic.get(partition, -1) >= epoch >= 0:
+                    doubled += 1
+                else:
+                    of_topic[partition] = epoch
+    return doubled
+
+
+def release(epochs: PartitionEpochs, member: ConsumerGroupMember) -> None:
+    """The opposite of `take`, for a member as it was then."""
+    for owned in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in owned.items():
+            of_topic = epochs.get(topic_id)
+            if of_topic is None:
+                continue
+            for partition in partitions:
+                if of_topic.get(partition) == member.member_epoch:  # otherwise another member has it by now
+                    del of_topic[partition]
+            if not of_topic:
+                del epochs[topic_id]
+
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
@@ -310,4 +388,220 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         ids = [
             member_id if renamed is None else renamed.get(member_id, member_id) for member_id in self.members
         ]
-        return list(group_tombstones(self.group_id, ids, self.resolved))
+        return list(consumer_group_tombstones(self.group_id, ids, self.resolved))
+
+
+class SubscribedTopics:
+    """A copy of the group's counts. Each change of a member or of an expression is counted here before it is written."""
+
+    __slots__ = ("_counts", "_group")
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self._counts = {name: [count.by_name, count.by_regex] for name, count in group.topic_names.items()}
+
+    def rename(self, old: frozenset[str], new: frozenset[str]) -> None:
+        """A member named the old topics, and names the new ones."""
+        if old is not new:
+            self._add(old - new, 0, -1)
+            self._add(new - old, 0, 1)
+
+    def match(self, regex: str, topics: frozenset[str] = frozenset()) -> None:
+        """The expression matches these topics now, or has no subscriber any more."""
+        resolved = self._group.resolved.get(regex)
+        old = frozenset() if resolved is None else resolved.topics
+        self._add(old - topics, 1, -1)
+        self._add(topics - old, 1, 1)
+
+    def _add(self, names: Iterable[str], index: int, step: int) -> None:
+        for name in names:
+            self._counts.setdefault(name, [0, 0])[index] += step
+
+    def counts(self) -> dict[str, list[int]]:
+        """Topic -> [members that name it, regular expressions that match it]."""
+        return {name: count for name, count in self._counts.items() if count[0] > 0 or count[1] > 0}
+
+
+# --- replay
+
+
+GROUP_METADATA = 3
+
+
+def replay_consumer_record(
+    groups: dict[str, Group],
+    subscribers: Subscribers,
+    record: ConsumerGroupRecord,
+    memory: Memory | None = None,
+) -> None:
+    """Raises LoadFailure for a record that does not fit those before it. A tombstone of nothing is ignored."""
+    replay_modern_record(groups, subscribers, record, ConsumerGroup, _REPLAYS, GROUP_METADATA, memory)
+
+
+def _partition_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
+    group.has_subscription_metadata_record = value is not None
+
+
+def _member_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
+    old = group.members.get(key.member_id)
+    if value is None:
+        check_may_leave(group, key.member_id)
+        group.remove_member(key.member_id)
+        return
+    classic = value.classic_member_metadata
+    group.update_member(
+        replace(
+            old or ConsumerGroupMember(key.member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=shared_names(group.members, old, frozenset(value.subscribed_topic_names)),
+            subscribed_topic_regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=None
+            if classic is None
+            else ClassicMemberMetadata(
+                classic.session_timeout_ms,
+                tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols),
+            ),
+        )
+    )
+
+
+def _target_member(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = {
+            topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
+        }
+
+
+def _current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
+    old = group.members.get(key.member_id)
+    if value is not None:
+        group.update_member(
+            replace(
+                old or ConsumerGroupMember(key.member_id),
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                state=state_of(value),
+                assigned=owned_partitions(value.assigned_partitions, value.member_epoch),
+                pending_revocation=owned_partitions(value.partitions_pending_revocation, value.member_epoch),
+            )
+        )
+    elif old is not None:
+        group.update_member(
+            replace(
+                old,
+                member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+                previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+                assigned={},
+                pending_revocation={},
+            )
+        )
+
+
+def _regular_expression(group: ConsumerGroup, key: Any, value: Any) -> None:
+    group.set_resolved(
+        key.regular_expression,
+        None
+        if value is None
+        else ResolvedRegularExpression(frozenset(value.topics), value.version, value.timestamp),
+    )
+
+
+_REPLAYS: dict[int, Callable[[ConsumerGroup, Any, Any], None]] = {
+    GROUP_METADATA: replay_group_metadata,
+    4: _partition_metadata,
+    5: _member_metadata,
+    6: replay_target_metadata,
+    7: _target_member,
+    8: _current_assignment,
+    16: _regular_expression,
+}
+
+
+# --- sessions and other timers of members
+
+
+def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
+    key = _key("session", group_id, member_id)
+    env.timers.schedule(key, timeout_ms, _Fencing(env, key))
+
+
+def session_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that `schedule_session_timeout` sets."""
+    return _key("session", group_id, member_id)
+
+
+def take_up(
+    env: Environment, group: ConsumerGroup, members: Iterable[ConsumerGroupMember] | None = None
+) -> None:
+    """Every member gets a full session, after a load for example. Or only these."""
+    timeout_ms = env.consumer_setting(group.group_id, "session_timeout_ms")
+    for member in group.members.values() if members is None else members:
+        schedule_session_timeout(env, group.group_id, member.member_id, timeout_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            schedule_rebalance_timeout(env, group.group_id, member)
+
+
+def schedule_rebalance_timeout(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
+    """The member has this long to revoke its partitions."""
+    key = _key("rebalance", group_id, member.member_id)
+    env.timers.schedule(
+        key,
+        member.rebalance_timeout_ms,
+        _Fencing(env, key, member.member_epoch),
+    )
+
+
+def cancel_rebalance_timeout(env: Environment, group_id: str, member_id: str) -> None:
+    env.timers.cancel(_key("rebalance", group_id, member_id))
+
+
+def schedule_join_timeout_if_absent(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
+    """A classic member was told to join again."""
+    key = _key("consumer-join", group_id, member.member_id)
+    if not env.timers.is_scheduled(key):
+        env.timers.schedule(key, member.rebalance_timeout_ms, _Fencing(env, key))
+
+
+def cancel_join_timeout(env: Environment, group_id: str, member_id: str) -> None:
+    env.timers.cancel(_key("consumer-join", group_id, member_id))
+
+
+def schedule_sync_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
+    """A classic member has joined, and must ask for its assignment."""
+    key = _key("consumer-sync", group_id, member_id)
+    env.timers.schedule(key, timeout_ms, _Fencing(env, key))
+
+
+def cancel_sync_timeout(env: Environment, group_id: str, member_id: str) -> None:
+    env.timers.cancel(_key("consumer-sync", group_id, member_id))
+
+
+def cancel_timers(env: Environment, group_id: str, member_id: str) -> None:
+    for kind in ("session", "rebalance", "consumer-join", "consumer-sync"):
+        env.timers.cancel(_key(kind, group_id, member_id))
+
+
+def _key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
+    return (kind, group_id, member_id)
+
+
+class _Fencing(Fencing):
+    __slots__ = ("_epoch",)
+
+    def __init__(self, env: Environment, key: tuple[str, str, str], epoch: int | None = None) -> None:
+        """With an epoch, only a member that is still at it."""
+        super().__init__(env, key)
+        self._epoch = epoch
+
+    def _fenced(self, group: Group | None, member_id: str, now_ms: int) -> GroupResult:
+        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        if member is None or self._epoch not in (None, member.member_epoch):
+            return nothing()
+        return self._env.fence(group, [member], now_ms)

@@ -2,27 +2,38 @@
 
 A heartbeat updates the member, then the target assignment if the group epoch is ahead of it, then the member's own
 assignment. Each step adds records, and nothing changes before the log has them. Follows Kafka's GroupMetadataManager.
+
+Nearly all heartbeats are of a member to whom nothing happens: it tells nothing new, has what it should have, and
+learns nothing. One that was carried out once is carried out again by a few comparisons (SteadyHeartbeat), with the
+effects that consumer_group_heartbeat would have: the session goes on, and expressions are resolved when that is due.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic.rebalance import refuse_all_parked
-from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.conversion import upgraded, validate_online_upgrade
-from kafkacompat.group.consumer.large_conversion import CONVERTED_AT_ONCE, upgraded_if_prepared
-from kafkacompat.group.consumer.leaving import fence_members
-from kafkacompat.group.consumer.member import (
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup, schedule_session_timeout, session_key
+from kafkacompat.group.consumer.consumer_group_member import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupMember,
+    MemberState,
     OwnedPartitions,
+)
+from kafkacompat.group.consumer.conversion import (
+    CONVERTED_AT_ONCE,
+    upgraded,
+    upgraded_if_prepared,
+    validate_online_upgrade,
 )
 from kafkacompat.group.consumer.membership import (
     check_epoch,
+    fence_members,
     maybe_update_epoch,
     note_member,
     reconcile,
@@ -30,30 +41,68 @@ from kafkacompat.group.consumer.membership import (
     throw_if_fenced,
     throw_if_full,
 )
-from kafkacompat.group.consumer.records import current_assignment_record
 from kafkacompat.group.consumer.regular_expressions import (
     MayDescribe,
     RegexUpdate,
     maybe_update_regular_expressions,
 )
-from kafkacompat.group.consumer.sessions import schedule_session_timeout
-from kafkacompat.group.consumer.target_assignment import Change, maybe_update_target
+from kafkacompat.group.consumer.target_assignment_builder import Change, maybe_update_target
 from kafkacompat.group.environment import Environment
-from kafkacompat.group.kinds import GroupKind
-from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH
-from kafkacompat.group.records import GroupRecord
+from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH, is_blank
+from kafkacompat.group.records import GroupKind, GroupRecord, consumer_current_assignment_record
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.consumer_group_heartbeat_response import (
-    Assignment as ToldAssignment,
-)
+from kafkacompat.wire.messages.consumer_group_heartbeat_response import Assignment as ToldAssignment
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkacompat.group.classic.classic_group import ClassicGroup
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+
+
+CLIENT_MEMBER_IDS_SINCE = 1
+"""From this version on the clients make the member ids."""
+
+
+def validate_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]
+) -> None:
+    """Raises Refused INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    if api_version >= CLIENT_MEMBER_IDS_SINCE or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
+        _refuse_if(is_blank(request.member_id), "MemberId can't be empty.")
+    _refuse_if(is_blank(request.group_id), "GroupId can't be empty.")
+    _refuse_if(is_blank(request.instance_id), "InstanceId can't be empty.")
+    _refuse_if(is_blank(request.rack_id), "RackId can't be empty.")
+    if epoch == 0:
+        _refuse_if(
+            request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."
+        )
+        _refuse_if(request.topic_partitions != [], "TopicPartitions must be empty when (re-)joining.")
+        subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+        _refuse_if(
+            not subscribes,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+    elif epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        _refuse_if(request.instance_id is None, "InstanceId can't be null.")
+    else:
+        _refuse_if(epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _refuse_if(is_so: bool, message: str) -> None:
+    if is_so:
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
+
 
 Result = CoordinatorResult[GroupRecord, ConsumerGroupHeartbeatResponse]
 
@@ -259,4 +308,75 @@ def _leave(env: Environment, request: ConsumerGroupHeartbeatRequest, now_ms: int
         pending_revocation={},
         assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
     )
-    return CoordinatorResult((current_assignment_record(group.group_id, left),), response)
+    return CoordinatorResult((consumer_current_assignment_record(group.group_id, left),), response)
+
+
+class SteadyHeartbeat:
+    __slots__ = ("_configs", "_instance_id", "_member", "_session_key", "_session_timeout_ms", "group_id")
+
+    def __init__(
+        self,
+        group_id: str,
+        member: ConsumerGroupMember,
+        instance_id: str | None,
+        session_timeout_ms: int,
+        configs: Mapping[str, str],
+    ) -> None:
+        """`instance_id` is that of the request. `configs`: the group's own settings, on which the answer depends."""
+        self.group_id = group_id
+        self._member = ref(member)
+        """Repetitions are kept for long, and a member that has left may have had many partitions."""
+        self._instance_id = instance_id
+        self._configs = configs
+        self._session_timeout_ms = session_timeout_ms
+        self._session_key = session_key(group_id, member.member_id)
+
+    def again(self, env: Environment, now_ms: int) -> bool:
+        """Carry the heartbeat out. False, and nothing done, if it might have another answer now or records to write."""
+        group = env.groups.get(self.group_id)
+        member = self._member()
+        if member is None:
+            return False
+        epoch = member.member_epoch
+        if (
+            type(group) is not ConsumerGroup
+            or group.members.get(member.member_id) is not member
+            or group.assignment_epoch != epoch
+            or group.group_epoch != epoch
+            or group.has_metadata_expired(now_ms)
+            or (self._instance_id is not None and group.static_member(self._instance_id) is not member)
+            or env.group_configs(self.group_id) != self._configs
+            or not env.timers.reschedule(self._session_key, self._session_timeout_ms)
+        ):
+            return False
+        if group.regexes:
+            maybe_update_regular_expressions(env, group, member, member, None, [], now_ms)
+        return True
+
+
+def steady_heartbeat(
+    env: Environment,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: HeartbeatCaller,
+    answer: ConsumerGroupHeartbeatResponse,
+) -> SteadyHeartbeat | None:
+    """The heartbeat that has just got this answer, if the next one might get it too. `caller` may describe all topics."""
+    epoch = request.member_epoch
+    if epoch <= 0 or answer.error_code or answer.member_epoch != epoch or answer.assignment is not None:
+        return None
+    group = env.groups.get(request.group_id)
+    member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
+    if (
+        member is None
+        or member.member_epoch != epoch
+        or member.state is not MemberState.STABLE
+        or told_of(request, caller, member) is not member
+    ):
+        return None
+    return SteadyHeartbeat(
+        request.group_id,
+        member,
+        request.instance_id,
+        env.consumer_setting(request.group_id, "session_timeout_ms"),
+        env.group_configs(request.group_id),
+    )

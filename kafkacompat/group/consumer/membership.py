@@ -1,5 +1,6 @@
-"""What a heartbeat and the classic protocol's requests do alike to a consumer group: find the member that asks, note what is
-new about it, bring the group's epoch up to date, and move the member towards its target.
+"""What a heartbeat and the classic protocol's requests do alike to a consumer group: find the member that asks, note
+what is new about it, bring the group's epoch up to date, move the member towards its target, and remove members that
+leave or are fenced.
 
 Each step adds records. Nothing changes before the log has them. Follows Kafka's GroupMetadataManager.
 """
@@ -10,36 +11,49 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
-from kafkacompat.group.consumer.current_assignment import Reconciliation
-from kafkacompat.group.consumer.member import (
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.group.consumer.consumer_group import (
+    ConsumerGroup,
+    SubscribedTopics,
+    cancel_rebalance_timeout,
+    cancel_timers,
+    schedule_rebalance_timeout,
+    take_up,
+)
+from kafkacompat.group.consumer.consumer_group_member import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupMember,
     MemberState,
     OwnedPartitions,
 )
-from kafkacompat.group.consumer.records import (
-    current_assignment_record,
-    epoch_record,
-    member_record,
-    member_tombstones,
-    subscription_metadata_tombstone,
-    target_record,
+from kafkacompat.group.consumer.conversion import (
+    CONVERTED_AT_ONCE,
+    downgrade_later,
+    downgraded,
+    may_downgrade_without,
 )
-from kafkacompat.group.consumer.sessions import cancel_rebalance_timeout, schedule_rebalance_timeout
-from kafkacompat.group.consumer.target_assignment import (
+from kafkacompat.group.consumer.current_assignment_builder import Reconciliation
+from kafkacompat.group.consumer.target_assignment_builder import (
     Change,
     ConsumerTarget,
     is_homogeneous,
     subscribed_counts,
 )
-from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment
-from kafkacompat.group.metadata_hash import metadata_hash
-from kafkacompat.group.records import GroupRecord
+from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult
+from kafkacompat.group.modern_group import metadata_hash
+from kafkacompat.group.records import (
+    GroupRecord,
+    consumer_current_assignment_record,
+    consumer_epoch_record,
+    consumer_member_record,
+    consumer_member_tombstones,
+    consumer_target_record,
+    regular_expression_tombstone,
+    subscription_metadata_tombstone,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.group.consumer.consumer_group import ConsumerGroup
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 
@@ -80,10 +94,12 @@ def static_member_for(
             f"owned by {existing.member_id} member.",
         )
     new = replace(existing, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-    records += member_tombstones(group.group_id, existing.member_id)
-    records.append(member_record(group.group_id, new))
-    records.append(target_record(group.group_id, member_id, group.targets.get(existing.member_id, {})))
-    records.append(current_assignment_record(group.group_id, new))
+    records += consumer_member_tombstones(group.group_id, existing.member_id)
+    records.append(consumer_member_record(group.group_id, new))
+    records.append(
+        consumer_target_record(group.group_id, member_id, group.targets.get(existing.member_id, {}))
+    )
+    records.append(consumer_current_assignment_record(group.group_id, new))
     return new
 
 
@@ -131,7 +147,7 @@ def note_member(
     """Add the record of a member that is new or has changed. Return whether it names other topics now."""
     if updated is member or updated == member:
         return False
-    records.append(member_record(group.group_id, updated))
+    records.append(consumer_member_record(group.group_id, updated))
     return updated.subscribed_topic_names != member.subscribed_topic_names
 
 
@@ -153,7 +169,7 @@ def maybe_update_epoch(
     group_epoch = group.group_epoch
     if bump or found_hash != group.metadata_hash:
         group_epoch += 1
-        records.append(epoch_record(group.group_id, group_epoch, found_hash))
+        records.append(consumer_epoch_record(group.group_id, group_epoch, found_hash))
         env.note_rebalance()
     group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
     if group.has_subscription_metadata_record:
@@ -191,10 +207,46 @@ def reconcile(
     ).next_of(member)
     if reconciled == member:
         return member
-    records.append(current_assignment_record(group.group_id, reconciled))
+    records.append(consumer_current_assignment_record(group.group_id, reconciled))
     if not reconciled.uses_classic_protocol:
         if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
             schedule_rebalance_timeout(env, group.group_id, reconciled)
         else:
             cancel_rebalance_timeout(env, group.group_id, reconciled.member_id)
     return reconciled
+
+
+def fence_members(
+    env: Environment, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int
+) -> GroupResult:
+    """Remove members. If only classic members remain, the group becomes a classic one, unless that is impossible."""
+    if not members:
+        return CoordinatorResult((), None)
+    gone = {member.member_id for member in members}
+    if may_downgrade_without(env, group, members):
+        if len(group.members) - len(gone) > CONVERTED_AT_ONCE:
+            downgrade_later(env, group, now_ms)
+        else:
+            try:
+                return downgraded(env, group, gone, now_ms)
+            except Refused:
+                pass  # the members go all the same: their partitions must not stay with them
+    group_id = group.group_id
+    records: list[GroupRecord] = []
+    for member in members:
+        records += consumer_member_tombstones(group_id, member.member_id)
+        cancel_timers(env, group_id, member.member_id)
+    topics = SubscribedTopics(group)
+    subscribers = dict(group.regexes)
+    for member in members:
+        topics.rename(member.subscribed_topic_names, frozenset())
+        if member.regex is not None:
+            subscribers[member.regex] -= 1
+    for regex, count in subscribers.items():
+        if count == 0:
+            records.append(regular_expression_tombstone(group_id, regex))
+            topics.match(regex)
+    found_hash = metadata_hash(env, topics.counts())
+    records.append(consumer_epoch_record(group_id, group.group_epoch + 1, found_hash))
+    # Members that stay because the log takes no records must not stay for ever.
+    return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, members))

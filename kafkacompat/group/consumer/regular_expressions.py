@@ -14,19 +14,22 @@ from kafkacompat import expressions
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.group.consumer.assignor import Meter
-from kafkacompat.group.consumer.consumer_group import ConsumerGroup, ResolvedRegularExpression
-from kafkacompat.group.consumer.records import (
-    epoch_record,
+from kafkacompat.group.consumer.consumer_group import (
+    ConsumerGroup,
+    ResolvedRegularExpression,
+    SubscribedTopics,
+)
+from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
+from kafkacompat.group.modern_group import metadata_hash
+from kafkacompat.group.records import (
+    consumer_epoch_record,
     regular_expression_record,
     regular_expression_tombstone,
 )
-from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
-from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
-from kafkacompat.group.metadata_hash import metadata_hash
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.group.consumer.member import ConsumerGroupMember
+    from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
 
 REFRESH_MIN_INTERVAL_MS = 10_000
@@ -235,7 +238,7 @@ def _resolved(
     found_hash = metadata_hash(env, topics.counts())
     if bump or found_hash != group.metadata_hash:
         epoch = group.group_epoch + 1
-        records.append(epoch_record(group_id, epoch, found_hash))
+        records.append(consumer_epoch_record(group_id, epoch, found_hash))
         env.note_rebalance()
         group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
     return CoordinatorResult(tuple(records), None)

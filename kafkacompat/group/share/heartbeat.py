@@ -12,21 +12,36 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.group.consumer.member import MemberState
-from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment
-from kafkacompat.group.metadata_hash import metadata_hash
-from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH
-from kafkacompat.group.records import GroupRecord
-from kafkacompat.group.share.initialization import (
-    Initialization,
-    begin_initialization,
-    since_now,
+from kafkacompat.group.consumer.consumer_group_member import MemberState
+from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
+from kafkacompat.group.modern_group import (
+    ASSIGNING,
+    AT_ONCE_UNITS,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    Fencing,
+    Target,
+    assignment_key,
+    changed_targets,
+    is_assignment_due,
+    is_blank,
+    is_still_wanted,
+    metadata_hash,
 )
-from kafkacompat.group.share.member import Partitions, ShareGroupMember
-from kafkacompat.group.share.records import current_assignment_record, epoch_record, member_record
-from kafkacompat.group.share.sessions import fence_member, schedule_session_timeout
-from kafkacompat.group.share.share_group import ShareGroup
-from kafkacompat.group.share.target_assignment import ShareTarget, maybe_update_target
+from kafkacompat.group.records import (
+    GroupRecord,
+    share_current_assignment_record,
+    share_epoch_record,
+    share_member_record,
+    share_member_tombstones,
+    share_target_epoch_record,
+    share_target_record,
+)
+from kafkacompat.group.share.share_group import NO_PARTITIONS, ShareGroup
+from kafkacompat.group.share.share_group_member import Partitions, ShareGroupMember
+from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec, assign
+from kafkacompat.group.share.state_partitions import NO_STATES
+from kafkacompat.group.share.states import Initialization, begin_initialization, share_group_for, since_now
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_heartbeat_response import (
     Assignment,
@@ -35,7 +50,144 @@ from kafkacompat.wire.messages.share_group_heartbeat_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkacompat.group.group import Group
+    from kafkacompat.ids import Uuid
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+
+
+def validate_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
+    """Raises Refused INVALID_REQUEST."""
+    _refuse_if(is_blank(request.member_id), "MemberId can't be empty.")
+    _refuse_if(is_blank(request.group_id), "GroupId can't be empty.")
+    _refuse_if(is_blank(request.rack_id), "RackId can't be empty.")
+    if request.member_epoch == 0:
+        _refuse_if(not request.subscribed_topic_names, "SubscribedTopicNames must be set in first request.")
+    else:
+        _refuse_if(request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH, "MemberEpoch is invalid.")
+
+
+def _refuse_if(is_bad: bool, message: str) -> None:
+    if is_bad:
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
+
+
+# --- sessions
+
+
+def schedule_session_timeout(env: Environment, group_id: str, member_id: str) -> None:
+    """The member has a full session from now on."""
+    key = ("session", group_id, member_id)
+    env.timers.schedule(key, env.share_setting(group_id, "session_timeout_ms"), _Fencing(env, key))
+
+
+def fence_member(env: Environment, group: ShareGroup, member: ShareGroupMember) -> GroupResult:
+    group_id = group.group_id
+    found_hash = metadata_hash(env, group.topic_counts(member, None))
+    env.timers.cancel(("session", group_id, member.member_id))
+    records = (
+        *share_member_tombstones(group_id, member.member_id),
+        share_epoch_record(group_id, group.group_epoch + 1, found_hash),
+    )
+    return CoordinatorResult(
+        records, None, refused=lambda: schedule_session_timeout(env, group_id, member.member_id)
+    )
+
+
+class _Fencing(Fencing):
+    __slots__ = ()
+
+    def _fenced(self, group: Group | None, member_id: str, now_ms: int) -> GroupResult:
+        if not isinstance(group, ShareGroup) or (member := group.members.get(member_id)) is None:
+            return nothing()
+        return fence_member(self._env, group, member)
+
+
+# --- the target assignment
+
+
+FIRST_AT_ONCE_UNITS = 5_000
+"""Like AT_ONCE_UNITS, for the first assignment, which a member then gets as the answer to its joining."""
+
+
+ShareTarget = Target[Partitions]
+
+
+def maybe_update_target(
+    env: Environment,
+    group: ShareGroup,
+    group_epoch: int,
+    member: ShareGroupMember,
+    homogeneous: bool,
+    records: list[GroupRecord],
+    now_ms: int,
+) -> ShareTarget:
+    """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
+    last = Target(group.assignment_epoch, group.targets.get(member.member_id, NO_PARTITIONS))
+    if not is_assignment_due(env, group, group_epoch, env.share_setting, now_ms):
+        return last
+    spec = _spec(env, group, member, homogeneous)
+    shares = max(len(spec.members), sum(map(len, spec.assignable.values())))
+    if len(spec.members) + shares > (AT_ONCE_UNITS if group.targets else FIRST_AT_ONCE_UNITS):
+        env.tasks.schedule(
+            ASSIGNING,
+            assignment_key(group.group_id),
+            assign(spec),
+            lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
+        )
+        return last
+    assigned = at_once(assign(spec))
+    records += _changed(group, assigned, assigned)
+    records.append(share_target_epoch_record(group.group_id, group_epoch, now_ms))
+    return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
+
+
+def _assigned(
+    env: Environment,
+    group_id: str,
+    group_epoch: int,
+    assigned: Mapping[str, Partitions],
+    now_ms: int,
+) -> GroupResult:
+    """Write what was assigned beside the requests, unless the group has gone or it is no longer wanted."""
+    group = env.groups.get(group_id)
+    if not isinstance(group, ShareGroup) or not is_still_wanted(group, group_epoch, assigned):
+        return nothing()
+    records = _changed(group, assigned, group.members)
+    return CoordinatorResult((*records, share_target_epoch_record(group.group_id, group_epoch, now_ms)), None)
+
+
+def _changed(group: ShareGroup, assigned: Mapping[str, Partitions], of: Iterable[str]) -> list[GroupRecord]:
+    """A record for each member without a target yet, or with another one."""
+    return [
+        share_target_record(group.group_id, member_id, target)
+        for member_id, target in changed_targets(group, assigned, of)
+    ]
+
+
+def _spec(env: Environment, group: ShareGroup, member: ShareGroupMember, homogeneous: bool) -> ShareGroupSpec:
+    # Members with equal subscriptions share one set of ids.
+    ids: dict[frozenset[str], frozenset[Uuid]] = {}
+    assignable: dict[Uuid, list[int]] = {}
+    has_state = (NO_STATES if group.states is None else group.states).assignable()
+    specs = {}
+    for each in {**group.members, member.member_id: member}.values():
+        names = each.subscribed_topic_names
+        topic_ids = ids.get(names)
+        if topic_ids is None:
+            known = [topic for name in names if (topic := env.topics.by_name.get(name)) is not None]
+            for topic in known:
+                if topic.id not in assignable:
+                    count = len(topic.partitions)
+                    having = has_state.get(topic.id, ())
+                    assignable[topic.id] = sorted(index for index in having if index < count)
+            topic_ids = ids[names] = frozenset([topic.id for topic in known])
+        specs[each.member_id] = ShareMemberSpec(topic_ids, group.targets.get(each.member_id, NO_PARTITIONS))
+    return ShareGroupSpec(specs, assignable, homogeneous)
+
+
+# --- heartbeats
 
 
 class Beat(NamedTuple):
@@ -69,7 +221,7 @@ def _heartbeat(
     told = _told_of(request, client_id, client_host, member)
     env.throw_if_no_room(group.growth(told))
     if told != member:
-        records.append(member_record(group_id, told))
+        records.append(share_member_record(group_id, told))
     bump = told.subscribed_topic_names != member.subscribed_topic_names
     if not bump and group.assignment_epoch >= group.group_epoch:
         bump = group.is_assignment_pending()
@@ -79,7 +231,7 @@ def _heartbeat(
         if bump or found_hash != group.metadata_hash:
             bump = True
             group_epoch += 1
-            records.append(epoch_record(group_id, group_epoch, found_hash))
+            records.append(share_epoch_record(group_id, group_epoch, found_hash))
             env.note_share_rebalance()
         group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
     size = len(group.members) + (known is None)
@@ -87,7 +239,7 @@ def _heartbeat(
     target = maybe_update_target(env, group, group_epoch, told, homogeneous, records, now_ms)
     updated = _reconciled(env, told, target, bump)
     if updated != told:
-        records.append(current_assignment_record(group_id, updated))
+        records.append(share_current_assignment_record(group_id, updated))
     schedule_session_timeout(env, group_id, member.member_id)
     response = ShareGroupHeartbeatResponse(
         member_id=member.member_id,
@@ -103,20 +255,6 @@ def _heartbeat(
         Beat(response, begun),
         committed=None if begun is None else since_now(env, group_id),
     )
-
-
-def share_group_for(env: Environment, group_id: str, creates: bool) -> ShareGroup:
-    """The group, or one that comes to be with these records. No group of another kind becomes one. Raises Refused."""
-    group = env.groups.get(group_id)
-    if group is None:
-        if creates:
-            return ShareGroup(group_id, {})
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-    if not isinstance(group, ShareGroup):
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-    if group.is_dead():
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return group
 
 
 def _throw_if_full(env: Environment, group: ShareGroup, member_id: str) -> None:

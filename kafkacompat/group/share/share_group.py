@@ -5,23 +5,48 @@ It is changed by the replay of records only. Counts derived from the members kee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.group.kinds import DEAD, GroupKind
-from kafkacompat.group.modern_group import ModernGroup, Subscribers
-from kafkacompat.group.share.member import Partitions, ShareGroupMember
-from kafkacompat.group.share.records import group_tombstones
-from kafkacompat.group.share.state_partitions import NO_STATES, StatePartitions
+from kafkacompat.group.consumer.consumer_group_member import MemberState
+from kafkacompat.group.modern_group import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    ModernGroup,
+    Subscribers,
+    check_may_leave,
+    replay_group_metadata,
+    replay_modern_record,
+    replay_target_metadata,
+)
+from kafkacompat.group.records import (
+    CURRENT_ASSIGNMENT,
+    DEAD,
+    MEMBER_METADATA,
+    SHARE_GROUP_METADATA,
+    STATE_PARTITIONS,
+    TARGET_MEMBER,
+    TARGET_METADATA,
+    GroupKind,
+    ShareGroupRecord,
+    partitions_of,
+    share_group_tombstones,
+    shared_names,
+)
+from kafkacompat.group.share.share_group_member import Partitions, ShareGroupMember
+from kafkacompat.group.share.state_partitions import NO_STATES, NamedPartitions, StatePartitions
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkacompat.group.group import Group
     from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
     from kafkacompat.memory import Memory
+
 
 SHARE_PROTOCOL_TYPE = "share"
 NO_PARTITIONS: Partitions = {}
@@ -175,4 +200,92 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
         return None
 
     def tombstones(self) -> list[GroupRecord]:
-        return list(group_tombstones(self.group_id))
+        return list(share_group_tombstones(self.group_id))
+
+
+# --- replay
+
+
+def replay_share_record(
+    groups: dict[str, Group],
+    subscribers: Subscribers,
+    record: ShareGroupRecord,
+    memory: Memory | None = None,
+) -> None:
+    """Raises LoadFailure for a record that does not fit those before it. A tombstone of nothing is ignored."""
+    replay_modern_record(groups, subscribers, record, ShareGroup, _REPLAYS, SHARE_GROUP_METADATA, memory)
+
+
+def _member_metadata(group: ShareGroup, key: Any, value: Any) -> None:
+    old = group.members.get(key.member_id)
+    if value is None:
+        check_may_leave(group, key.member_id)
+        group.remove_member(key.member_id)
+        return
+    group.update_member(
+        replace(
+            old or ShareGroupMember(key.member_id),
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=shared_names(group.members, old, frozenset(value.subscribed_topic_names)),
+        )
+    )
+
+
+def _target_member(group: ShareGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.remove_target(key.member_id)
+    else:
+        group.set_target(key.member_id, partitions_of(value.topic_partitions))
+
+
+def _current_assignment(group: ShareGroup, key: Any, value: Any) -> None:
+    old = group.members.get(key.member_id)
+    if value is not None:
+        group.update_member(
+            replace(
+                old or ShareGroupMember(key.member_id),
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                state=MemberState(value.state),
+                assigned=partitions_of(value.assigned_partitions),
+            )
+        )
+    elif old is not None:
+        group.update_member(
+            replace(
+                old,
+                member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+                previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+                assigned={},
+            )
+        )
+
+
+def _state_partitions(group: ShareGroup, key: Any, value: Any) -> None:
+    group.set_states(
+        None
+        if value is None
+        else StatePartitions(
+            _named(value.initializing_topics),
+            _named(value.initialized_topics),
+            frozenset([topic.topic_id for topic in value.deleting_topics]),
+        )
+    )
+
+
+def _named(topics: Any) -> dict[bytes, NamedPartitions]:
+    return {
+        topic.topic_id: NamedPartitions(topic.topic_name, frozenset(topic.partitions)) for topic in topics
+    }
+
+
+_REPLAYS: dict[int, Callable[[ShareGroup, Any, Any], None]] = {
+    MEMBER_METADATA: _member_metadata,
+    SHARE_GROUP_METADATA: replay_group_metadata,
+    TARGET_METADATA: replay_target_metadata,
+    TARGET_MEMBER: _target_member,
+    CURRENT_ASSIGNMENT: _current_assignment,
+    STATE_PARTITIONS: _state_partitions,
+}

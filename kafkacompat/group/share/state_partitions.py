@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kafkacompat.group.share.member import Partitions
+    from kafkacompat.group.share.share_group_member import Partitions
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
 

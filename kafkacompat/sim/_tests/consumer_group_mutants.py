@@ -15,11 +15,10 @@ from kafkacompat.group.consumer import (
     conversion,
     heartbeat,
     membership,
-    replay,
-    target_assignment,
+    target_assignment_builder,
 )
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer.current_assignment import Reconciliation
+from kafkacompat.group.consumer.current_assignment_builder import Reconciliation
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 CURRENT_ASSIGNMENT = 8
@@ -67,7 +66,7 @@ def a_new_coordinator_takes_no_sessions_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def partitions_of_fenced_members_are_not_released(patch: pytest.MonkeyPatch) -> None:
-    original = replay._REPLAYS[CURRENT_ASSIGNMENT]
+    original = consumer_group._REPLAYS[CURRENT_ASSIGNMENT]
 
     def current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
         epochs = {topic_id: dict(each) for topic_id, each in group.partition_epochs.items()}
@@ -75,7 +74,7 @@ def partitions_of_fenced_members_are_not_released(patch: pytest.MonkeyPatch) -> 
         if value is None:
             group.partition_epochs = epochs
 
-    patch.setitem(replay._REPLAYS, CURRENT_ASSIGNMENT, current_assignment)
+    patch.setitem(consumer_group._REPLAYS, CURRENT_ASSIGNMENT, current_assignment)
 
 
 def a_conversion_forgets_what_classic_members_own(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +115,7 @@ def changed_topics_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_members_are_taken_to_subscribe_to_the_same_topics(patch: pytest.MonkeyPatch) -> None:
-    for module in (membership, target_assignment):
+    for module in (membership, target_assignment_builder):
         patch.setattr(module, "is_homogeneous", lambda *_: True)
 
 

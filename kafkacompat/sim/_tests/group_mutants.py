@@ -29,14 +29,14 @@ def every_generation_may_commit(patch: pytest.MonkeyPatch) -> None:
     """A late commit replaces the commit of the partition's next owner."""
     original = service.commit_offsets
 
-    def commit_offsets(machine: Any, request: Any, *given: Any) -> Any:
-        group = machine.groups.get(request.group_id)
+    def commit_offsets(offsets: Any, request: Any, *given: Any) -> Any:
+        group = offsets.env.groups.get(request.group_id)
         if group is None:
-            return original(machine, request, *given)
+            return original(offsets, request, *given)
         state, group.state = group.state, ClassicGroupState.EMPTY
         request.generation_id_or_member_epoch = -1
         try:
-            return original(machine, request, *given)
+            return original(offsets, request, *given)
         finally:
             group.state = state
 

@@ -9,11 +9,12 @@ import pytest
 
 from kafkacompat.group.classic.classic_group import (
     ClassicGroup,
+    ClassicGroupMember,
     ClassicGroupState,
     InvalidTransition,
+    Protocols,
 )
-from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, Protocols
-from kafkacompat.group.classic.subscription import MalformedSubscription, subscribed_topics
+from kafkacompat.group.consumer_protocol import MalformedSubscription, subscribed_topics
 from kafkacompat.wire.errors import ErrorCode
 
 S = ClassicGroupState

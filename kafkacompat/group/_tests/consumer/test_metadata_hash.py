@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.group._tests.consumer.groups import A, B
-from kafkacompat.group.metadata_hash import group_hash, topic_hash
+from kafkacompat.group.modern_group import group_hash, topic_hash
 
 WITH_RACKS = topic_hash(A, "t", 2, [["r1", "r2"], ["r1"]])
 

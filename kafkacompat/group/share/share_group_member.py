@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkacompat.group.consumer.member import MemberState
+from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.group.sizes import size_of_modern_member
 
 if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
+
 
 Partitions: TypeAlias = "Mapping[Uuid, frozenset[int]]"
 """Topic id -> partitions. Never changed in place."""

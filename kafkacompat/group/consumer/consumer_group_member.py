@@ -12,6 +12,7 @@ from kafkacompat.group.sizes import size_of_modern_member, size_of_protocols
 if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
 
+
 OwnedPartitions: TypeAlias = "Mapping[Uuid, Mapping[int, int]]"
 """Topic id -> partition -> the member epoch at which the partition was assigned. Never changed in place."""
 

@@ -1,7 +1,10 @@
-"""JoinGroup on a classic group.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a classic group.
 
-The member and the group's state decide what a join does. Follows KIP-394 (ids are handed out first) and KIP-345
-(static members).
+- The member and the group's state decide what a join does. Follows KIP-394 (ids are handed out first) and KIP-345
+  (static members).
+- SyncGroup parks the members that wait for the leader's assignment, writes the assignment, and hands it out.
+- Heartbeat extends the member's session, and tells the member to rejoin if the group rebalances.
+- LeaveGroup removes members, pending ids and, on an administrator's request, static members by instance id (KIP-345).
 """
 
 from __future__ import annotations
@@ -11,9 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from kafkacompat.coordinator.core import CoordinatorResult
-from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.classic.classic_group_member import ClassicGroupMember, Protocols
+from kafkacompat.coordinator.core import Caller, CoordinatorResult
+from kafkacompat.group.classic.classic_group import (
+    EMPTY_ASSIGNMENT,
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+    Protocols,
+    empty_group_record,
+    group_metadata_record,
+)
 from kafkacompat.group.classic.rebalance import (
     current_members,
     end_group,
@@ -24,9 +34,11 @@ from kafkacompat.group.classic.rebalance import (
     maybe_prepare_rebalance_or_complete_join,
     prepare_rebalance,
     refuse_parked,
+    remove_member,
     reschedule_heartbeat,
+    reset_and_propagate_assignments,
+    set_and_propagate_assignments,
 )
-from kafkacompat.group.classic.records import empty_group_record, group_metadata_record
 from kafkacompat.group.environment import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Environment,
@@ -35,6 +47,7 @@ from kafkacompat.group.environment import (
     nothing,
     replied,
 )
+from kafkacompat.group.records import GroupRecord
 from kafkacompat.group.sizes import (
     size_of_classic_member,
     size_of_group,
@@ -44,11 +57,16 @@ from kafkacompat.group.sizes import (
 from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
+from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.core import Caller, Reply
+    from kafkacompat.coordinator.core import Reply
+    from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+    from kafkacompat.wire.messages.leave_group_request import MemberIdentity
+    from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
+
 
 _S = ClassicGroupState
 
@@ -391,3 +409,167 @@ def _revert_replacement(
     env.timers.cancel(heartbeat_key(group, member.member_id))
     restored = group.replace_static_member(member.group_instance_id, member.member_id, old.member_id)
     reschedule_heartbeat(env, group, restored)
+
+
+# --- SyncGroup
+
+
+def sync(env: Environment, request: SyncGroupRequest, caller: Caller) -> GroupResult:
+    """Every path answers the caller, now or when the assignment is committed or the group rebalances again."""
+    group = env.classic_group(request.group_id)
+    if group is None or group.state is _S.EMPTY:
+        return _refuse_sync(caller, ErrorCode.UNKNOWN_MEMBER_ID)
+    error = _validate(group, request)
+    if error is not ErrorCode.NONE:
+        return _refuse_sync(caller, error)
+    if group.state is _S.PREPARING_REBALANCE:
+        return _refuse_sync(caller, ErrorCode.REBALANCE_IN_PROGRESS)
+    member = group.members[request.member_id]
+    group.pending_sync.discard(member.member_id)
+    if group.state is _S.STABLE:
+        return replied(
+            caller,
+            SyncGroupResponse(
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                assignment=member.assignment,
+            ),
+        )
+    # A member may send the request again on a new connection while the first one is parked. The first one is then
+    # answered with an error.
+    replies = member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    member.awaiting_sync = caller
+    if group.leader_id != member.member_id:
+        return nothing().after(replies)
+    return _write_plan(env, group, request).after(replies)
+
+
+def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest) -> GroupResult:
+    """Members missing from the leader's assignment get an empty one. Ids that are not members are ignored."""
+    plan = {each.member_id: each.assignment for each in request.assignments}
+    assignments = {member_id: plan.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
+    generation_id = group.generation_id
+
+    def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
+        # The group may have changed while the assignment was being written.
+        if group.state is not _S.COMPLETING_REBALANCE or group.generation_id != generation_id:
+            return None
+        if error is ErrorCode.NONE:
+            replies = set_and_propagate_assignments(env, group, assignments)
+            group.transition_to(_S.STABLE, at_ms)
+            env.note_completed_rebalance()
+            return nothing().after(replies)
+        replies = reset_and_propagate_assignments(env, group, error)
+        return maybe_prepare_rebalance_or_complete_join(env, group, at_ms).after(replies)
+
+    return CoordinatorResult(
+        (group_metadata_record(group, assignments),), None, replay=False, committed=committed
+    )
+
+
+def _validate(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is _S.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _refuse_sync(caller: Caller, error: ErrorCode) -> GroupResult:
+    return replied(caller, SyncGroupResponse(error_code=error))
+
+
+# --- Heartbeat
+
+
+def heartbeat(env: Environment, request: HeartbeatRequest) -> ErrorCode:
+    group = env.classic_group(request.group_id)
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is _S.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is _S.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    reschedule_heartbeat(env, group, group.members[request.member_id])
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _S.PREPARING_REBALANCE else ErrorCode.NONE
+
+
+# --- LeaveGroup
+
+
+def leave(
+    env: Environment, group_id: str, members: Sequence[MemberIdentity], now_ms: int
+) -> CoordinatorResult[GroupRecord, LeaveGroupResponse]:
+    """One answer per member, in the order of the request. A missing group has no members."""
+    group = env.classic_group(group_id)
+    if group is None:
+        return CoordinatorResult((), unknown_members(members))
+    if group.state is _S.DEAD:
+        return CoordinatorResult((), LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    answers = []
+    replies: list[Reply] = []
+    for identity in members:
+        answers.append(
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=_leave_one(env, group, identity, replies),
+            )
+        )
+    response = LeaveGroupResponse(members=answers)
+    if all(answer.error_code for answer in answers):
+        return CoordinatorResult((), response)
+    if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
+        result = maybe_prepare_rebalance_or_complete_join(env, group, now_ms)
+    else:
+        result = maybe_complete_join_phase(env, group, now_ms)
+    return result.answering(response).after(replies)
+
+
+def unknown_members(members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for identity in members
+        ]
+    )
+
+
+def _leave_one(
+    env: Environment, group: ClassicGroup, identity: MemberIdentity, replies: list[Reply]
+) -> ErrorCode:
+    """Adds the replies to the member's parked requests."""
+    if identity.member_id == "":
+        member_id = (
+            None
+            if identity.group_instance_id is None
+            else group.static_members.get(identity.group_instance_id)
+        )
+        if member_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        replies += remove_member(env, group, group.members[member_id])
+        return ErrorCode.NONE
+    if identity.member_id in group.pending_join:
+        group.remove(identity.member_id)
+        env.timers.cancel(heartbeat_key(group, identity.member_id))
+        return ErrorCode.NONE
+    error = group.validate_member(identity.member_id, identity.group_instance_id)
+    if error is ErrorCode.NONE:
+        replies += remove_member(env, group, group.members[identity.member_id])
+    return error

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.group.consumer.member import ConsumerGroupMember, MemberState, OwnedPartitions
+from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember, MemberState, OwnedPartitions
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.group.consumer.assignor import Assignment
     from kafkacompat.ids import Uuid
+
 
 NOTHING: Mapping[int, int] = {}
 NO_PARTITIONS: frozenset[int] = frozenset()

@@ -1,6 +1,6 @@
 """The target assignment of a consumer group: which assignor, what it is asked, and the records of what has changed.
 
-What is alike for all kinds is in group/target_assignment.
+What is alike for all kinds is in group/modern_group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from kafkacompat.group.consumer.assignor import (
     Meter,
     assign_to_one,
 )
-from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
-from kafkacompat.group.consumer.records import target_epoch_record, target_record
-from kafkacompat.group.consumer.subscribed_topics import SubscribedTopics
+from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup, SubscribedTopics
 from kafkacompat.group.environment import Environment, GroupResult, nothing
-from kafkacompat.group.target_assignment import (
+from kafkacompat.group.modern_group import (
     ASSIGNING,
     AT_ONCE_UNITS,
     Target,
@@ -31,14 +29,16 @@ from kafkacompat.group.target_assignment import (
     is_assignment_due,
     is_still_wanted,
 )
+from kafkacompat.group.records import consumer_target_epoch_record, consumer_target_record
 from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from kafkacompat.group.consumer.member import ConsumerGroupMember
+    from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
     from kafkacompat.ids import Uuid
+
 
 ASSIGNORS: dict[str, Assign] = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
 """group.consumer.assignors by their names."""
@@ -119,7 +119,7 @@ def maybe_update_target(
         return last
     assigned = assign_to_one(spec) if len(spec.members) == 1 else at_once(assign(spec))
     records += _changed(group, assigned, assigned)
-    records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+    records.append(consumer_target_epoch_record(group.group_id, group_epoch, now_ms))
     return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
 
 
@@ -174,13 +174,15 @@ def _assigned(
             lambda again, at_ms: _assigned(env, group_id, group_epoch, instances, again, at_ms),
         )
         return CoordinatorResult(tuple(records[:MEMBERS_AT_ONCE]), None)
-    return CoordinatorResult((*records, target_epoch_record(group.group_id, group_epoch, now_ms)), None)
+    return CoordinatorResult(
+        (*records, consumer_target_epoch_record(group.group_id, group_epoch, now_ms)), None
+    )
 
 
 def _changed(group: ConsumerGroup, assigned: dict[str, Assignment], of: Iterable[str]) -> list[GroupRecord]:
     """A record for each member without a target yet, or with another one, and one record more than is written at once."""
     changed = islice(changed_targets(group, assigned, of), MEMBERS_AT_ONCE + 1)
-    return [target_record(group.group_id, member_id, target) for member_id, target in changed]
+    return [consumer_target_record(group.group_id, member_id, target) for member_id, target in changed]
 
 
 def _spec(
