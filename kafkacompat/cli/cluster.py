@@ -91,7 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "status":
         return show_status(files)
     if arguments.action == "stop":
-        stop_all(files.load(), NodeProcesses(files))
+        layout = files.load()
+        refuse_one_machine(files, layout)
+        stop_all(layout, NodeProcesses(files))
         return 0
     with files.locked("running", f"`kafkacompat cluster` runs in {files.root} already"):
         return run_cluster(files, arguments)
@@ -148,6 +150,7 @@ def lay_out(arguments: argparse.Namespace) -> Layout:
 def load_same(files: ClusterFiles, arguments: argparse.Namespace) -> Layout:
     """Load the existing cluster. Raises CommandFailed if the arguments describe a different one."""
     layout = files.load()
+    refuse_one_machine(files, layout)
     if arguments.nodes not in (None, layout.initial_size, len(layout.nodes)):
         raise CommandFailed(
             f"{files.root} holds {len(layout.nodes)} nodes; `kafkacompat node add` and `remove` change that"
@@ -161,6 +164,12 @@ def load_same(files: ClusterFiles, arguments: argparse.Namespace) -> Layout:
             f"--racks and --override are for a new cluster; edit server.properties below {files.root} instead"
         )
     return layout
+
+
+def refuse_one_machine(files: ClusterFiles, layout: Layout) -> None:
+    """Raise CommandFailed for brokers that a `kafkacompat start` runs."""
+    if layout.is_one_machine:
+        raise CommandFailed(f"`kafkacompat start` runs the brokers in {files.root}; they stop with it")
 
 
 def check_ports(layout: Layout) -> None:

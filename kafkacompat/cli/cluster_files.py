@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from kafkacompat.addresses import host_and_port
+from kafkacompat.cli.settings import LAYOUT_FILE
 from kafkacompat.config import ConfigError
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -44,6 +46,8 @@ class Node:
     directory_id: str
     rack: str | None = None
     is_formatted: bool = False
+    host: str = HOST
+    """Where the node listens for this machine's commands."""
 
     @property
     def is_broker(self) -> bool:
@@ -56,7 +60,7 @@ class Node:
     @property
     def address(self) -> str:
         """The address for clients or, of a controller without the broker role, for other controllers."""
-        return f"{HOST}:{self.port or self.controller_port}"
+        return host_and_port(self.host, self.port or self.controller_port)
 
     @property
     def controller_address(self) -> str:
@@ -67,7 +71,9 @@ class Node:
 class Layout:
     """The content of cluster.json. initial_size: the number of nodes for which the replication settings were chosen.
 
-    is_secure: every listener is SASL_SSL. It is missing in a cluster.json of an older version.
+    is_secure: every listener is SASL_SSL. is_one_machine: the nodes are the brokers of `kafkacompat start --brokers`, which
+    derives their settings from the user's file. to_move: directories of a former single node whose content has not yet
+    moved below node-N. What has a default here is missing in a cluster.json of an older version.
     """
 
     cluster_id: str
@@ -77,6 +83,8 @@ class Layout:
     overrides: dict[str, str]
     nodes: tuple[Node, ...]
     is_secure: bool = False
+    is_one_machine: bool = False
+    to_move: tuple[str, ...] = ()
 
     @property
     def protocol(self) -> str:
@@ -215,7 +223,7 @@ class ClusterFiles:
 
     @property
     def layout_path(self) -> Path:
-        return self.root / "cluster.json"
+        return self.root / LAYOUT_FILE
 
     def exists(self) -> bool:
         return self.layout_path.exists()
@@ -258,7 +266,7 @@ class ClusterFiles:
         try:
             read = json.loads(self.layout_path.read_text("utf-8"))
             nodes = tuple(Node(**each) for each in read.pop("nodes"))
-            return Layout(nodes=nodes, **read)
+            return Layout(nodes=nodes, to_move=tuple(read.pop("to_move", ())), **read)
         except FileNotFoundError:
             raise CommandFailed(
                 f"there is no cluster in {self.root}; `kafkacompat cluster --data {self.root}` makes one"

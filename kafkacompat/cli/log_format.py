@@ -6,8 +6,11 @@ import json
 import logging
 import re
 import time
+from calendar import timegm
 
 TEXT_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+NODE = "node"
+"""The attribute of an entry that another process wrote: the id of that node."""
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that would end a line or change a terminal, except tabs and line ends."""
 
@@ -28,7 +31,9 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         if self._is_brief:
             record.message = getattr(record, "brief", record.message)
-        return super().formatMessage(record)
+        text = super().formatMessage(record)
+        node_id = getattr(record, NODE, None)
+        return text if node_id is None else f"{text[:-1]}, node {node_id})"
 
     def format(self, record: logging.LogRecord) -> str:
         text = CONTROLS.sub(lambda found: ascii(found[0])[1:-1], super().format(record))
@@ -51,10 +56,28 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if self.node_id is not None:
-            entry["node"] = self.node_id
+        node_id = getattr(record, NODE, self.node_id)
+        if node_id is not None:
+            entry["node"] = node_id
         exception = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         if exception:
             entry["exception"] = exception
         # Escaped, because a lone surrogate in a file name has no UTF-8 form.
         return json.dumps(entry)
+
+
+def entry_of(line: str, node_id: int) -> logging.LogRecord:
+    """Return the entry that a node's JsonFormatter wrote, or a warning for a line that is something else, for example
+    what an interpreter prints that cannot go on."""
+    try:
+        found = json.loads(line)
+        level = getattr(logging, found["level"])
+        record = logging.LogRecord(found["logger"], level, "", 0, found["message"], None, None)
+        moment, milliseconds = found["time"].removesuffix("Z").split(".")
+        record.created = timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%S")) + int(milliseconds) / 1000
+        record.msecs = float(milliseconds)
+        record.exc_text = found.get("exception")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        record = logging.LogRecord(__name__, logging.WARNING, "", 0, line, None, None)
+    setattr(record, NODE, node_id)
+    return record

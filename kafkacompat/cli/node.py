@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kafkacompat.cli import moves
-from kafkacompat.cli.cluster import add_data
+from kafkacompat.cli.cluster import add_data, refuse_one_machine
 from kafkacompat.cli.cluster_files import BOTH, BROKER, HOST, ClusterFiles, Layout, Node, new_node
 from kafkacompat.cli.cluster_status import Report, ask_any, look, summary_of
 from kafkacompat.cli.elect import PREFERRED, elect
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
     files = ClusterFiles(arguments.data)
-    files.load()
+    refuse_one_machine(files, files.load())
     starts_nodes = arguments.action in ("add", "start", "restart")
     processes = NodeProcesses(files, log_options(arguments) if starts_nodes else None)
     with files.locked("changing", f"another `kafkacompat node` changes {files.root}"):

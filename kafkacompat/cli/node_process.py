@@ -74,7 +74,7 @@ class NodeProcesses:
                     stdout=output,
                     stderr=output,
                     cwd=self.files.folder(node.node_id),
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(import_path())},
                     start_new_session=True,
                 )
         except OSError as error:
@@ -190,7 +190,7 @@ def _last_line(path: Path) -> tuple[int, str]:
     return (status.st_mtime_ns, last) if last else (0, "")
 
 
-def _import_path() -> list[str]:
+def import_path() -> list[str]:
     """Return the path that makes a node import this kafkacompat, whatever its working directory is."""
     here = str(Path(__file__).resolve().parents[2])
     return [here, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -6,11 +6,18 @@ This module knows files, options and error texts, not the meaning of a setting.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file, load_properties
 from kafkacompat.failure import CommandFailed
+
+LAYOUT_FILE = "cluster.json"
+"""In the folder of the nodes that one command runs: which nodes there are."""
+BROKERS_SETTING = "num.brokers"
+METRICS_LINE = "metrics "
+"""Begins the line by which one of several brokers tells on which port its metrics are."""
 
 
 def add_override(parser: argparse.ArgumentParser) -> None:
@@ -23,15 +30,47 @@ def add_override(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_settings(path: str | None, overrides: list[str]) -> ServerConfig:
+def add_brokers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--brokers",
+        metavar="N|auto",
+        help=f"the setting {BROKERS_SETTING}: that many brokers on this machine, as one; auto: one for each processor",
+    )
+
+
+def overrides_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the overrides of the command line, of which --brokers is one."""
+    brokers = [] if arguments.brokers is None else [f"{BROKERS_SETTING}={arguments.brokers}"]
+    return [*arguments.override, *brokers]
+
+
+def load_settings(
+    path: str | None, overrides: list[str], defaults: Callable[[], Mapping[str, str]] = defaults_without_file
+) -> ServerConfig:
     """Return the settings of the file, or the defaults, changed by the overrides. CommandFailed names the error."""
     try:
-        properties = load_properties(path) if path is not None else defaults_without_file()
-        return ServerConfig.from_properties(properties, parse_overrides(overrides))
+        return ServerConfig.from_properties(written_settings(path, overrides, defaults))
+    except ConfigError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def written_settings(
+    path: str | None, overrides: list[str], defaults: Callable[[], Mapping[str, str]]
+) -> dict[str, str]:
+    """Return the settings of `load_settings` as they are written, without the values of providers. Raises CommandFailed."""
+    try:
+        properties = load_properties(path) if path is not None else defaults()
+        return {**properties, **parse_overrides(overrides)}
     except OSError as error:
         raise CommandFailed(f"cannot read the settings file {path}: {error.strerror}") from error
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
+
+
+def runs_several(config: ServerConfig) -> bool:
+    """Whether the settings or the folder ask for the brokers of a machine, which may be one."""
+    is_laid_out = os.path.exists(os.path.join(config.log_dirs[0], LAYOUT_FILE))
+    return is_laid_out or config.get_string(BROKERS_SETTING) != "1"
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, str]:

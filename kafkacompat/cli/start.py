@@ -16,7 +16,14 @@ from kafkacompat.cli.log_format import JsonFormatter, TextFormatter
 from kafkacompat.cli.log_options import JSON, LogOptions, add_log_file, log_options
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.service_manager import notify_ready
-from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
+from kafkacompat.cli.settings import (
+    add_brokers,
+    add_override,
+    load_settings,
+    overrides_of,
+    runs_several,
+    warn_of_settings,
+)
 from kafkacompat.config import ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.server.garbage import collect_seldom
@@ -36,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Kafka's settings; without a file: node 1, both roles, 127.0.0.1:9092, ./kafkacompat-data",
     )
     add_override(parser)
+    add_brokers(parser)
     parser.add_argument(
         "-v",
         "--verbose",
@@ -52,17 +60,38 @@ def run(arguments: argparse.Namespace) -> int:
     signals.listen()
     level = log_level(arguments.verbose, os.environ.get(LOG_LEVEL_VARIABLE))
     with node_logging(level, log_options(arguments)) as know:
-        config = load_settings(arguments.properties, arguments.override)
-        know(config.node_id)
+        overrides = overrides_of(arguments)
+        config = load_settings(arguments.properties, overrides)
         warn_of_settings(config, logger.warning)
-        return serve(config, signals, announce, format_if_empty=not arguments.properties)
+
+        def serve_one(config: ServerConfig) -> int:
+            know(config.node_id)
+            return serve(config, signals, announce, format_if_empty=not arguments.properties)
+
+        if not runs_several(config):
+            return serve_one(config)
+        from kafkacompat.cli.supervisor import run_brokers
+
+        return run_brokers(
+            arguments.properties,
+            overrides,
+            signals,
+            announce,
+            serve_one,
+            format_if_empty=not arguments.properties,
+        )
 
 
 def serve(
-    config: ServerConfig, signals: StopSignals, tell: Callable[[str], None], *, format_if_empty: bool
+    config: ServerConfig,
+    signals: StopSignals,
+    tell: Callable[[str], None],
+    *,
+    format_if_empty: bool,
+    tell_metrics: Callable[[int], None] | None = None,
 ) -> int:
-    """Run the node until a signal stops it, and return the exit status. `tell` gets the line when it serves. The service
-    manager hears of it too."""
+    """Run the node until a signal stops it, and return the exit status. `tell` gets the line when it serves, and
+    `tell_metrics` the port of its metrics. The service manager hears of it too."""
     from kafkacompat.server.process import StartRefused, serve_until_stopped
 
     def on_ready(line: str) -> None:
@@ -71,7 +100,11 @@ def serve(
 
     try:
         is_clean = serve_until_stopped(
-            config, format_if_empty=format_if_empty, announce=on_ready, signals=signals
+            config,
+            format_if_empty=format_if_empty,
+            announce=on_ready,
+            signals=signals,
+            tell_metrics=tell_metrics,
         )
     except StartRefused as error:
         raise CommandFailed(str(error)) from error

@@ -8,8 +8,8 @@ room for others, so that clients which send or take nothing keep neither probes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
@@ -52,7 +52,7 @@ Waits = dict[trio.CancelScope, None]
 
 
 class Node(Protocol):
-    """What the endpoint shows."""
+    """A node whose endpoint this is."""
 
     def families(self) -> Families:
         """The metrics of now."""
@@ -63,11 +63,35 @@ class Node(Protocol):
         ...
 
 
-class MetricsEndpoint:
-    """`bind`, then `run` in a task; it ends when it is cancelled."""
+class Shown(Protocol):
+    """What the endpoint shows."""
+
+    def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The text of a scrape. b'' is a pause."""
+        ...
+
+    async def why_not_ready(self) -> str | None: ...
+
+
+class OneNode:
+    """Shows a node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        for piece in rendered(self._node.families()):
+            yield piece
+
+    async def why_not_ready(self) -> str | None:
+        return self._node.why_not_ready()
+
+
+class MetricsEndpoint:
+    """`bind`, then `run` in a task; it ends when it is cancelled."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
         self._listeners: list[trio.SocketListener] = []
         self._connections = 0
         self._scraping = 0
@@ -158,7 +182,7 @@ class MetricsEndpoint:
         elif request.path == "/live":
             await stream.send_all(whole(200, "live"))
         elif request.path == "/ready":
-            reason = self._node.why_not_ready()
+            reason = await self._shown.why_not_ready()
             await stream.send_all(whole(200, "ready") if reason is None else whole(503, reason))
         else:
             await stream.send_all(whole(404, "/metrics, /live and /ready are served"))
@@ -176,13 +200,14 @@ class MetricsEndpoint:
             return
         held: list[bytes] = []
         size = 0
-        for piece in rendered(self._node.families()):
-            held.append(piece)
-            size += len(piece)
-            await trio.lowlevel.checkpoint()
-            if size >= SENT_FROM_BYTES:
-                await send(_part(held, in_chunks))
-                held, size = [], 0
+        async with aclosing(self._shown.pieces()) as pieces:
+            async for piece in pieces:
+                held.append(piece)
+                size += len(piece)
+                await trio.lowlevel.checkpoint()
+                if size >= SENT_FROM_BYTES:
+                    await send(_part(held, in_chunks))
+                    held, size = [], 0
         if size:
             await send(_part(held, in_chunks))
         if in_chunks:

@@ -59,20 +59,29 @@ class StartRefused(Exception):
 
 
 def serve_until_stopped(
-    config: ServerConfig, *, format_if_empty: bool, announce: Callable[[str], None], signals: StopSignals
+    config: ServerConfig,
+    *,
+    format_if_empty: bool,
+    announce: Callable[[str], None],
+    signals: StopSignals,
+    tell_metrics: Callable[[int], None] | None = None,
 ) -> bool:
-    """Run one node until a signal stops it. `announce` gets one line when the node serves. Return False if it did not
-    stop cleanly.
+    """Run one node until a signal stops it. `announce` gets one line when the node serves, `tell_metrics` the port of its
+    metrics, if it has any. Return False if it did not stop cleanly.
 
     Raises StartRefused.
     """
     raise_descriptor_limit()
     keep_long_lived()  # what was imported
-    return trio.run(_serve, config, format_if_empty, announce, signals)
+    return trio.run(_serve, config, format_if_empty, announce, signals, tell_metrics)
 
 
 async def _serve(
-    config: ServerConfig, format_if_empty: bool, announce: Callable[[str], None], signals: StopSignals
+    config: ServerConfig,
+    format_if_empty: bool,
+    announce: Callable[[str], None],
+    signals: StopSignals,
+    tell_metrics: Callable[[int], None] | None,
 ) -> bool:
     """Run the node. A signal also stops a node that is still starting, or that waits for its quorum.
 
@@ -102,7 +111,7 @@ async def _serve(
             signals.tell(lambda: token.run_sync_soon(on_signal))
             try:
                 if config.get_int(METRICS_PORT) >= 0:
-                    metrics = await _shown(doors, node, nursery)
+                    metrics = await _shown(doors, node, nursery, tell_metrics)
                 with starting:
                     await nursery.start(timers.run)
                     await carry_out(node.build(format_if_empty=format_if_empty))
@@ -135,10 +144,15 @@ async def _serve(
         signals.tell(None)
 
 
-async def _shown(doors: NodeDoors, node: KafkaRaftServer, nursery: trio.Nursery) -> NodeMetrics:
+async def _shown(
+    doors: NodeDoors,
+    node: KafkaRaftServer,
+    nursery: trio.Nursery,
+    tell_port: Callable[[int], None] | None,
+) -> NodeMetrics:
     """Serve the node's metrics from now on. Without metrics, none of their modules is imported. Raises StartRefused, OSError."""
     try:
-        from kafkacompat.metrics.endpoint import MetricsEndpoint
+        from kafkacompat.metrics.endpoint import MetricsEndpoint, OneNode
         from kafkacompat.metrics.loop_idle import LoopIdle
         from kafkacompat.server.node_metrics import NodeMetrics
     except ImportError as missing:
@@ -147,10 +161,12 @@ async def _shown(doors: NodeDoors, node: KafkaRaftServer, nursery: trio.Nursery)
         ) from missing
     metrics = NodeMetrics(doors, node, lambda: pool_loads(doors.workers))
     metrics.idle = LoopIdle().read
-    endpoint = MetricsEndpoint(metrics)
+    endpoint = MetricsEndpoint(OneNode(metrics))
     host = doors.config.get_string("metrics.listener.host") or ""
     port = await endpoint.bind(host, doors.config.get_int(METRICS_PORT))
     logger.info("metrics are served on http://%s/metrics", host_and_port(host, port))
+    if tell_port is not None:
+        tell_port(port)
     nursery.start_soon(endpoint.run)
     return metrics
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from kafkacompat.metrics import endpoint as module
-from kafkacompat.metrics.endpoint import MetricsEndpoint
+from kafkacompat.metrics.endpoint import MetricsEndpoint, OneNode
 from kafkacompat.metrics.families import Families, gauge, gauges
 from kafkacompat.metrics.http import HEAD_BYTES_MAX
 
@@ -55,7 +55,7 @@ class ServedEndpoint:
 @pytest.fixture
 async def served_endpoint(nursery: trio.Nursery) -> ServedEndpoint:
     node = FakeNode()
-    served = MetricsEndpoint(node)
+    served = MetricsEndpoint(OneNode(node))
     port = await served.bind(LOOPBACK, 0)
     nursery.start_soon(served.run)
     return ServedEndpoint(port, node, served)
@@ -217,4 +217,4 @@ async def test_a_listener_that_cannot_accept_goes_on(
 
 async def test_a_port_that_is_taken_names_the_setting(served_endpoint: ServedEndpoint) -> None:
     with pytest.raises(OSError, match=r"metrics\.listener\.port: cannot listen on 127\.0\.0\.1:"):
-        await MetricsEndpoint(served_endpoint.node).bind(LOOPBACK, served_endpoint.port)
+        await MetricsEndpoint(OneNode(served_endpoint.node)).bind(LOOPBACK, served_endpoint.port)

@@ -1,0 +1,229 @@
+"""`kafkacompat start --brokers`: several brokers on one machine that start, restart, grow and stop as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from interop_tests.cli.command import command_line, output_of, refusal_of, run
+from interop_tests.cli.running_cluster import base_port
+from interop_tests.harness.broker import APACHE, chosen_kind
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection
+
+pytestmark = [
+    pytest.mark.needs_control,
+    pytest.mark.skipif(chosen_kind() == APACHE, reason="these commands start kafkacompat and nothing else"),
+]
+
+STOP_TIMEOUT_S = 60.0
+
+
+class Machine:
+    """One settings file, and the `kafkacompat start` that runs with it."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root = root
+        self.port = port
+        self.data = root / "data"
+        self.file = root / "server.properties"
+        self.said_path, self.errors_path = root / "said", root / "errors"
+        self.process: subprocess.Popen[bytes] | None = None
+        controller = port + 1000
+        self.write(
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+                "log.dirs": str(self.data),
+            }
+        )
+
+    def write(self, settings: dict[str, str]) -> None:
+        with open(self.file, "a") as file:
+            file.writelines(f"{name}={value}\n" for name, value in settings.items())
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def where(self) -> tuple[str, str]:
+        return ("--bootstrap", self.bootstrap)
+
+    def start(self, *words: str) -> str:
+        """Start it, and return the line that it prints."""
+        with open(self.said_path, "wb") as said, open(self.errors_path, "ab") as errors:
+            self.process = process = subprocess.Popen(
+                command_line("start", *words, str(self.file)), stdout=said, stderr=errors
+            )
+        wait_until(lambda: self.said or process.poll() is not None, "it serves", 60)
+        assert process.poll() is None, self.errors
+        return self.said
+
+    @property
+    def said(self) -> str:
+        return self.said_path.read_text()
+
+    @property
+    def errors(self) -> str:
+        return self.errors_path.read_text()
+
+    def pid(self, node_id: int) -> int:
+        return int((self.data / f"node-{node_id}" / "node.pid").read_text())
+
+    def runs(self, node_id: int) -> bool:
+        return Path(f"/proc/{self.pid(node_id)}").exists()
+
+    def kill_broker(self, node_id: int) -> None:
+        """Kill it with -9, and wait until it serves again."""
+        before = self.pid(node_id)
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: self.pid(node_id) != before and self.serves(node_id), f"broker {node_id} is back")
+
+    def serves(self, node_id: int) -> bool:
+        rows = run("cluster", "status", "--data", str(self.data)).stdout.splitlines()
+        return any(row.split()[0] == str(node_id) and "alive" in row for row in rows[1:])
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def clean_up(self) -> None:
+        """The brokers end with the process that started them."""
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        pids = [int(path.read_text()) for path in self.data.glob("node-*/node.pid")]
+        wait_until(
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "all brokers have ended", 60
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path, base_port())
+    yield made
+    made.clean_up()
+
+
+def write(machine: Machine, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": machine.bootstrap, "acks": "all"})
+    failed: list[object] = []
+    for number, value in enumerate(values):
+        producer.produce(
+            topic, value, partition=number % 4, on_delivery=lambda error, _: error and failed.append(error)
+        )
+    assert producer.flush(60) == 0
+    assert not failed
+
+
+def read(machine: Machine, topic: str, count: int, group: str) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": machine.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+
+    def all_read() -> bool:
+        found.extend(each.value() for each in consumer.consume(500, 1.0) if each.error() is None)
+        return len(found) >= count
+
+    wait_until(all_read, "everything is read", 60)
+    consumer.close()
+    return sorted(found)
+
+
+def test_a_single_node_becomes_two_brokers_that_outlive_kills_and_restarts(
+    machine: Machine, unique: Callable[[str], str]
+) -> None:
+    """Whichever broker is killed starts again: also the only controller, while the other serves what it leads."""
+    topic, both = unique("grown"), unique("both")
+    output_of("format", "--standalone", str(machine.file))
+    machine.start()
+    output_of("topics", "create", topic, "--partitions", "4", *machine.where)
+    first = [b"%d" % number for number in range(100)]
+    write(machine, topic, first)
+    assert machine.end() == 0
+
+    line = machine.start("--brokers", "2")
+    assert f"nodes 1 to 2 serving {machine.bootstrap},127.0.0.1:{machine.port + 1} " in line
+    assert "do not outlive it" in line
+    assert read(machine, topic, 100, unique("readers")) == sorted(first)
+    output_of("topics", "create", both, "--partitions", "4", *machine.where)
+    leaders = [
+        row.split()[1] for row in output_of("topics", "describe", both, *machine.where).splitlines()[2:]
+    ]
+    assert sorted(leaders) == ["1", "1", "2", "2"]
+    write(machine, both, first)
+    with Connection(machine.bootstrap) as connection:
+        brokers = connection.call("Metadata", 12, {"Topics": []})["Brokers"]
+    racks = {each["NodeId"]: each["Rack"] for each in brokers}
+    assert set(racks) == {1, 2}
+    assert racks[1] == racks[2] != ""
+
+    machine.kill_broker(2)
+    assert "broker 2 was killed by SIGKILL, and starts again now" in machine.errors
+    second = [b"after %d" % number for number in range(100)]
+    write(machine, both, second)
+    machine.kill_broker(1)
+    assert read(machine, both, 200, unique("readers")) == sorted([*first, *second])
+    assert machine.end() == 0
+    assert not machine.runs(1)
+    assert not machine.runs(2)
+
+    machine.start()
+    assert read(machine, both, 200, unique("readers")) == sorted([*first, *second])
+    assert "runs the brokers in" in refusal_of("cluster", "stop", "--data", str(machine.data))
+    assert "runs the brokers in" in refusal_of("node", "add", "--data", str(machine.data))
+    assert "run already" in refusal_of("start", str(machine.file))
+    pids = [machine.pid(1), machine.pid(2)]
+    assert machine.process is not None
+    machine.process.kill()
+    machine.process.wait()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "no broker is left behind")
+    machine.start()
+    assert machine.end(signal.SIGINT) == 0
+
+
+def test_the_output_of_several_brokers_is_one(machine: Machine) -> None:
+    output_of("format", "--standalone", str(machine.file))
+    machine.start("-v", "--brokers", "2", "--log-format", "json")
+    assert machine.end() == 0
+    entries = [json.loads(line) for line in machine.errors.splitlines()]
+    assert {entry.get("node") for entry in entries} >= {1, 2}
+    machine.errors_path.unlink()
+    log = machine.root / "log"
+    machine.start("-v", "--log-file", str(log))
+    assert machine.end() == 0
+    assert machine.errors == ""
+    text = log.read_text()
+    assert ", node 1)" in text
+    assert ", node 2)" in text
+
+
+def test_brokers_that_cannot_start_are_named(machine: Machine) -> None:
+    assert "is not formatted; format it first" in refusal_of("start", "--brokers", "2", str(machine.file))
+    assert "num.brokers" in refusal_of("start", "--brokers", "many", str(machine.file))
+    output_of("format", "--standalone", str(machine.file))
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", machine.port + 1))
+        holder.listen()
+        said = refusal_of("start", "--brokers", "2", str(machine.file))
+    assert f"broker 2 cannot listen on PLAINTEXT://127.0.0.1:{machine.port + 1}" in said
+    assert (machine.data / "meta.properties").exists()
+    assert machine.start()
+    assert machine.end() == 0

@@ -1,0 +1,355 @@
+"""The brokers of one machine: their number, ports and settings, the folder that a single node leaves to them, and what of
+their output and metrics is one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.cli import brokers_folder, machine
+from kafkacompat.cli import brokers_plan as plan
+from kafkacompat.cli.brokers_folder import BrokersFolder, move_below
+from kafkacompat.cli.cluster_files import ClusterFiles
+from kafkacompat.cli.log_format import JsonFormatter, TextFormatter, entry_of
+from kafkacompat.cli.machine import refused_listener
+from kafkacompat.cli.settings import runs_several
+from kafkacompat.cli.supervisor import LONGEST_PAUSE_S, levels_of_loggers, prepared, restart_pause_s
+from kafkacompat.config import ConfigError, EndPoint, ServerConfig
+from kafkacompat.failure import CommandFailed
+from kafkacompat.raft.storage import META_PROPERTIES
+
+MIB = 1024 * 1024
+FILE = {
+    "process.roles": "broker,controller",
+    "node.id": "5",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "log.dirs": "/one,/two",
+}
+
+
+def config_of(**changes: str | None) -> ServerConfig:
+    return ServerConfig.from_properties(properties_of(**changes))
+
+
+def properties_of(**changes: str | None) -> dict[str, str]:
+    """The file with other settings, whose names have _ instead of dots. None: without it."""
+    changed = {name.replace("_", "."): value for name, value in changes.items()}
+    return {name: value for name, value in {**FILE, **changed}.items() if value is not None}
+
+
+def settings(place: int, number: int = 3, **changes: str | None) -> dict[str, str]:
+    properties = properties_of(**changes)
+    return plan.settings_of(
+        properties,
+        ServerConfig.from_properties(properties),
+        place,
+        number,
+        machine="box",
+        directories=lambda path: f"{path}/of-{place}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "processors", "mebibytes", "number"),
+    [("1", 8, 100, 1), ("3", 1, 100, 3), ("auto", 8, None, 8), ("auto", 8, 1024, 4), ("auto", 8, 100, 1)],
+)
+def test_the_number_of_brokers(text: str, processors: int, mebibytes: int | None, number: int) -> None:
+    memory = None if mebibytes is None else mebibytes * MIB
+    assert plan.number_of(text, processors, memory) == number
+
+
+@pytest.mark.parametrize("text", ["0", "101", "many", "-1", "1.5"])
+def test_a_number_that_cannot_be(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"num\.brokers.*1 to 100, or auto"):
+        plan.number_of(text, 2, None)
+
+
+def test_too_little_memory_is_told() -> None:
+    assert plan.memory_note(2, 512 * MIB) is None
+    assert plan.memory_note(2, None) is None
+    assert "3 brokers may need 768 MiB" in (plan.memory_note(3, 512 * MIB) or "")
+
+
+def test_ports_follow_each_other_around_those_of_other_listeners() -> None:
+    assert [each["PLAINTEXT"] for each in plan.ports_of(config_of(), 4)] == [9092, 9094, 9095, 9096]
+    two = config_of(
+        listeners="A://:9092,B://:9094,CONTROLLER://:9093",
+        listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        inter_broker_listener_name="A",
+        metrics_listener_port="9096",
+    )
+    rows = plan.ports_of(two, 3)
+    assert rows == [{"A": 9092, "B": 9094}, {"A": 9095, "B": 9097}, {"A": 9098, "B": 9099}]
+    assert plan.ports_of(two, 2) == rows[:2]
+    with pytest.raises(ConfigError, match="no port for broker 6"):
+        plan.ports_of(config_of(listeners="PLAINTEXT://:65535,CONTROLLER://:9093"), 2)
+    assert plan.ports_of(config_of(listeners="PLAINTEXT://:0,CONTROLLER://:9093"), 2)[1] == {"PLAINTEXT": 0}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_settings_of_every_broker_are_valid(number: int) -> None:
+    for place in range(number):
+        config = ServerConfig.from_properties(settings(place, number, num_brokers=str(number)))
+        assert config.node_id == 5 + place
+        assert config.roles == ({"broker", "controller"} if place == 0 else {"broker"})
+        assert config.log_dirs == (f"/one/of-{place}", f"/two/of-{place}")
+        assert config.get_string("broker.rack") == "box"
+        assert config.get_int("offsets.topic.replication.factor") == number
+        assert config.get_int("transaction.state.log.min.isr") == (2 if number > 2 else 1)
+        assert config.get_int("default.replication.factor") == 1
+        assert (config.unknown, config.without_effect) == ((), ())
+
+
+def test_what_the_file_says_is_kept() -> None:
+    said = settings(
+        1, broker_rack="mine", offsets_topic_replication_factor="1", ssl_key_password="${env:KEY}"
+    )
+    assert said["broker.rack"] == "mine"
+    assert said["offsets.topic.replication.factor"] == "1"
+    assert said["ssl.key.password"] == "${env:KEY}"
+
+
+def test_brokers_are_advertised_as_far_from_each_other_as_they_listen() -> None:
+    said = settings(2, advertised_listeners="PLAINTEXT://outside:19092")
+    assert said["listeners"] == "PLAINTEXT://:9095"
+    assert said["advertised.listeners"] == "PLAINTEXT://outside:19095"
+    assert "advertised.listeners" not in settings(2)
+    assert (
+        settings(1, listeners="PLAINTEXT://[::1]:9092,CONTROLLER://:9093")["listeners"]
+        == "PLAINTEXT://[::1]:9094"
+    )
+
+
+def test_directories_of_other_settings_are_those_of_the_broker() -> None:
+    said = settings(1, metadata_log_dir="/three", cordoned_log_dirs="/two")
+    assert (said["metadata.log.dir"], said["cordoned.log.dirs"]) == ("/three/of-1", "/two/of-1")
+    assert settings(1, cordoned_log_dirs="*")["cordoned.log.dirs"] == "*"
+    said = settings(1, log_dirs=None, log_dir="/single")
+    assert (said["log.dirs"], "log.dir" in said) == ("/single/of-1", False)
+
+
+def test_a_machine_of_a_larger_cluster_leaves_the_replicas_of_internal_topics_to_it() -> None:
+    more = {"controller_quorum_bootstrap_servers": "a:9093,b:9093"}
+    assert "offsets.topic.replication.factor" not in settings(0, **more)
+    assert not plan.is_whole_cluster(config_of(**more))
+    broker = {"process_roles": "broker", "listeners": "PLAINTEXT://:9092", **more}
+    assert ServerConfig.from_properties(settings(1, **broker)).node_id == 6
+
+
+def test_a_machine_without_a_broker_is_refused() -> None:
+    plan.check(config_of())
+    with pytest.raises(ConfigError, match=r"num\.brokers needs the role broker"):
+        plan.check(config_of(process_roles="controller", listeners="CONTROLLER://:9093"))
+
+
+def test_the_brokers_of_a_start_without_a_file_have_ports_in_a_row() -> None:
+    config = ServerConfig.from_properties(plan.defaults())
+    assert [each["PLAINTEXT"] for each in plan.ports_of(config, 4)] == [9092, 9093, 9094, 9095]
+    assert "offsets.topic.replication.factor" not in plan.defaults()
+
+
+def test_metrics_of_all_are_served_in_one_place() -> None:
+    said = settings(1, metrics_listener_port="9404", metrics_listener_host="0.0.0.0")
+    assert (said["metrics.listener.port"], said["metrics.listener.host"]) == ("0", "127.0.0.1")
+    assert "metrics.listener.port" not in settings(1)
+
+
+# The folder.
+
+
+def folder_in(tmp_path: Path, **changes: str | None) -> BrokersFolder:
+    dirs = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    properties = properties_of(
+        log_dirs=dirs, listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", **changes
+    )
+    return BrokersFolder(properties, ServerConfig.from_properties(properties), "box")
+
+
+def single_node(tmp_path: Path, node_id: int = 5) -> None:
+    """What a single node leaves. Its topic has the name that a broker's folder has."""
+    for name in ("one", "two"):
+        directory = tmp_path / name
+        (directory / "node-5").mkdir(parents=True)
+        (directory / "node-5" / "00000000000000000000.log").write_text(name)
+        (directory / META_PROPERTIES).write_text(
+            f"version=1\ncluster.id=c\nnode.id={node_id}\ndirectory.id={name:A<22}\n"
+        )
+
+
+def contents(folder: Path) -> Mapping[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name in ("00000000000000000000.log", META_PROPERTIES)
+    }
+
+
+def test_a_single_node_becomes_the_first_of_several(tmp_path: Path) -> None:
+    single_node(tmp_path)
+    folder = folder_in(tmp_path)
+    before = contents(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=False)
+    assert (layout.cluster_id, [each.node_id for each in layout.nodes], layout.to_move) == ("c", [5, 6], ())
+    moved = {name.replace("/node-5/data", "", 1): text for name, text in contents(tmp_path).items()}
+    assert moved == before
+    assert folder.load() == layout
+    assert prepared(folder, 9, format_if_empty=False).nodes == layout.nodes
+    assert runs_several(folder.config)
+
+
+def test_taking_over_goes_on_after_a_crash_at_any_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, allowed = os.rename, 0
+
+    def until_the_crash(source: str, target: str) -> None:
+        nonlocal allowed
+        if "one" not in str(source) and "two" not in str(source):
+            rename(source, target)
+            return
+        if allowed == 0:
+            raise OSError(5, "power failed", source)
+        allowed -= 1
+        rename(source, target)
+
+    for crash_after in range(8):
+        place = tmp_path / str(crash_after)
+        single_node(place)
+        before = contents(place)
+        allowed = crash_after
+        with monkeypatch.context() as patched:
+            patched.setattr(brokers_folder.os, "rename", until_the_crash)
+            with suppress(CommandFailed):
+                prepared(folder_in(place), 2, format_if_empty=False)
+        assert prepared(folder_in(place), 2, format_if_empty=False).to_move == ()
+        moved = {name.replace("/node-5/data", "", 1): text for name, text in contents(place).items()}
+        assert moved == before, crash_after
+
+
+def test_a_folder_of_others_is_left_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="is not formatted; format it first"):
+        prepared(folder_in(tmp_path), 2, format_if_empty=False)
+    single_node(tmp_path, node_id=1)
+    before = contents(tmp_path)
+    with pytest.raises(CommandFailed, match=r"belongs to node 1, but node\.id is 5"):
+        prepared(folder_in(tmp_path), 2, format_if_empty=False)
+    assert contents(tmp_path) == before
+    for name in ("one", "two"):
+        path = tmp_path / name / META_PROPERTIES
+        path.write_text(path.read_text().replace("node.id=1", "node.id=5"))
+    (tmp_path / "two" / META_PROPERTIES).unlink()
+    with pytest.raises(CommandFailed, match=r"two of log\.dirs is not formatted"):
+        prepared(folder_in(tmp_path), 2, format_if_empty=False)
+    assert before.keys() - contents(tmp_path).keys() == {f"two/{META_PROPERTIES}"}
+    assert not folder_in(tmp_path).files.exists()
+
+
+def test_a_directory_that_was_moved_is_not_moved_again(tmp_path: Path) -> None:
+    single_node(tmp_path)
+    move_below(tmp_path / "one", "node-5")
+    before = contents(tmp_path)
+    move_below(tmp_path / "one", "node-5")
+    assert contents(tmp_path) == before
+
+
+def test_a_new_folder_is_formatted_for_as_many_as_are_wanted(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 3, format_if_empty=True)
+    for node in layout.nodes:
+        path = folder.make(node.node_id, layout)
+        assert path.stat().st_mode & 0o777 == 0o600
+    ids = {
+        line for name, text in contents(tmp_path).items() for line in text.splitlines() if "cluster" in line
+    }
+    assert ids == {f"cluster.id={layout.cluster_id}"}
+    assert len(contents(tmp_path)) == 6
+    other = folder_in(tmp_path, node_id="7")
+    with pytest.raises(CommandFailed, match=r"begin with node 5, but node\.id is 7"):
+        other.load()
+
+
+def test_a_cluster_json_of_an_older_version_is_no_machines(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    older = asdict(layout)
+    del older["is_one_machine"], older["to_move"]
+    folder.files.layout_path.write_text(json.dumps(older))
+    assert not ClusterFiles(tmp_path / "one").load().is_one_machine
+    with pytest.raises(CommandFailed, match="folder of a `kafkacompat cluster`"):
+        folder.load()
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        for host in ("127.0.0.1", ""):
+            endpoint = EndPoint("PLAINTEXT", host, port, "PLAINTEXT")
+            assert refused_listener([endpoint]) == (endpoint, "Address already in use")
+    assert refused_listener([EndPoint("PLAINTEXT", "no-such-host.invalid", 1, "PLAINTEXT")]) is None
+
+
+def test_what_the_machine_gives_is_bounded_by_its_cgroup(tmp_path: Path) -> None:
+    assert machine.processors(tmp_path) == len(os.sched_getaffinity(0))
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "meminfo").write_text("MemTotal:  2048 kB\n")
+    assert machine.processors(tmp_path) == 1
+    assert machine.memory_bytes(tmp_path, tmp_path / "meminfo") == 2 * MIB
+    (tmp_path / "memory.max").write_text("1048576\n")
+    assert machine.memory_bytes(tmp_path, tmp_path / "meminfo") == MIB
+    assert machine.memory_bytes(tmp_path / "none", tmp_path / "none") is None
+
+
+# One output.
+
+
+def test_a_brokers_entry_is_told_with_its_node() -> None:
+    record = logging.LogRecord("kafkacompat.log", logging.ERROR, "", 0, "lost %s", ("it",), None)
+    record.created, record.msecs = 1_700_000_000.25, 250.0
+    record.exc_text = "Traceback:\n  here"
+    theirs, ours = JsonFormatter(), JsonFormatter()
+    theirs.node_id = 2
+    line = theirs.format(record)
+    entry = entry_of(line, 2)
+    assert ours.format(entry) == line
+    assert TextFormatter().format(entry) == (
+        "[2023-11-14 22:13:20,250] ERROR lost it (kafkacompat.log, node 2)\nTraceback:\n  here"
+    )
+
+
+@pytest.mark.parametrize("line", ["Fatal Python error", "{}", '{"level": 3}', "[]", "7"])
+def test_other_lines_of_a_broker_are_told_too(line: str) -> None:
+    entry = entry_of(line, 3)
+    assert (entry.getMessage(), entry.levelname) == (line, "WARNING")
+    assert TextFormatter().format(entry).endswith(", node 3)")
+
+
+def test_a_broker_that_ends_soon_waits_longer_each_time() -> None:
+    pauses = [restart_pause_s(count) for count in range(1, 12)]
+    assert pauses[:4] == [0, 1, 2, 4]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST_PAUSE_S
+
+
+def test_levels_of_single_loggers_are_passed_on() -> None:
+    single = logging.getLogger("kafkacompat.some.module")
+    single.setLevel("DEBUG")
+    logging.getLogger("library").setLevel("DEBUG")
+    try:
+        assert levels_of_loggers()["kafkacompat.some.module"] == "DEBUG"
+        assert "library" not in levels_of_loggers()
+    finally:
+        single.setLevel(logging.NOTSET)
+        logging.getLogger("library").setLevel(logging.NOTSET)

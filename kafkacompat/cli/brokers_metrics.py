@@ -1,0 +1,85 @@
+"""One listener for the metrics of all brokers of a machine. A scrape asks each of them on a port of the loopback interface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+
+import trio
+
+from kafkacompat.metrics.families import gauges
+from kafkacompat.metrics.merging import LABEL, merged
+from kafkacompat.metrics.rendering import rendered
+
+LOOPBACK = "127.0.0.1"
+ASKED_S = 10.0
+"""Time for a broker to answer. One that does not is left out."""
+TEXT_BYTES_MAX = 128 * 1024 * 1024
+END_OF_HEAD = b"\r\n\r\n"
+
+
+class AllBrokers:
+    """What the listener shows. `ports`: the metrics port of each broker by node id, None while it does not run."""
+
+    def __init__(self, ports: Callable[[], Mapping[int, int | None]]) -> None:
+        self._ports = ports
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        texts = {
+            node_id: body
+            for node_id, (status, body) in (await self._ask("/metrics")).items()
+            if status == 200
+        }
+        for piece in rendered([gauges("kafkacompat_broker_up", UP, self._up(texts))]):
+            yield piece
+        for piece in merged(texts):
+            yield piece
+
+    def _up(self, texts: Mapping[int, str]) -> Iterator[tuple[Mapping[str, str], float]]:
+        for node_id in sorted(self._ports()):
+            yield {LABEL: str(node_id)}, float(node_id in texts)
+
+    async def why_not_ready(self) -> str | None:
+        answers = await self._ask("/ready")
+        for node_id in sorted(self._ports()):
+            status, text = answers.get(node_id, (0, "it does not answer"))
+            if status != 200:
+                return f"broker {node_id}: {text.strip()}"
+        return None
+
+    async def _ask(self, path: str) -> dict[int, tuple[int, str]]:
+        """Ask all at the same time. Return the status and body of those that answered."""
+        found: dict[int, tuple[int, str]] = {}
+
+        async def ask_one(node_id: int, port: int) -> None:
+            with trio.move_on_after(ASKED_S):
+                answer = await asked(port, path)
+                if answer is not None:
+                    found[node_id] = answer
+
+        async with trio.open_nursery() as nursery:
+            for node_id, port in self._ports().items():
+                if port is not None:
+                    nursery.start_soon(ask_one, node_id, port)
+        return found
+
+
+UP = "Whether the broker answers with its metrics: 1 or 0."
+
+
+async def asked(port: int, path: str) -> tuple[int, str] | None:
+    """Return the status and the body of a broker's answer, or None if there is none."""
+    try:
+        stream = await trio.open_tcp_stream(LOOPBACK, port)
+        async with stream:
+            await stream.send_all(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            received = bytearray()
+            async for data in stream:
+                received += data
+                if len(received) > TEXT_BYTES_MAX:
+                    return None
+    except (OSError, trio.BrokenResourceError):
+        return None
+    head, found, body = bytes(received).partition(END_OF_HEAD)
+    if not found:
+        return None
+    return int(head.split(b" ", 2)[1]), body.decode("utf-8", "replace")

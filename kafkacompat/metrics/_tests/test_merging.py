@@ -1,0 +1,48 @@
+"""The metrics of several nodes as one text, as a scraper reads it."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkacompat.metrics.families import Families, counter, gauges
+from kafkacompat.metrics.merging import merged, with_label
+from kafkacompat.metrics.rendering import rendered
+
+
+def text_of(node: int, sizes: int) -> str:
+    def families() -> Families:
+        yield counter("requests", "All requests.", float(node))
+        if sizes:
+            yield gauges("size", "Sizes.", (({"topic": f"a b{{{n}}}"}, float(n)) for n in range(sizes)))
+
+    return b"".join(rendered(families())).decode()
+
+
+def test_each_name_is_there_once_with_the_series_of_all_nodes() -> None:
+    text = b"".join(merged({2: text_of(2, 300), 1: text_of(1, 0), 3: text_of(3, 1)})).decode()
+    assert text.count("# TYPE size gauge") == text.count("# HELP size") == 1
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {(each.labels["node_id"], each.value) for each in found["requests"].samples} == {
+        ("1", 1.0),
+        ("2", 2.0),
+        ("3", 3.0),
+    }
+    sizes = found["size"].samples
+    assert len(sizes) == 301
+    assert sizes[-1].labels == {"node_id": "3", "topic": "a b{0}"}
+    assert found["size"].documentation == "Sizes."
+
+
+def test_no_piece_is_long() -> None:
+    pieces = list(merged({1: text_of(1, 3000), 2: text_of(2, 3000)}))
+    assert max(piece.count(b"\n") for piece in pieces) <= 500
+    assert sum(piece == b"" for piece in pieces) >= 10
+
+
+def test_no_node_is_no_text() -> None:
+    assert list(merged({})) == []
+
+
+def test_a_label_stands_first() -> None:
+    assert with_label("up 1", 4) == 'up{node_id="4"} 1'
+    assert with_label('up{a="b c"} 1', 4) == 'up{node_id="4",a="b c"} 1'
