@@ -419,7 +419,7 @@ class FetchReads:
             known, ended, answers = reading.is_known, reading.ended, reading.answers
             aborted_left = reading.aborted_left
         for asked in partitions:
-            core = self.find(asked, parameters)
+            core = self.find(asked, parameters, arrived=arrived)
             if (
                 may_be_quiet
                 and core is not None
@@ -428,7 +428,7 @@ class FetchReads:
                 known = True
                 continue
             if core is None:
-                error = self.absent(asked, parameters)
+                error = self.absent(asked, parameters, arrived=arrived)
                 answer = self.refuse(asked, error, parameters)
                 if error in HIDDEN:
                     answers.append((asked, answer))
@@ -594,31 +594,39 @@ class FetchReads:
             return ENDS_WAIT  # the read gets the same error and reports it
         return Counted(min(known.size + more, limit), end)
 
-    def find(self, asked: Any, parameters: FetchParameters) -> Partition | None:
-        """The partition. None if it is not here, or the reader may not read it."""
+    def find(self, asked: Any, parameters: FetchParameters, *, arrived: bool = False) -> Partition | None:
+        """The partition. None if it is not here, or the reader may not read it.
+
+        Only a request that has `arrived` meets the newest role. A new role wakes the fetches that wait for its partition. If
+        their answers took new roles, each would wake the next one within itself.
+        """
         manager = self._manager
         if parameters.may_read is not None and not parameters.may_read(asked.topic):
             return None
         if parameters.uses_topic_ids:
-            return manager.core_by_id(asked.topic_id, asked.partition)
-        return manager.core((asked.topic, asked.partition))
+            if arrived:
+                return manager.core_by_id(asked.topic_id, asked.partition)
+            return manager.by_id.get((asked.topic_id, asked.partition))
+        name = asked.topic, asked.partition
+        return manager.core(name) if arrived else manager.by_name.get(name)
 
     def _is_held_back(self, core: Partition, replica_id: int) -> bool:
         return self._throttle is not None and self._throttle.should_throttle(core, replica_id)
 
     # Answers
 
-    def absent(self, asked: Any, parameters: FetchParameters) -> ErrorCode:
+    def absent(self, asked: Any, parameters: FetchParameters, *, arrived: bool) -> ErrorCode:
         """The error code of a partition that is not found."""
         image = self._manager.image
+        error_of = self._manager.leader_error if arrived else self._manager.hosted.absent
         if parameters.may_read is not None and not parameters.may_read(asked.topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if parameters.uses_topic_ids:
             topic = image.topics_by_id.get(asked.topic_id)
             if topic is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
-            return self._manager.leader_error(TopicPartition(topic.name, asked.partition))
-        return self._manager.leader_error(TopicPartition(asked.topic, asked.partition))
+            return error_of(TopicPartition(topic.name, asked.partition))
+        return error_of(TopicPartition(asked.topic, asked.partition))
 
     def refuse(self, asked: Any, error: ErrorCode, parameters: FetchParameters) -> PartitionData:
         answer = PartitionData(

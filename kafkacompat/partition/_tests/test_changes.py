@@ -10,6 +10,7 @@ import pytest
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.test_fetch import parked, rows, want
 from kafkacompat.partition.hosted_partitions import TAKEN_AT_ONCE_MAX, TAKEN_US
 from kafkacompat.partition.partition import Partition
 from kafkacompat.tasks import TURN_COST
@@ -145,3 +146,34 @@ def test_a_role_that_cannot_be_taken_when_it_is_asked_for_halts_the_node(
     with pytest.raises(KeyError):
         world.manager.core(("t", COUNT - 1))
     assert [type(each) for each in halted] == [KeyError]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "led by another node"])
+def test_many_fetches_that_wait_for_what_changes_take_its_roles_no_sooner(is_deleted: bool) -> None:
+    """Each answer names all partitions. If it took their new roles, it would wake the next fetch within the same step."""
+    partitions, fetches = TAKEN_AT_ONCE_MAX + 4 * TAKEN_A_STEP, 150
+    world = World(topic_image("t", {index: partition_image(replicas=(1, 2)) for index in range(partitions)}))
+    asked = [want(world, index, current_leader_epoch=0) for index in range(partitions)]
+    waiting = [parked(world, *asked, max_wait_ms=60_000) for _ in range(fetches)]
+    halted: list[BaseException] = []
+    world.halt = halted.append
+    image = MetadataImage(offset=world.image.offset + 1)
+    if not is_deleted:
+        topic = world.image.topics["t"]
+        moved = {
+            index: replace(each, leader=2, leader_epoch=9, partition_epoch=9)
+            for index, each in topic.partitions.items()
+        }
+        image = image_of(replace(topic, partitions=moved))
+    world.manager.on_image(world.image, image)
+    left = [lead(world)]
+    assert left == [partitions - TAKEN_AT_ONCE_MAX]
+    while left[-1]:
+        turn(world)
+        left.append(lead(world))
+        assert left[-2] - left[-1] <= TAKEN_A_STEP
+    for _ in range(fetches):
+        turn(world)
+    assert all(each.done for each in waiting)
+    assert all(any(row.error_code for row in rows(each.result())) for each in waiting)
+    assert not halted
