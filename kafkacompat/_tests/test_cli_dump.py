@@ -12,8 +12,7 @@ from kafkacompat.__main__ import main
 from kafkacompat.cli.decoding import as_hex, as_text, describer
 from kafkacompat.cli.index_check import check_offset_index, check_time_index, segment_outline
 from kafkacompat.controller.records import MetadataRecord, frame
-from kafkacompat.log.offset_index import OffsetIndex
-from kafkacompat.log.time_index import TimeIndex
+from kafkacompat.log.index import OffsetIndex, TimeIndex
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.control import build_end_transaction_marker, control_key
 from kafkacompat.records.record import Record

@@ -8,10 +8,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from kafkacompat.log.index import IndexCorrupt
-from kafkacompat.log.offset_index import OFFSET_ENTRY_SIZE, OffsetIndex
-from kafkacompat.log.time_index import TIME_ENTRY_SIZE, TimeIndex
-from kafkacompat.log.transaction_index import TXN_ENTRY_SIZE, TransactionIndex
+from kafkacompat.log.index import (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    TXN_ENTRY_SIZE,
+    IndexCorrupt,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+)
 from kafkacompat.ports import Buffer
 from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 

@@ -21,10 +21,8 @@ from kafkacompat.log.checkpoint import (
     parse_offsets,
     parse_partition_metadata,
 )
-from kafkacompat.log.offset_index import OFFSET_ENTRY_SIZE, OffsetIndex
-from kafkacompat.log.producer_snapshot import decode_snapshot
-from kafkacompat.log.time_index import TIME_ENTRY_SIZE, TimeIndex
-from kafkacompat.log.transaction_index import TransactionIndex
+from kafkacompat.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.producer_snapshots import decode_snapshot
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import CODEC_NAMES, DecompressionFailed
 from kafkacompat.records.control import ControlType, parse_control_key

@@ -1,6 +1,6 @@
-"""The shared part of a segment's three index files: Kafka's bytes on disk, searched page by page.
+"""A segment's index files: Kafka's OffsetIndex, TimeIndex and TransactionIndex, with their bytes on disk, searched page by page.
 
-An index searches and takes entries, and tracks which bytes the file still lacks. segment.py decides when to write.
+An index searches and takes entries, and tracks which bytes the file still lacks. log_segment.py decides when to write.
 Only the entries after the last whole page are in memory. A complete page goes to the file and is read back through the
 node's IndexCache. Kafka preallocates these files and trims them when a segment is closed. Here they always have the
 trimmed form.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.log.index_cache import IndexCache
 
@@ -292,3 +292,177 @@ class Index:
 def entry_type(layout: struct.Struct) -> tuple[struct.Struct, int, int]:
     """Returns the layout, the size of an entry, and the size of the whole entries in a page."""
     return layout, layout.size, PAGE_BYTES - PAGE_BYTES % layout.size
+
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+OFFSET_ENTRY_SIZE = 8
+
+
+class OffsetIndex(Index):
+    """Entries of (last offset of a batch relative to the base, position where that batch begins), both ascending."""
+
+    __slots__ = ()
+    layout, entry_size, page_size = entry_type(_OFFSET_ENTRY)
+
+    def append(self, last_offset: int, position: int) -> None:
+        if self._tail_at % self.page_size:
+            self._take_up()
+        self._tail += _OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
+        self.size += OFFSET_ENTRY_SIZE
+
+    def entry(self, index: int) -> tuple[int, int]:
+        relative, position = self.fields(index)
+        return self.base_offset + relative, position
+
+    def last_offset(self) -> int:
+        """The offset of the last entry. The base offset if there is none."""
+        return self.entry(len(self) - 1)[0] if self.size else self.base_offset
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The last entry at or before an offset: (last offset of a batch, position of that batch). (-1, 0) if there is
+        none."""
+        rank = self.rank(offset - self.base_offset, 0)
+        return self.entry(rank - 1) if rank else (-1, 0)
+
+    def offset_at(self, position: int) -> int:
+        """The offset of the first entry whose batch begins at or after a position. -1 if there is none."""
+        at = self.rank(position - 1, 1)
+        return self.entry(at)[0] if at < len(self) else -1
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or after an offset."""
+        self.cut(self.rank(offset - 1 - self.base_offset, 0))
+
+    def check(self, log_size: int) -> None:
+        """Raise IndexCorrupt if the entries cannot belong to a log file of this size."""
+        if self.size:
+            offset, position = self.entry(len(self) - 1)
+            if offset < self.base_offset or not 0 <= position < max(log_size, 1):
+                raise IndexCorrupt(f"the last entry is offset {offset} at {position}")
+            if len(self) > 1 and self.entry(0)[0] >= offset:
+                raise IndexCorrupt("offsets do not ascend")
+
+
+_TIME_ENTRY = struct.Struct(">qi")
+TIME_ENTRY_SIZE = 12
+
+
+class TimeIndex(Index):
+    """Entries of (timestamp in ms, last offset of its batch relative to the base), ascending."""
+
+    __slots__ = ()
+    layout, entry_size, page_size = entry_type(_TIME_ENTRY)
+
+    def maybe_append(self, timestamp_ms: int, offset: int) -> None:
+        """Append an entry if the timestamp is later than the last one."""
+        tail = self._tail
+        last_ms = (
+            _TIME_ENTRY.unpack_from(tail, len(tail) - TIME_ENTRY_SIZE)[0] if tail else self.last_entry()[0]
+        )
+        if timestamp_ms > last_ms:
+            self.add(timestamp_ms, offset - self.base_offset)
+
+    def entry(self, index: int) -> tuple[int, int]:
+        timestamp_ms, relative = self.fields(index)
+        return timestamp_ms, self.base_offset + relative
+
+    def last_entry(self) -> tuple[int, int]:
+        """The last entry. (-1, base offset) if there is none."""
+        return self.entry(len(self) - 1) if self.size else (-1, self.base_offset)
+
+    def around(self, timestamp_ms: int) -> tuple[tuple[int, int], tuple[int, int] | None]:
+        """The last entry at or before a timestamp ((-1, base offset) if there is none), and the next entry or None."""
+        rank = self.rank(timestamp_ms, 0)
+        before = self.entry(rank - 1) if rank else (-1, self.base_offset)
+        return before, self.entry(rank) if rank < len(self) else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or after an offset."""
+        self.cut(self.rank(offset - 1 - self.base_offset, 1))
+
+    def check(self) -> None:
+        if self.size:
+            timestamp_ms, offset = self.last_entry()
+            if offset < self.base_offset or timestamp_ms < self.entry(0)[0]:
+                raise IndexCorrupt(f"the last entry is timestamp {timestamp_ms} at offset {offset}")
+
+
+_TXN_ENTRY = struct.Struct(">hqqqq")
+TXN_ENTRY_SIZE = 34
+
+
+class AbortedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionSpan(NamedTuple):
+    """Bounds of an index, to decide whether a range needs it."""
+
+    first_offset: int
+    """The lowest first offset of all entries."""
+    stable_offset: int
+    """The last stable offset of the last entry: transactions that ended later began at or after it. -1 without
+    entries."""
+
+
+NO_TRANSACTIONS = TransactionSpan(MAX_OFFSET, -1)
+_LAST_OFFSET = 3
+
+
+class TransactionIndex(Index):
+    """Aborted transactions in the order of their markers, each with the last stable offset at its end."""
+
+    __slots__ = ()
+    layout, entry_size, page_size = entry_type(_TXN_ENTRY)
+
+    def append(self, entry: AbortedTxn) -> None:
+        self.add(0, *entry)
+
+    def span(self) -> TransactionSpan:
+        """The bounds of the index. Reads every entry."""
+        if not self.size:
+            return NO_TRANSACTIONS
+        return TransactionSpan(min(fields[2] for fields in self.all_fields()), self.last_stable_offset())
+
+    def last_stable_offset(self) -> int:
+        """The last stable offset of the last entry. -1 if there is none."""
+        return self.fields(len(self) - 1)[4] if self.size else -1
+
+    def entries(self) -> list[AbortedTxn]:
+        return [AbortedTxn(*fields[1:]) for fields in self.all_fields()]
+
+    def collect(
+        self, fetch_offset: int, upper_bound_offset: int, most: int = MAX_OFFSET
+    ) -> tuple[list[AbortedTxn], bool]:
+        """(entries that overlap the range, whether later segments cannot add any). Raises IndexCorrupt.
+
+        With `most` entries it stops, if these are all that overlap the range up to the last one's last stable offset, and
+        that is above the fetch offset.
+        """
+        found: list[AbortedTxn] = []
+        if not self.size:
+            return found, False
+        for fields in self.all_fields(self.rank(fetch_offset - 1, _LAST_OFFSET)):
+            self._check(fields)
+            if fields[2] < upper_bound_offset:
+                found.append(AbortedTxn(*fields[1:]))
+                if len(found) >= most and fields[4] > fetch_offset:
+                    return found, True
+            if fields[4] >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        self.cut(self.rank(offset - 1, _LAST_OFFSET))
+
+    def check(self) -> None:
+        """Check every entry. Raises IndexCorrupt."""
+        for fields in self.all_fields():
+            self._check(fields)
+
+    def _check(self, fields: tuple[int, ...]) -> None:
+        if fields[0] != 0 or fields[_LAST_OFFSET] < self.base_offset:
+            raise IndexCorrupt(f"an entry {fields}")

@@ -1,15 +1,22 @@
-"""Pages of the index files of all logs of a node: the only bound on the memory of indexes.
+"""What all logs of a node have together: the cached pages of their index files, and the segments whose files are open.
 
-Pages are kept by key, and the least recently used one is evicted first. All logs share one cache, so that a node with
-few busy logs can use all of it. A sequential reader uses one page per two megabytes of log, so it does not evict the
-pages of others. Any thread may use the cache, because every step is a single dict operation.
+IndexCache is the only bound on the memory of indexes. Pages are kept by key, and the least recently used one is evicted
+first. All logs share one cache, so that a node with few busy logs can use all of it. A sequential reader uses one page per
+two megabytes of log, so it does not evict the pages of others.
+
+A segment keeps its file open once it was read, so consumers that read from the start open the files of all segments.
+While more are open than the process's limit of open files leaves to logs, those that were opened first are closed
+(`OpenFiles`). The next use opens them again. A slice that is being sent keeps its file.
+
+Any thread may use both, because every step is a single operation of a dict.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-
-from kafkacompat.log.open_files import OpenFiles
+from collections.abc import Callable
+from typing import Protocol
+from weakref import ReferenceType, ref
 
 INDEX_CACHE_BYTES = 64 * 1024 * 1024
 """The bound for a node. It covers the index pages of 10 to 20 GB of log with small reads, or of 30,000 places read in
@@ -62,3 +69,43 @@ class IndexCache:
     def size_bytes(self) -> int:
         """Size of the pages in the cache."""
         return sum(map(len, tuple(self._pages.values())))
+
+
+UNLIMITED = 2**31 - 1
+
+
+class Opened(Protocol):
+    def release(self) -> None:
+        """Close the file, and call `closed`."""
+        ...
+
+
+class OpenFiles:
+    """It does not keep a segment that nobody else has: its file closes with it."""
+
+    __slots__ = ("_segments", "most")
+
+    def __init__(self) -> None:
+        self._segments: OrderedDict[int, ReferenceType[Opened]] = OrderedDict()
+        """By identity, in the order in which they were opened."""
+        self.most: Callable[[], int] = lambda: UNLIMITED
+        """How many there may be. At least one is open."""
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def opened(self, segment: Opened) -> None:
+        segments, key = self._segments, id(segment)
+        segments[key] = ref(segment, lambda _: segments.pop(key, None))
+        most = self.most()
+        while len(segments) > max(most, 1):
+            try:
+                _, reference = segments.popitem(last=False)
+            except KeyError:
+                return  # other threads have closed them
+            oldest = reference()
+            if oldest is not None:
+                oldest.release()
+
+    def closed(self, segment: Opened) -> None:
+        self._segments.pop(id(segment), None)

@@ -2,7 +2,7 @@
 
 It finds the logs of a start, creates, moves, deletes and closes logs, and knows which directory each is in. A directory that
 fails with OSError goes offline. Its partitions are then unknown here until the next start. A partition may have a future log
-in another directory beside its current one (future.py, KIP-113). Of two logs of one partition the one that is further ahead
+in another directory beside its current one (future_logs.py, KIP-113). Of two logs of one partition the one that is further ahead
 stays. Files that may have records are never removed. The metadata log is also in one of these directories. It belongs to
 raft/ and is ignored here. Images, leaders and timers are unknown here: the shell calls the periodic functions and runs the
 blocking parts (marked so) in worker threads.
@@ -12,32 +12,39 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import posixpath
 import traceback
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_EPOCH, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import CheckpointCorrupt
-from kafkacompat.log.checkpointing import FILES, Checkpoints
-from kafkacompat.log.deletion import DeletionQueue
 from kafkacompat.log.directory import (
     DELETE_SUFFIX,
+    FILES,
     STRAY_SUFFIX,
+    Checkpoints,
+    DeletionQueue,
     LogDirectory,
     partition_directory,
     random_text,
 )
-from kafkacompat.log.future import FutureLogs
+from kafkacompat.log.future_logs import FutureLogs, Predecessors, Retirement, age_of, suffix_of_second
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.loading import Found, LoadTask, agreed_epoch, is_of_the_directory, look_into
+from kafkacompat.log.log_loader import DAMAGE
 from kafkacompat.log.mending import IndexMender
-from kafkacompat.log.opening import LogOpener, TopicUnknown
-from kafkacompat.log.predecessors import Predecessors, Retirement, age_of, suffix_of_second
-from kafkacompat.log.preparation import Preparation
+from kafkacompat.log.opening import (
+    Found,
+    LoadTask,
+    LogOpener,
+    Preparation,
+    TopicUnknown,
+    agreed_epoch,
+    is_of_the_directory,
+    look_into,
+)
 from kafkacompat.log.producer_state import PRODUCER_IDS_MAX
-from kafkacompat.log.rolled import RolledLogs
-from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.meters import Histogram
 from kafkacompat.ports import HalfDone, LogDirStatus, LogRefused, SyncFailed, passes
@@ -799,3 +806,38 @@ class LogManager:
         directory = self.futures.home(name)
         if directory is not None:
             self.directory_failed(directory, error)
+
+
+class RolledLogs:
+    """The waiting logs of each log directory, each once. Bounded by the number of logs."""
+
+    __slots__ = ("_told", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, OrderedDict[UnifiedLog, None]] = {}
+        self._told: Callable[[str], None] = lambda place: None
+
+    def watch(self, told: Callable[[str], None]) -> None:
+        """`told` is called with a directory when the first of its logs waits."""
+        self._told = told
+        for place in list(self._waiting):
+            told(place)
+
+    def add(self, log: UnifiedLog) -> None:
+        place = posixpath.dirname(log.directory)
+        waiting = self._waiting.get(place)
+        if waiting is None:
+            self._waiting[place] = OrderedDict({log: None})
+            self._told(place)
+        else:
+            waiting[log] = None
+
+    def pop(self, place: str) -> UnifiedLog | None:
+        """Remove and return the next log of a directory. None if there is none."""
+        waiting = self._waiting.get(place)
+        if waiting is None:
+            return None
+        log, _ = waiting.popitem(last=False)
+        if not waiting:
+            del self._waiting[place]
+        return log

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.log import scan
-from kafkacompat.log.aborted import TXN_INDEX_SUFFIX, SegmentAborted
 from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
 from kafkacompat.log.scan import ITERATE_CHUNK
 from kafkacompat.log.segment_indexes import (
     INDEX_SUFFIX,
     REBUILT_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    SegmentAborted,
     SegmentIndexes,
     last_time_entry,
 )
@@ -29,9 +30,8 @@ from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkacompat.log.index import OffsetIndex, TimeIndex
     from kafkacompat.log.index_cache import IndexCache
-    from kafkacompat.log.offset_index import OffsetIndex
-    from kafkacompat.log.time_index import TimeIndex
     from kafkacompat.ports import Buffer, Disk, File
 
 T = TypeVar("T")

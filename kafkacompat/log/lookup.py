@@ -11,11 +11,9 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kafkacompat.log import scan
-from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
+from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
 from kafkacompat.log.log_segment import LOG_SUFFIX, SCAN_CHUNK, LogSegment
-from kafkacompat.log.offset_index import OffsetIndex
 from kafkacompat.log.segment_indexes import last_time_entry
-from kafkacompat.log.time_index import TimeIndex
 from kafkacompat.ports import AbortedTransaction, TimestampOffset
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed

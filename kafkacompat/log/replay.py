@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.transaction_index import AbortedTxn
+from kafkacompat.log.index import AbortedTxn
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches, parse_header
 from kafkacompat.records.compression import DecompressionFailed

@@ -5,25 +5,37 @@ This module covers everything that needs more than one segment. Bounds are given
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.changes import change_of_many
 from kafkacompat.log.log_segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, LogSegment
 from kafkacompat.log.retention import NEVER_OLD, SegmentFacts
-from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
+from kafkacompat.ports import EMPTY_RECORDS, FileSlice, HalfDone, LogRead, LogRefused
+from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
+    from kafkacompat.log.index import AbortedTxn
     from kafkacompat.log.index_cache import IndexCache
-    from kafkacompat.log.transaction_index import AbortedTxn
     from kafkacompat.ports import Disk
+
 
 DROPPED_AT_ONCE = 64
 """The most segments whose files are renamed in one step. A truncation or retention pass takes several steps for more."""
-
 DeleteLater = Callable[[Sequence[str], int], None]
 """(paths, delay in ms): remove files later."""
+
+
+@contextmanager
+def change_of_many(what: str) -> Iterator[None]:
+    """Turn an error of the block into HalfDone: the log is neither in its old nor in its new state."""
+    try:
+        yield
+    except (OSError, LogRefused, BatchCorrupt, MemoryError) as error:
+        number = error.errno if isinstance(error, OSError) else errno.EIO
+        raise HalfDone(number, f"{what} has stopped half way: {error or 'no memory'}") from error
 
 
 class SegmentList:
@@ -312,7 +324,7 @@ class SegmentList:
         """Replace neighbouring segments by the cleaned segment with the first one's base. The old files are removed
         later.
 
-        `suffixes` has the suffixes of the new files, `.log` first. After a crash at any point, recovery.py ends with
+        `suffixes` has the suffixes of the new files, `.log` first. After a crash at any point, log_loader.py ends with
         either all old or all new files. On OSError nothing has changed; on HalfDone something has.
         """
         first = replaced[0]

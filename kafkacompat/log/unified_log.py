@@ -3,7 +3,7 @@
 UnifiedLog keeps segments, epochs, producer state and offsets consistent through appends, rolls, truncation, syncs, retention
 and the close. An append runs in this order: check the sequence, stamp offsets and epoch, update the epoch cache, roll, write,
 update the producer state. The caller decides the high watermark. Leaders, waiting requests and request types are unknown
-here. Opening and recovery are in opening.py and recovery.py. One thread, synchronous.
+here. Opening and recovery are in opening.py and log_loader.py. One thread, synchronous.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
-from kafkacompat.log.changes import change_of_many
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
@@ -22,16 +21,13 @@ from kafkacompat.log.checkpoint import (
     format_epochs,
 )
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
-from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
+from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn
 from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
-from kafkacompat.log.looks import SegmentsLook
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
-from kafkacompat.log.retention import count_deletable
-from kafkacompat.log.rolling import roll_after_ms
-from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList
-from kafkacompat.log.transaction_index import AbortedTxn
+from kafkacompat.log.retention import SegmentsLook, count_deletable
+from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList, change_of_many
 from kafkacompat.ports import (
     EMPTY_RECORDS,
     AbortedTransaction,
@@ -50,8 +46,8 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.log.epoch_cache import LeaderEpochCache
     from kafkacompat.log.index_cache import IndexCache
+    from kafkacompat.log.producer_snapshots import SnapshotStore
     from kafkacompat.log.producer_state import BatchMetadata
-    from kafkacompat.log.snapshots import SnapshotStore
     from kafkacompat.ports import Disk, File, TransactionTerms
     from kafkacompat.records.batch import ValidatedBatch
 
@@ -777,3 +773,15 @@ def _appended_before(original: BatchMetadata, batch: ValidatedBatch) -> AppendIn
     """The answer to a duplicate batch: the same as for the first append."""
     stamped = original.timestamp_ms if batch.log_append_time else -1
     return AppendInfo(original.first_offset, original.last_offset, stamped, True)
+
+
+def roll_after_ms(config: LogConfig, randrange: Callable[[int], int] | None) -> int:
+    """The age in ms of a segment's records at which it is rolled. Without `randrange` there is no jitter."""
+    wait_ms = config.segment_ms
+    if config.compact:
+        # The active segment is never cleaned, so it must be closed in time.
+        wait_ms = min(wait_ms, config.max_compaction_lag_ms)
+    jitter_ms = min(config.segment_jitter_ms, wait_ms)
+    if jitter_ms > 0 and randrange is not None:
+        wait_ms -= randrange(jitter_ms + 1)
+    return wait_ms

@@ -3,7 +3,7 @@
 The loop's thread makes a plan of what is due. The plan's `run` blocks and is for a worker thread; the loop's thread
 takes the result. node/periodic.py has the timers and intervals. As in Kafka, closed segments are synced soon, the
 active one only by flush.ms: syncing a file that is being written would delay appends, and recovery reads the whole
-segment of the recovery point anyway.
+segment of the recovery point anyway. A pass of retention over all logs is done in steps.
 """
 
 from __future__ import annotations
@@ -18,18 +18,23 @@ from kafkacompat.log.checkpoint import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
 )
-from kafkacompat.log.checkpointing import FILES
-from kafkacompat.log.retaining import RetentionPass
+from kafkacompat.log.directory import FILES
+from kafkacompat.log.segment_list import DROPPED_AT_ONCE
+from kafkacompat.ports import LogRefused
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.checkpointing import CheckpointPlan
-    from kafkacompat.log.deletion import DeletionQueue, Doomed
+    from kafkacompat.log.directory import CheckpointPlan, DeletionQueue, Doomed
     from kafkacompat.log.flush import LogFlush
     from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.mending import IndexMending
+    from kafkacompat.log.retention import SegmentsLook
     from kafkacompat.log.unified_log import UnifiedLog
+
+LOGS_AT_ONCE = 250
+"""Logs per step."""
 
 NEVER = 2**63 - 1
 
@@ -262,3 +267,109 @@ class LogUpkeep:
         queue = self._manager.doomed
         due = queue.take_due(monotonic_ms)
         return RemovalPlan(queue, due) if due else None
+
+
+class RetentionPass:
+    """One pass over all logs. A step covers LOGS_AT_ONCE logs, or as many segments as one log may drop at once."""
+
+    def __init__(self, manager: LogManager, now_ms: int) -> None:
+        self._manager = manager
+        self._now_ms = now_ms
+        self._left = list(manager.logs.items())
+        """The remaining logs; the last one is next."""
+        self.removed = 0
+        """Segments deleted so far."""
+
+    def next(self) -> RetentionStep | None:
+        """The next step. None after the last log."""
+        if not self._left:
+            return None
+        step = RetentionStep(self)
+        for _ in range(min(len(self._left), LOGS_AT_ONCE)):
+            step.take(self._left.pop())
+        return step
+
+    def is_served(self, log: UnifiedLog) -> bool:
+        return self._manager.get(log.topic_partition) is log
+
+    def retain(self, log: UnifiedLog) -> int:
+        """Delete a log's segments as far as allowed. Returns their number."""
+        try:
+            count = log.enforce_retention(self._now_ms)
+        except OSError as error:
+            self._manager.log_failed(log, error)
+            return 0
+        except BatchCorrupt as damage:
+            self._damaged(log, damage)
+            return 0
+        except Exception as error:
+            report(f"retention of {log.topic_partition}", error)
+            return 0
+        self.removed += count
+        return count
+
+    def look(self, log: UnifiedLog) -> SegmentsLook | None:
+        return log.look_for_retention(self._now_ms)
+
+    def take_over(self, log: UnifiedLog, look: SegmentsLook) -> bool:
+        """Take over what was read. Returns whether it is usable."""
+        try:
+            look.finish()
+        except OSError as error:
+            self._manager.log_failed(log, error)
+        except LogRefused:
+            # The log's indexes are being rebuilt. The next pass will use them.
+            return False
+        except BatchCorrupt as damage:
+            self._damaged(log, damage)
+        else:
+            return True
+        return False
+
+    def _damaged(self, log: UnifiedLog, damage: BatchCorrupt) -> None:
+        self._manager.log_damaged(log, damage, "and retention leaves it as it is")
+
+    def put_back(self, log: UnifiedLog) -> None:
+        self._left.append((log.topic_partition, log))
+
+
+class RetentionStep:
+    """`run` reads the unknown ages of segments. `finish` renames the segments to delete."""
+
+    __slots__ = ("_looks", "_pass", "_ready")
+
+    def __init__(self, whole: RetentionPass) -> None:
+        self._pass = whole
+        self._looks: list[tuple[UnifiedLog, SegmentsLook]] = []
+        self._ready: list[UnifiedLog] = []
+
+    def take(self, item: tuple[TopicPartition, UnifiedLog]) -> None:
+        log = item[1]
+        if self._pass.is_served(log):
+            look = self._pass.look(log)
+            if look is None:
+                self._ready.append(log)
+            else:
+                self._looks.append((log, look))
+
+    def run(self) -> None:
+        for _, look in self._looks:
+            look.run()
+
+    def finish(self) -> bool:
+        """Delete what is due. Returns True: the pass continues."""
+        whole = self._pass
+        logs = self._ready + [log for log, look in self._looks if whole.take_over(log, look)]
+        dropped = 0
+        for log in logs:
+            if not whole.is_served(log):
+                continue
+            if dropped >= DROPPED_AT_ONCE:
+                whole.put_back(log)
+                continue
+            count = whole.retain(log)
+            dropped += count
+            if count:
+                # More segments may be due whose age is not known yet.
+                whole.put_back(log)
+        return True

@@ -10,7 +10,7 @@ from kafkacompat.log.cleaner.candidates import first_dirty_offset
 from kafkacompat.metrics.families import Families, counter, gauge, gauges, mbean_value
 
 if TYPE_CHECKING:
-    from kafkacompat.log.cleaner.cleaner import LogCleaner
+    from kafkacompat.log.cleaner.log_cleaner import LogCleaner
     from kafkacompat.log.log_manager import LogManager
     from kafkacompat.log.unified_log import UnifiedLog
 

@@ -24,7 +24,7 @@ LOOK_ON_MS = 1
 
 
 class Step(Protocol):
-    """The part of log.cleaner.cleaner.Cleaning that is used here."""
+    """The part of log.cleaner.log_cleaner.Cleaning that is used here."""
 
     done: bool
     summary: str
@@ -37,7 +37,7 @@ class Step(Protocol):
 
 
 class Cleaner(Protocol):
-    """The part of log.cleaner.cleaner.LogCleaner that is used here."""
+    """The part of log.cleaner.log_cleaner.LogCleaner that is used here."""
 
     @property
     def is_looking(self) -> bool: ...

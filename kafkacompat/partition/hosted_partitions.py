@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.deferred import Deferred
-    from kafkacompat.log.preparation import Preparation
+    from kafkacompat.log.opening import Preparation
     from kafkacompat.partition.partition import PendingPartitionChange
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import Plan

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
-from kafkacompat.log.recovery import open_directory, trust_syncs_again
+from kafkacompat.log.log_loader import open_directory, trust_syncs_again
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import HalfDone, SyncFailed, passes
 from kafkacompat.raft.packing import MAX_BATCH_BYTES

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred, gather
-from kafkacompat.log.cleaner.cleaner import OWN_PROCESS_BYTES, LogCleaner, cleaner_limits
-from kafkacompat.log.cleaner.throttle import Throttle
+from kafkacompat.log.cleaner.log_cleaner import OWN_PROCESS_BYTES, LogCleaner, Throttler, cleaner_limits
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.node.cleaning import BackgroundCleaning
@@ -24,7 +23,7 @@ from kafkacompat.server.doors import NodeDoors
 from kafkacompat.tasks import pause
 
 if TYPE_CHECKING:
-    from kafkacompat.log.loading import LoadTask
+    from kafkacompat.log.opening import LoadTask
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class BrokerLogs:
         self._cleaning: BackgroundCleaning | None = None
         self.cleaner: LogCleaner | None = None
         """None until the broker serves, and without log.cleaner.enable."""
-        self.cleaner_throttle = Throttle(
+        self.cleaner_throttle = Throttler(
             lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
         )
 

@@ -23,7 +23,7 @@ from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.log_loader import open_directory
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition.service import ProduceResult
 from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms, Workers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.log_loader import open_directory
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import Disk, FileSlice, LogRead, TimestampOffset
 from kafkacompat.records.batch import ValidatedBatch, build_batch, iterate_batches, trusted_batch

@@ -11,8 +11,7 @@ import pytest
 
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
-from kafkacompat.log.index import MAX_OFFSET
-from kafkacompat.log.offset_index import OffsetIndex
+from kafkacompat.log.index import MAX_OFFSET, OffsetIndex
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import BatchHeader, iterate_batches, stamp_offset_and_epoch

@@ -13,8 +13,8 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import CONFIG, PATHS, Broker, append
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker, values_in
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log_loader import DAMAGE
 from kafkacompat.log.mending import IndexMending
-from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import FileSlice, LogRead, LogRefused

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from kafkacompat.log._tests.logs import NOW_MS, SMALL, batch_of, config, look_up, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
-from kafkacompat.log.index import PAGE_BYTES, IndexCorrupt
+from kafkacompat.log.index import PAGE_BYTES, IndexCorrupt, OffsetIndex, TimeIndex
 from kafkacompat.log.index_cache import BYTES_BESIDE_A_PAGE, IndexCache
-from kafkacompat.log.offset_index import OffsetIndex
-from kafkacompat.log.time_index import TimeIndex
 
 BASE = 5_000_000_000
 PATH = "/d/00000000005000000000.index"

@@ -6,11 +6,11 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log import producer_snapshot
+from kafkacompat.log import producer_snapshots
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
-from kafkacompat.log.producer_snapshot import decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import Producer
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
@@ -25,15 +25,15 @@ ROOMY = config(segment_bytes=1 << 20)
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ids of the encoded producers. A step encodes ten."""
     made: list[int] = []
-    real = producer_snapshot._entry
+    real = producer_snapshots._entry
 
     def counting(producer: Producer) -> bytes:
         made.append(producer.producer_id)
         return real(producer)
 
-    monkeypatch.setattr(producer_snapshot, "_entry", counting)
-    monkeypatch.setattr(producer_snapshot, "ENCODED_A_STEP", 10)
-    monkeypatch.setattr("kafkacompat.log.snapshots.ENCODED_A_STEP", 10)
+    monkeypatch.setattr(producer_snapshots, "_entry", counting)
+    monkeypatch.setattr(producer_snapshots, "ENCODED_A_STEP", 10)
+    monkeypatch.setattr("kafkacompat.log.producer_snapshots.ENCODED_A_STEP", 10)
     return made
 
 

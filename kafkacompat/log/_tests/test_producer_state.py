@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.log.producer_snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import (
     MAX_SEQUENCE,
     RETAINED_BATCHES,

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkacompat.log.producer_snapshot import decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import (
     RETAINED_BATCHES,
     BatchMetadata,

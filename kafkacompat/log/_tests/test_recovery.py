@@ -22,7 +22,7 @@ from kafkacompat.log._tests.logs import (
     open_log,
 )
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.log_loader import open_directory
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record

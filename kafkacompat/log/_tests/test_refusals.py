@@ -15,7 +15,7 @@ from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, Broker, append, 
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.cleaner._tests.cleaning import LIMITS
-from kafkacompat.log.cleaner.cleaner import LogCleaner
+from kafkacompat.log.cleaner.log_cleaner import LogCleaner
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import LogRefused, Plan

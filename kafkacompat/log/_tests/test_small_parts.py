@@ -22,11 +22,9 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.dump import dump_file
 from kafkacompat.log.epoch_cache import LeaderEpochCache
-from kafkacompat.log.loading import agreed_epoch
-from kafkacompat.log.offset_index import OffsetIndex
+from kafkacompat.log.index import AbortedTxn, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.opening import agreed_epoch
 from kafkacompat.log.retention import SegmentFacts, count_deletable
-from kafkacompat.log.time_index import TimeIndex
-from kafkacompat.log.transaction_index import AbortedTxn, TransactionIndex
 
 
 def test_epoch_lookups() -> None:

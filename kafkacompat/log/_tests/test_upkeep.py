@@ -8,8 +8,7 @@ from typing import Any
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.producer_state import ProducerStateManager
-from kafkacompat.log.retaining import LOGS_AT_ONCE
-from kafkacompat.log.upkeep import LOOKS_AT_ONCE, LogUpkeep
+from kafkacompat.log.upkeep import LOGS_AT_ONCE, LOOKS_AT_ONCE, LogUpkeep
 
 NOW_MS = 1_700_000_000_000
 

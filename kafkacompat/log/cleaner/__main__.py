@@ -1,7 +1,7 @@
 """The process that process.py starts. It takes cleaning requests as lines of JSON on standard input and answers on
 standard output.
 
-It runs CleaningWork for the broker. It ends when its input ends, when a cleaning has failed, or when no request has
+It runs Cleaner for the broker. It ends when its input ends, when a cleaning has failed, or when no request has
 come for a while.
 """
 
@@ -12,8 +12,8 @@ import signal
 import sys
 from typing import Any
 
-from kafkacompat.log.cleaner.lines import job_from_json, read_line, write_line
-from kafkacompat.log.cleaner.work import UNREADABLE, CleaningWork
+from kafkacompat.log.cleaner.cleaner import UNREADABLE, Cleaner
+from kafkacompat.log.cleaner.job import job_from_json, read_line, write_line
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.ports import SyncFailed
 
@@ -45,7 +45,7 @@ def tell(answer: dict[str, Any]) -> None:
 
 
 class Broker:
-    """The broker at the other end: its requests, and its permissions to move bytes, which CleaningWork asks for. One
+    """The broker at the other end: its requests, and its permissions to move bytes, which Cleaner asks for. One
     permission is requested ahead, so that an unthrottled cleaning never waits."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Broker:
 
 def clean(request: dict[str, Any], broker: Broker) -> None:
     """Run one job. Each group is cleaned while the broker swaps the previous one in."""
-    work = CleaningWork(RealDisk(), job_from_json(request), broker)
+    work = Cleaner(RealDisk(), job_from_json(request), broker)
     work.build_map()
     bounds, first = [], 0
     for group in work.groups:
@@ -93,7 +93,7 @@ def clean(request: dict[str, Any], broker: Broker) -> None:
     tell(answer | {"stats": stats_of(work)})
 
 
-def stats_of(work: CleaningWork) -> tuple[int, int, int, float]:
+def stats_of(work: Cleaner) -> tuple[int, int, int, float]:
     stats = work.stats
     return stats.map_bytes_read, stats.bytes_read, stats.bytes_written, stats.map_utilization
 

@@ -25,7 +25,7 @@ AGES_A_STEP = 64
 """Segments whose age is read from files in one step. Afterwards the age is known."""
 
 
-class Candidate(NamedTuple):
+class LogToClean(NamedTuple):
     """A log that can be cleaned. Offsets are absolute. `segments` closed segments end at or below `end_offset`, which
     is a segment's base."""
 
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     """How long max.compaction.lag.ms has passed for the oldest closed segment that was never cleaned. 0: it has not."""
 
 
-def candidate(log: UnifiedLog, now_ms: int) -> Candidate | None:
+def candidate(log: UnifiedLog, now_ms: int) -> LogToClean | None:
     """What can be cleaned of a compacted log, or None. A start offset outside the log is corrected."""
     first_dirty = first_dirty_offset(log)
     end_offset, count = _cleanable_end(log, first_dirty, now_ms)
@@ -54,7 +54,7 @@ def candidate(log: UnifiedLog, now_ms: int) -> Candidate | None:
             dirty += segment.size
     if not dirty:
         return None
-    return Candidate(
+    return LogToClean(
         log,
         first_dirty,
         end_offset,
@@ -140,7 +140,7 @@ class Search:
         self._now_ms = now_ms
         self._may_begin = may_begin
         self._failed = failed
-        self.best: Candidate | None = None
+        self.best: LogToClean | None = None
         self.highest_ratio = 0.0
         """The highest dirty ratio, also of logs that are not dirty enough."""
         self.overdue_ms = 0

@@ -1,399 +1,453 @@
-"""The log cleaner of a node: picks logs, lets workers rewrite closed segments, swaps the results in.
+"""The blocking part of a cleaning: read the dirty part into an offset map, then rewrite each group of segments.
 
-It tracks which partitions are being cleaned and how each cleaning ended, and writes the checkpoint of clean offsets.
-It has no threads or timers: it makes plans whose `run` blocks, and node/cleaning.py runs them. Everything except `run`
-is for the loop's thread, so a reader finds either the old segments or the new one. A truncation, retention, move or
-new cleanup policy of the log cancels its cleaning.
+It reads closed files by name and feeds the filter and the map. The UnifiedLog, threads and clocks are unknown here.
+`pace` is called with the number of bytes moved, and may wait or raise CleaningStopped.
+
+The positions of batches in mapped segments are remembered within a bound (`BatchPositions`), so that batches without any kept
+record need not be read again. That is only for segments without transactional batches, because those must be read in order.
+
+A cleaned segment is a log file and its indexes under names that end in `.cleaned` (`CleanedSegment`). These files are not read
+before they are renamed, and a start removes them.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, cast
 
-from kafkacompat.log.checkpoint import CLEANER_FILE
-from kafkacompat.log.checkpointing import CheckpointPlan
-from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
-from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
-from kafkacompat.log.cleaner.filtering import LastRecord, TooLargeHere
-from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
-from kafkacompat.log.cleaner.meter import CleanerMeter
-from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
-from kafkacompat.log.cleaner.rests import Rests
-from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
-from kafkacompat.ports import HalfDone, LogRefused, SyncFailed
-from kafkacompat.records.compression import UNPACKED_BYTES_MAX
+from kafkacompat.log.cleaner.filtering import (
+    BatchFilter,
+    CleanedTransactionMetadata,
+    check_count,
+    key_of_control,
+    open_body,
+    open_legacy,
+)
+from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
+from kafkacompat.log.cleaner.offset_map import TOMBSTONE_BATCHES_MOST, KeptOffsets, OffsetMap
+from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedTxn, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, file_stem
+from kafkacompat.log.scan import whole_batches
+from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, read_txn_index
+from kafkacompat.records.batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchCorrupt,
+    has_valid_crc,
+)
+from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressionFailed
+from kafkacompat.records.record import RecordMalformed
+from kafkacompat.records.scan import Columns
 
 if TYPE_CHECKING:
-    from kafkacompat.config import ServerConfig
-    from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.log_manager import LogManager
-    from kafkacompat.log.log_segment import LogSegment
-    from kafkacompat.log.unified_log import UnifiedLog
-    from kafkacompat.ports import Disk
+    from kafkacompat.log.cleaner.filtering import Kept
+    from kafkacompat.ports import Buffer, Disk
+    from kafkacompat.records.batch import BatchHeader
 
-OWN_PROCESS_BYTES = 8 << 20
-"""A log with more bytes to read is cleaned in a separate process only. Opening records takes time from the loop's
-thread, and memory that the broker needs. For fewer bytes, starting a process costs more than it saves."""
+POSITIONS_MOST = 200_000
+"""The bound, at 16 bytes each. Segments beyond it are read whole."""
+GAP_BYTES = 32 * 1024
+"""A gap of up to this many bytes is read rather than skipped."""
+BUFFERS_MOST = 256
+Places = Sequence[tuple[int, int]]
+"""(first byte of a batch, end of the last batch) of each part, ascending."""
+Pace = Callable[[int], None]
 
-OWN_PROCESS_OFFSETS = 500_000
-"""A log with more offsets to read is also cleaned in a process, because a batch of a kilobyte can expand to millions
-of records. In a log that was compacted before, the offsets overstate the records; this costs at most the start of a
-process."""
-
-IN_THREAD_BYTES = 4 << 20
-"""A log with a batch that expands to more bytes is also cleaned in a process. Searching so many bytes in one call
-blocks the loop."""
+SPECIAL_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
+UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
+LEAST_READ_BYTES = 64 * 1024
 
 
-def cleaner_limits(config: ServerConfig) -> CleanerLimits:
-    """The limits of one thread. The buffers are divided by the threads. Half of the I/O buffer is for reading and half
-    for writing, as in Kafka."""
-    threads = max(config.get_int("log.cleaner.threads"), 1)
-    return CleanerLimits(
-        config.get_int("log.cleaner.dedupe.buffer.size") // threads,
-        config.get_double("log.cleaner.io.buffer.load.factor"),
-        config.get_int("log.cleaner.io.buffer.size") // threads // 2,
+class CleaningStopped(Exception):
+    """The cleaning was cancelled."""
+
+
+class CleanerStats:
+    __slots__ = ("bytes_read", "bytes_written", "map_bytes_read", "map_utilization")
+
+    def __init__(self) -> None:
+        self.map_utilization = 0.0
+        """The share of the offset map that the dirty part fills."""
+        self.map_bytes_read = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+
+class Cleaner:
+    """Call `build_map`, then `clean_group` for each of `groups`. Blocks; one thread at a time."""
+
+    def __init__(
+        self, disk: Disk, job: CleaningJob, pace: Pace, bytes_most: int = UNPACKED_BYTES_MAX
+    ) -> None:
+        """`bytes_most` bounds what a batch may expand to."""
+        self._bytes_most = bytes_most
+        self._disk = disk
+        self._job = job
+        self._pace = pace
+        self._read_bytes = max(job.limits.io_bytes, LEAST_READ_BYTES)
+        self._map: OffsetMap | None = None
+        self._filter: BatchFilter | None = None
+        self._last_offsets = sorted(
+            [last.last_data_offset for last in job.last_records.values()] + [job.round_end_offset - 1]
+        )
+        """The last offsets of batches that keep their header even if all their records are dropped."""
+        self._transactions = CleanedTransactionMetadata((), 0)
+        self._kept_offsets: KeptOffsets | None = None
+        self._legacy_horizon_ms = 0
+        self._tombstone_batches = array("q")
+        self._positions_of_batches = BatchPositions()
+        self.groups: list[list[SegmentFile]] = []
+        self.end_offset = job.first_dirty_offset
+        """The end of the clean part after this cleaning."""
+        self.stats = CleanerStats()
+
+    def build_map(self) -> None:
+        """Raises CleaningStopped, TooLargeHere, OSError, or one of UNREADABLE for data that cannot be read."""
+        job = self._job
+        offset_map = self._map = OffsetMap(job.limits.map_bytes, job.limits.load_factor)
+        aborted = self._aborted()
+        transactions = CleanedTransactionMetadata(aborted, job.first_dirty_offset)
+        for segment in job.segments:
+            if segment.end_offset <= job.first_dirty_offset:
+                continue
+            if not self._map_segment(segment, offset_map, transactions):
+                break
+            offset_map.latest_offset = max(offset_map.latest_offset, segment.end_offset - 1)
+        self.stats.map_utilization = offset_map.utilization
+        self.end_offset = max(offset_map.latest_offset + 1, job.first_dirty_offset)
+        segments = [segment for segment in job.segments if segment.base_offset < self.end_offset]
+        self.groups = group_segments(
+            segments,
+            [
+                (self._index_bytes(segment, INDEX_SUFFIX), self._index_bytes(segment, TIME_INDEX_SUFFIX))
+                for segment in segments
+            ],
+            segment_bytes=job.segment_bytes,
+            index_bytes=job.segment_index_bytes,
+        )
+        clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
+        if clean:
+            modified_ms = self._disk.modified_ms(clean[-1].stem + LOG_SUFFIX)
+            self._legacy_horizon_ms = modified_ms - job.delete_retention_ms
+        self._transactions = CleanedTransactionMetadata(aborted, job.segments[0].base_offset)
+        kept_offsets = self._kept_offsets = KeptOffsets(
+            offset_map.offsets(),
+            job.first_dirty_offset,
+            offset_map.latest_offset,
+            self._tombstone_batches,
+            offset_map.marks_most,
+        )
+        self._filter = BatchFilter(
+            offset_map,
+            kept_offsets,
+            self._transactions,
+            job.last_records,
+            round_end_offset=job.round_end_offset,
+            now_ms=job.now_ms,
+            delete_retention_ms=job.delete_retention_ms,
+            bytes_most=self._bytes_most,
+        )
+
+    def _aborted(self) -> list[AbortedTxn]:
+        """Every aborted transaction with records in the job's segments."""
+        job = self._job
+        found: list[AbortedTxn] = []
+        for segment in (*job.segments, *job.later_segments):
+            index = read_txn_index(self._disk, segment.stem, segment.base_offset)
+            entries, complete = index.collect(job.segments[0].base_offset, job.round_end_offset)
+            found += entries
+            if complete:
+                return found
+        return [*found, *job.aborted]
+
+    def _map_segment(
+        self, segment: SegmentFile, offset_map: OffsetMap, transactions: CleanedTransactionMetadata
+    ) -> bool:
+        """Add a segment's keys to the map. Returns False if the map was full before the segment's end."""
+        start = self._job.first_dirty_offset
+        batches = self._positions_of_batches.begin()
+        is_plain = segment.base_offset >= start
+        for header, batch in self._batches(segment):
+            self.stats.map_bytes_read += header.size
+            last_offset = header.last_offset
+            if last_offset < start:
+                continue
+            is_plain = is_plain and header.magic == 2 and not header.attributes & SPECIAL_BITS
+            if is_plain:
+                batches.add(header.base_offset, header.position)
+            if header.magic != 2:
+                if not has_valid_crc(batch, header):
+                    raise BatchCorrupt(f"the crc of the message at offset {header.base_offset} is wrong")
+                found = [
+                    (record.key, offset)
+                    for offset, record in open_legacy(header, batch, self._bytes_most)
+                    if record.key is not None and offset >= start
+                ]
+                if not offset_map.has_room(len(found)):
+                    return False
+                offset_map.put([key for key, _ in found], [offset for _, offset in found])
+            elif header.is_control:
+                transactions.on_control(
+                    header, key_of_control(open_body(header, batch, self._bytes_most), header.record_count)
+                )
+            elif not transactions.on_data(header) and header.record_count:
+                if not offset_map.has_room(header.record_count):
+                    return False
+                self._map_batch(header, batch, offset_map)
+            offset_map.latest_offset = last_offset
+        if is_plain:
+            self._positions_of_batches.add(segment.base_offset, batches)
+        return True
+
+    def _map_batch(self, header: BatchHeader, batch: memoryview, offset_map: OffsetMap) -> None:
+        base, count = header.base_offset, header.record_count
+        start = self._job.first_dirty_offset
+        if not has_valid_crc(batch, header):
+            # A damaged key could replace another one, and the batch is not opened again.
+            raise BatchCorrupt(f"the crc of the batch at offset {base} is wrong")
+        check_count(header)
+        columns = Columns(open_body(header, batch, self._bytes_most), count)
+        keys = columns.keys()
+        offsets: Sequence[int]
+        if header.last_offset_delta == count - 1:
+            offsets = range(base, base + count)
+        else:
+            offsets = [base + delta for delta in columns.offset_deltas()]
+        if columns.has_null_values:
+            self._note_tombstones(base)
+        if columns.has_null_keys or base < start:
+            pairs = [
+                (key, offset)
+                for key, offset in zip(keys, offsets, strict=True)
+                if key is not None and offset >= start
+            ]
+            offset_map.put([key for key, _ in pairs], [offset for _, offset in pairs])
+        else:
+            offset_map.put(cast("Sequence[bytes]", keys), offsets)
+
+    def _note_tombstones(self, base_offset: int) -> None:
+        if len(self._tombstone_batches) < TOMBSTONE_BATCHES_MOST:
+            self._tombstone_batches.append(base_offset)
+
+    def clean_group(self, group: Sequence[SegmentFile]) -> list[str]:
+        """Write the group's cleaned segment, named after the group's first one. Returns the suffixes of its files.
+        Raises what build_map raises."""
+        job, stats, batch_filter = self._job, self.stats, self._filter
+        assert batch_filter is not None
+        base_offset = group[0].base_offset
+        cleaned = CleanedSegment(
+            self._disk, job.directory, base_offset, job.index_interval_bytes, self._read_bytes
+        )
+        self._transactions.keep_entry = cleaned.keep_entry
+        try:
+            modified_ms = 0
+            for segment in group:
+                modified_ms = self._disk.modified_ms(segment.stem + LOG_SUFFIX)
+                batch_filter.retain_legacy_deletes = modified_ms > self._legacy_horizon_ms
+                for header, batch in self._worthy_batches(segment):
+                    stats.bytes_read += header.size
+                    kept = batch_filter.filter(header, batch)
+                    if kept is not None:
+                        cleaned.append(kept)
+            self._pace(cleaned.size)
+            stats.bytes_written += cleaned.size
+            return cleaned.finish(modified_ms)
+        except BaseException:
+            cleaned.discard()
+            raise
+
+    def finish(self) -> None:
+        """Nothing to release."""
+
+    close = finish
+
+    def _index_bytes(self, segment: SegmentFile, suffix: str) -> int:
+        try:
+            return self._disk.file_size(segment.stem + suffix)
+        except FileNotFoundError:
+            return 0
+
+    def _batches(self, segment: SegmentFile, places: Places = ()) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches in these parts of the file. Without parts, all batches."""
+        if segment.size:
+            file = self._disk.open(segment.stem + LOG_SUFFIX)
+            for start, end in places or ((0, segment.size),):
+                yield from whole_batches(file, end, self._read_bytes, self._pace, start)
+
+    def _worthy_batches(self, segment: SegmentFile) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of which records may be kept, and perhaps others."""
+        kept_offsets = self._kept_offsets
+        assert kept_offsets is not None
+        if segment.end_offset - 1 > kept_offsets.end:
+            return self._batches(segment)
+        places = self._positions_of_batches.places(segment, kept_offsets.any_between, self._last_offsets)
+        if places is None:
+            return self._batches(segment)
+        return self._batches(segment, places) if places else iter(())
+
+
+class SegmentBatches:
+    """One segment's batches in order."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.positions = array("q")
+
+    def add(self, base_offset: int, position: int) -> None:
+        self.offsets.append(base_offset)
+        self.positions.append(position)
+
+
+class BatchPositions:
+    """Where the batches of mapped segments are."""
+
+    __slots__ = ("_batches_of", "_room")
+
+    def __init__(self) -> None:
+        self._batches_of: dict[int, SegmentBatches] = {}
+        self._room = POSITIONS_MOST
+
+    def begin(self) -> SegmentBatches:
+        return SegmentBatches()
+
+    def add(self, base_offset: int, batches: SegmentBatches) -> None:
+        """Keep the batches of the segment at a base offset. None of its batches may be transactional."""
+        if len(batches.offsets) <= self._room:
+            self._room -= len(batches.offsets)
+            self._batches_of[base_offset] = batches
+
+    def places(
+        self, segment: SegmentFile, stays: Callable[[int, int], bool], last_offsets: Sequence[int]
+    ) -> Places | None:
+        """The parts of a segment to read. `stays` tells whether a record between two offsets is kept. A batch that
+        contains one of the ascending `last_offsets` is read too. None if the segment is not known."""
+        batches = self._batches_of.get(segment.base_offset)
+        if batches is None:
+            return None
+        offsets = batches.offsets
+        bounds = [*offsets, segment.end_offset]
+        worth = [stays(first, end - 1) for first, end in pairwise(bounds)]
+        for last_offset in last_offsets:
+            at = bisect_right(offsets, last_offset) - 1
+            if at >= 0 and last_offset < segment.end_offset:
+                worth[at] = True
+        found: list[tuple[int, int]] = []
+        for (start, end), is_worth in zip(pairwise([*batches.positions, segment.size]), worth, strict=True):
+            if is_worth:
+                if found and start - found[-1][1] < GAP_BYTES:
+                    start = found.pop()[0]
+                found.append((start, end))
+        return found
+
+
+class CleanedSegment:
+    """Writes a segment. Blocks; one thread. Raises OSError."""
+
+    __slots__ = (
+        "_base_offset",
+        "_buffered",
+        "_buffers",
+        "_disk",
+        "_file",
+        "_flush_bytes",
+        "_index_interval_bytes",
+        "_max_timestamp_ms",
+        "_max_timestamp_offset",
+        "_offset_index",
+        "_since_entry",
+        "_stem",
+        "_time_index",
+        "_txn_index",
+        "size",
     )
 
-
-class Cleaning:
-    """One log's cleaning, in steps: `run` in a worker, then `finish` in the loop's thread, until `done`.
-
-    After an error in either, the next `run` removes the files in a worker, because a process may take a while to end
-    and uses its files until then. Then `finish` tells the cleaner.
-    """
-
     def __init__(
-        self,
-        cleaner: LogCleaner,
-        disk: Disk,
-        found: Candidate,
-        job: CleaningJob,
-        work: CleaningWork | CleaningProcess,
-        began_ms: int,
+        self, disk: Disk, directory: str, base_offset: int, index_interval_bytes: int, flush_bytes: int
     ) -> None:
-        """`began_ms`: monotonic."""
-        self._cleaner = cleaner
-        self.began_ms = began_ms
+        """Files of an earlier attempt are overwritten."""
         self._disk = disk
-        self.log = found.log
-        self._segments: list[LogSegment] = list(found.log.segments[: found.segments])
-        self._sizes = [segment.size for segment in self._segments]
-        self._work = work
-        self._mapped = False
-        self._group = 0
-        self._suffixes: Sequence[str] = ()
-        self._error: Exception | None = None
-        self._is_cleared = False
-        self.done = False
-        self.summary = ""
-        """The result for the node's log. Empty if the cleaning was abandoned."""
-        self.log.truncated = False
+        self._stem = file_stem(directory, base_offset)
+        self._base_offset = base_offset
+        self._index_interval_bytes = index_interval_bytes
+        self._flush_bytes = flush_bytes
+        self._offset_index = OffsetIndex(base_offset)
+        self._time_index = TimeIndex(base_offset)
+        self._txn_index = TransactionIndex(base_offset)
+        self._buffers: list[Buffer] = []
+        self._buffered = 0
+        self._since_entry = 0
+        self._max_timestamp_ms = -1
+        self._max_timestamp_offset = base_offset
+        self.size = 0
+        self._file = disk.open(self._stem + LOG_SUFFIX + CLEANED_SUFFIX, create=True)
+        self._file.truncate(0)
 
-    @property
-    def has_own_process(self) -> bool:
-        return isinstance(self._work, CleaningProcess)
+    def append(self, kept: Kept) -> None:
+        if not 0 <= kept.last_offset - self._base_offset <= MAX_RELATIVE_OFFSET:
+            raise BatchCorrupt(f"offset {kept.last_offset} in a segment at {self._base_offset}")
+        size = len(kept.data)
+        if kept.max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms, self._max_timestamp_offset = kept.max_timestamp_ms, kept.last_offset
+        if self._since_entry > self._index_interval_bytes:
+            self._offset_index.append(kept.last_offset, self.size)
+            self._time_index.maybe_append(self._max_timestamp_ms, self._max_timestamp_offset)
+            self._since_entry = 0
+        self._since_entry += size
+        self.size += size
+        # A memoryview would keep the whole read buffer in memory.
+        self._buffers.append(bytes(kept.data) if isinstance(kept.data, memoryview) else kept.data)
+        self._buffered += size
+        if self._buffered >= self._flush_bytes or len(self._buffers) >= BUFFERS_MOST:
+            self._write()
 
-    @property
-    def stats(self) -> CleanerStats:
-        return self._work.stats
+    def keep_entry(self, entry: AbortedTxn) -> None:
+        """Add an aborted transaction whose marker is in this segment."""
+        self._txn_index.append(entry)
 
-    def run(self) -> None:
-        """Run the next step. Blocks; any thread. An error is kept for `finish`."""
-        work = self._work
-        try:
-            if self._error is not None:
-                pass
-            elif not self._mapped:
-                work.build_map()
-            elif self._group < len(work.groups):
-                self._suffixes = work.clean_group(work.groups[self._group])
-            else:
-                work.finish()
-                self._disk.sync_directory(self.log.directory)
-        except BaseException as error:
-            # The loop's thread raises it again. There an Exception ends only this cleaning.
-            self._error = error if isinstance(error, Exception) else RuntimeError(repr(error))
-        if self._error is not None:
-            self._clear_away()
+    def finish(self, modified_ms: int) -> list[str]:
+        """Make everything durable. Returns the suffixes of the files, `.log` first."""
+        self._write()
+        if self.size:
+            self._time_index.maybe_append(self._max_timestamp_ms, self._max_timestamp_offset)
+        self._file.sync()
+        self._file.close()
+        suffixes = [LOG_SUFFIX]
+        for index, suffix in (
+            (self._offset_index, INDEX_SUFFIX),
+            (self._time_index, TIME_INDEX_SUFFIX),
+            (self._txn_index, TXN_INDEX_SUFFIX),
+        ):
+            if suffix == TXN_INDEX_SUFFIX and not index.size:
+                continue
+            file = self._disk.open(self._stem + suffix + CLEANED_SUFFIX, create=True)
+            file.truncate(0)
+            if index.size:
+                file.write_now(index.data)
+            file.sync()
+            file.close()
+            suffixes.append(suffix)
+        self._disk.set_modified_ms(self._stem + LOG_SUFFIX + CLEANED_SUFFIX, modified_ms)
+        return suffixes
 
-    def finish(self, now_ms: int) -> None:
-        """Take over the step's result. Raises errors that are bugs; the partition is then not cleaned any more."""
-        if self._error is not None:
-            if self._is_cleared:
-                self.done = True
-                self._cleaner.failed(self, self._error)
-            return
-        if not self._mapped:
-            self._mapped = True
-            return
-        work = self._work
-        if self._group == len(work.groups):
-            self.done = True
-            self.summary = (
-                f"{self.log.topic_partition} is clean to {work.end_offset}: {self.stats.map_bytes_read} bytes mapped, "
-                f"{self.stats.bytes_read} read, {self.stats.bytes_written} written"
-            )
-            self._cleaner.succeeded(self, work.end_offset)
-            return
-        count = len(work.groups[self._group])
-        if not self.intact():
-            self._error = CleaningStopped("the log has changed")
-            return
-        try:
-            self.log.replace_segments(self._segments[:count], self._suffixes, now_ms)
-        except OSError as error:
-            self._error = error
-            if isinstance(error, HalfDone):
-                # Report it now, not after the files are removed: until then no other operation may touch files that
-                # are neither old nor new.
-                self._cleaner.swap_stopped(self.log, error)
-            return
-        del self._segments[:count], self._sizes[:count]
-        self._group += 1
+    def discard(self) -> None:
+        self._file.close()
+        remove_cleaned(self._disk, self._stem)
 
-    def abandon(self) -> None:
-        """Make the next step the last one, which removes the files. Called when the node stops."""
-        self._error = self._error or CleaningStopped("the node stops")
-
-    def _clear_away(self) -> None:
-        self._is_cleared = True
-        self._work.close()
-        if not self._cleaner.has_successor(self.log):
-            # Remove this group's files and those of the next group, which a process may have begun. The next start
-            # removes what cannot be removed now.
-            with contextlib.suppress(OSError):
-                at = 0
-                for group in self._work.groups[self._group : self._group + 2]:
-                    remove_cleaned(self._disk, self._segments[at].stem)
-                    at += len(group)
-
-    def intact(self) -> bool:
-        """Whether the segments still to be replaced are unchanged since the cleaning began, and the log may still be
-        cleaned."""
-        if self.log.truncated or not self._cleaner.may_change(self.log):
-            return False
-        if not self._segments:
-            return True
-        log_segments = self.log.segments
-        for at, segment in enumerate(log_segments):
-            if segment is self._segments[0]:
-                now = log_segments[at : at + len(self._segments)]
-                return list(now) == self._segments and [one.size for one in now] == self._sizes
-        return False
+    def _write(self) -> None:
+        if self._buffers:
+            self._file.write_now(*self._buffers)
+            self._buffers.clear()
+            self._buffered = 0
 
 
-class LogCleaner:
-    """The cleaner of a node. `limits` returns the settings in force. `pace_for` returns the function that a cleaning
-    calls with the bytes it moves."""
-
-    def __init__(
-        self,
-        manager: LogManager,
-        disk: Disk,
-        limits: Callable[[], CleanerLimits],
-        pace_for: Callable[[], Pace],
-        note: Callable[[str], None],
-        *,
-        own_process_bytes: int | None = None,
-        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
-    ) -> None:
-        """`own_process_bytes`: see OWN_PROCESS_BYTES. None keeps all work in threads, for disks that another process
-        cannot open."""
-        self._manager = manager
-        self._disk = disk
-        self._limits = limits
-        self._pace_for = pace_for
-        self._note = note
-        self._own_process_bytes = own_process_bytes
-        self._in_progress: set[TopicPartition] = set()
-        self._monotonic_ms = monotonic_ms
-        self.uncleanable: dict[TopicPartition, UnifiedLog] = {}
-        """Logs that could not be read. They are not cleaned until the next start, as in Kafka."""
-        self._rests: Rests[UnifiedLog] = Rests()
-        self._unfolding: set[UnifiedLog] = set()
-        """Logs with a batch that is too large to be opened in a thread."""
-        self.cleaned_logs = 0
-        self.meter = CleanerMeter(monotonic_ms())
-        self._search: Search | None = None
-        self._children = Children()
-        self._is_stopping = False
-
-    def interrupt(self) -> None:
-        """Let running cleanings end as soon as possible, because the node stops."""
-        self._is_stopping = True
-        self._children.interrupt()
-
-    def close(self) -> None:
-        """End the idle process. Blocks shortly. No cleaning may follow."""
-        self._children.close()
-
-    def begin(self, now_ms: int) -> Cleaning | None:
-        """Begin cleaning the dirtiest log that is not being cleaned. Returns None if there is none, if the log cannot
-        be read (call again), or if the search is not complete (`is_looking`). An OSError takes the log's directory
-        offline."""
-        self._children.reap()
-        manager = self._manager
-        for name in [name for name, log in self.uncleanable.items() if manager.get(name) is not log]:
-            del self.uncleanable[name]
-        self._rests.keep(lambda log: manager.get(log.topic_partition) is log)
-        self._unfolding = {log for log in self._unfolding if manager.get(log.topic_partition) is log}
-        search = self._search or Search(manager.logs.values(), now_ms, self._may_begin, self._cannot_be_read)
-        self._search = None
-        if not search.step():
-            self._search = search
-            return None
-        self.meter.searched(search.highest_ratio, search.overdue_ms, self._monotonic_ms())
-        found = search.best
-        if found is None or not self._may_begin(found.log):
-            return None  # an error of another log has taken the directory offline
-        log = found.log
-        if search.steps > 1:
-            # The log may have changed since it was examined.
-            try:
-                found = candidate(log, now_ms)
-            except (OSError, *UNREADABLE) as error:
-                self._leave(log.topic_partition, error)
-                return None
-            except LogRefused:
-                return None  # the log's indexes are being rebuilt
-            if found is None:
-                return None
-        closed = [
-            SegmentFile(segment.stem, segment.base_offset, following.base_offset, segment.size)
-            for segment, following in itertools.pairwise(log.segments)
-        ]
-        try:
-            aborted = log.segments[-1].aborted.find(closed[0].base_offset, found.end_offset)[0]
-        except (OSError, *UNREADABLE) as error:
-            self._leave(log.topic_partition, error)
-            return None
-        config = log.config
-        job = CleaningJob(
-            log.directory,
-            closed[: found.segments],
-            found.first_dirty_offset,
-            found.end_offset,
-            closed[found.segments :],
-            aborted,
-            {
-                producer_id: LastRecord(
-                    producer.batches[-1].last_offset if producer.batches else -1, producer.epoch
-                )
-                for producer_id, producer in log.producer_state.producers.items()
-            },
-            now_ms,
-            config.delete_retention_ms,
-            config.internal_segment_bytes or config.segment_bytes,
-            config.segment_index_bytes,
-            config.index_interval_bytes,
-            self._rests.limits(log, self._limits()),
-        )
-        self._in_progress.add(log.topic_partition)
-        return Cleaning(self, self._disk, found, job, self._work_for(log, job), self._monotonic_ms())
-
-    @property
-    def is_looking(self) -> bool:
-        """Whether the search is not complete. Call `begin` again soon."""
-        return self._search is not None
-
-    def _cannot_be_read(self, log: UnifiedLog, error: Exception) -> None:
-        self._leave(log.topic_partition, error)
-
-    def _may_begin(self, log: UnifiedLog) -> bool:
-        name = log.topic_partition
-        if name in self._in_progress or name in self.uncleanable or not self.may_change(log):
-            return False
-        now_ms, rests = self._monotonic_ms(), self._rests
-        if not rests.may_clean(log, now_ms):
-            return False
-        return rests.may_begin_process(now_ms) or not self._needs_process(
-            log, log.segments, log.segments[-1].base_offset
-        )
-
-    def _needs_process(
-        self, log: UnifiedLog, segments: Sequence[LogSegment] | Sequence[SegmentFile], end_offset: int
-    ) -> bool:
-        if self._own_process_bytes is None:
-            return False
-        # A small log that once used up the memory may have a batch that expands to much more.
-        return (
-            self._rests.has_lost(log)
-            or log in self._unfolding
-            or end_offset - segments[0].base_offset >= OWN_PROCESS_OFFSETS
-            or sum(each.size for each in segments) >= self._own_process_bytes
-        )
-
-    def _work_for(self, log: UnifiedLog, job: CleaningJob) -> CleaningWork | CleaningProcess:
-        if self._needs_process(log, job.segments, job.segments[-1].end_offset):
-            return CleaningProcess(job, self._pace_for(), self._children)
-        bytes_most = UNPACKED_BYTES_MAX if self._own_process_bytes is None else IN_THREAD_BYTES
-        return CleaningWork(self._disk, job, self._pace_for(), bytes_most)
-
-    def may_change(self, log: UnifiedLog) -> bool:
-        """Whether the log is served, still compacted and not being copied. A copy may already have a record, or the
-        data of a transaction. It would then miss a tombstone or marker that is cleaned away before the copy reaches
-        it."""
-        manager, name = self._manager, log.topic_partition
-        is_served = manager.get(name) is log and not manager.closed
-        return is_served and log.config.compact and name not in manager.futures.logs
-
-    def has_successor(self, log: UnifiedLog) -> bool:
-        """Whether another log now has this log's name."""
-        return self._manager.get(log.topic_partition) not in (None, log)
-
-    def succeeded(self, cleaning: Cleaning, end_offset: int) -> None:
-        log = cleaning.log
-        self._in_progress.discard(log.topic_partition)
-        self.cleaned_logs += 1
-        self.meter.cleaned(cleaning.stats, self._monotonic_ms() - cleaning.began_ms)
-        self._rests.went_well(log, cleaning.has_own_process)
-        if not log.truncated:
-            log.cleaned_to = end_offset
-
-    def swap_stopped(self, log: UnifiedLog, error: HalfDone) -> None:
-        self._manager.log_failed(log, error)
-
-    def failed(self, cleaning: Cleaning, error: Exception) -> None:
-        """Handle a failed cleaning; nothing of it is in the log. Errors that are bugs are raised again."""
-        log = cleaning.log
-        name = log.topic_partition
-        self._in_progress.discard(name)
-        if self._is_stopping:
-            return
-        if isinstance(error, TooLargeHere):
-            self._unfolding.add(log)
-            return
-        if isinstance(error, (ProcessLost, MemoryError)):
-            rest_ms = self._rests.lost(log, self._monotonic_ms())
-            self._note(
-                f"cleaning {name} has failed: {str(error) or 'no memory'}; "
-                f"it is tried again with smaller buffers in {rest_ms // 1000} s"
-            )
-            return
-        if isinstance(error, SyncFailed):
-            # Of a disk that loses written data: report this even if the log has changed meanwhile.
-            self._manager.log_failed(log, error)
-            return
-        if isinstance(error, CleaningStopped) or not cleaning.intact():
-            return
-        self._leave(name, error)
-        if not isinstance(error, (OSError, *UNREADABLE)):
-            raise error
-
-    def _leave(self, name: TopicPartition, error: Exception) -> None:
-        if isinstance(error, OSError):
-            self._manager.partition_failed(name, error)
-            return
-        log = self._manager.get(name)
-        if log is not None:
-            self.uncleanable[name] = log
-        self._note(f"{name} cannot be cleaned and is left as it is until the next start: {error}")
-
-    def checkpoint(self) -> CheckpointPlan | None:
-        """Write the cleaner checkpoint of every directory where an offset has changed."""
-        return self._manager.checkpoints.plan(CLEANER_FILE)
+def remove_cleaned(disk: Disk, stem: str) -> None:
+    """Remove the files of an abandoned cleaning at a base offset."""
+    for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+        path = stem + suffix + CLEANED_SUFFIX
+        if disk.exists(path):
+            disk.remove(path)

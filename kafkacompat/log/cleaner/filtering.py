@@ -5,11 +5,15 @@ kept batch is returned unchanged. Offsets, sequence, epochs and the last offset 
 are not opened. Messages of the old formats become batches of magic 2, as in Kafka. No files are used here. Follows
 KIP-534: the first cleaning that meets a tombstone, or the marker of a transaction without data, sets a delete horizon in
 its batch's base timestamp. The first cleaning after the horizon drops it.
+
+CleanedTransactionMetadata separates aborted from committed data, batch by batch in log order, and finds markers that nothing
+in the log needs any more. A cleaning ends at or below the last stable offset, so every transaction in it has ended. Follows
+KIP-98's rules for compacted logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, pairwise, repeat
 from operator import ge
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,14 +30,14 @@ from kafkacompat.records.batch import (
     assemble,
     has_valid_crc,
 )
+from kafkacompat.records.control import ControlType, parse_control_key
 from kafkacompat.records.legacy import iterate_legacy
 from kafkacompat.records.record import encode_records
 from kafkacompat.records.scan import Columns, shifted
 
 if TYPE_CHECKING:
-    from kafkacompat.log.cleaner.offset_map import OffsetMap
-    from kafkacompat.log.cleaner.survivors import Survivors
-    from kafkacompat.log.cleaner.transactions import CleanedTransactions
+    from kafkacompat.log.cleaner.offset_map import KeptOffsets, OffsetMap
+    from kafkacompat.log.index import AbortedTxn
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
     from kafkacompat.records.record import Record
@@ -104,11 +108,11 @@ class BatchFilter:
     __slots__ = (
         "_bytes_most",
         "_delete_retention_ms",
+        "_kept_offsets",
         "_last_records",
         "_map",
         "_now_ms",
         "_round_end",
-        "_survivors",
         "_transactions",
         "retain_legacy_deletes",
     )
@@ -116,8 +120,8 @@ class BatchFilter:
     def __init__(
         self,
         offset_map: OffsetMap,
-        survivors: Survivors,
-        transactions: CleanedTransactions,
+        kept_offsets: KeptOffsets,
+        transactions: CleanedTransactionMetadata,
         last_records: Mapping[int, LastRecord],
         *,
         round_end_offset: int,
@@ -129,7 +133,7 @@ class BatchFilter:
         what a batch may expand to."""
         self._bytes_most = bytes_most
         self._map = offset_map
-        self._survivors = survivors
+        self._kept_offsets = kept_offsets
         self._transactions = transactions
         self._last_records = last_records
         self._round_end = round_end_offset
@@ -151,16 +155,16 @@ class BatchFilter:
         if header.base_offset > self._map.latest_offset:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
         check_count(header)
-        survivors, count = self._survivors, header.record_count
+        kept_offsets, count = self._kept_offsets, header.record_count
         if (
-            survivors.start <= header.base_offset
-            and header.last_offset <= survivors.end
+            kept_offsets.start <= header.base_offset
+            and header.last_offset <= kept_offsets.end
             and header.last_offset_delta == count - 1
         ):
-            marks = survivors.between(header.base_offset, header.last_offset)
+            marks = kept_offsets.between(header.base_offset, header.last_offset)
             if 1 not in marks:
                 return self._emptied(header)
-            if not survivors.may_hold_tombstones(header.base_offset):
+            if not kept_offsets.may_hold_tombstones(header.base_offset):
                 if 0 not in marks:
                     return Kept(batch, header.last_offset, header.max_timestamp_ms)
                 return self._rebuilt(header, batch, self._columns(header, batch), marks, False)
@@ -315,3 +319,60 @@ class BatchFilter:
             record_count=len(records),
         )
         return Kept(data, base_offset + records[-1].offset_delta, max_timestamp_ms)
+
+
+class CleanedTransactionMetadata:
+    """`keep_entry` is called with an aborted transaction whose marker is kept because its data was met."""
+
+    __slots__ = ("_aborted", "_aborted_open", "_committed_open", "_met", "_next", "keep_entry")
+
+    def __init__(self, aborted: Sequence[AbortedTxn], from_offset: int) -> None:
+        """`aborted` has the aborted transactions of the whole log. Those that ended before `from_offset` are ignored."""
+        self._aborted = sorted(
+            (entry for entry in aborted if entry.last_offset >= from_offset),
+            key=lambda entry: entry.first_offset,
+        )
+        self._next = 0
+        self._aborted_open: dict[int, AbortedTxn] = {}
+        self._met: set[int] = set()
+        """Producers of open aborted transactions whose data was met."""
+        self._committed_open: set[int] = set()
+        self.keep_entry: Callable[[AbortedTxn], None] = lambda entry: None
+
+    def on_data(self, header: BatchHeader) -> bool:
+        """Whether a data batch belongs to an aborted transaction and is dropped."""
+        self._reach(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted_open:
+            self._met.add(header.producer_id)
+            return True
+        self._committed_open.add(header.producer_id)
+        return False
+
+    def on_control(self, header: BatchHeader, key: bytes | None) -> bool:
+        """Whether a control batch ends a transaction without data. `key` is its first key, None if the batch is empty."""
+        self._reach(header.last_offset)
+        if key is None:
+            return True
+        producer_id = header.producer_id
+        control_type = parse_control_key(key)
+        if control_type == ControlType.ABORT:
+            entry = self._aborted_open.pop(producer_id, None)
+            if entry is None or producer_id not in self._met:
+                return True
+            self._met.discard(producer_id)
+            self.keep_entry(entry)
+            return False
+        if control_type == ControlType.COMMIT:
+            if producer_id not in self._committed_open:
+                return True
+            self._committed_open.discard(producer_id)
+        return False
+
+    def _reach(self, offset: int) -> None:
+        aborted = self._aborted
+        while self._next < len(aborted) and aborted[self._next].first_offset <= offset:
+            entry = aborted[self._next]
+            self._next += 1
+            self._aborted_open.setdefault(entry.producer_id, entry)

@@ -1,18 +1,27 @@
-"""The last offset of each key in the dirty part of a log, within a bound of memory.
+"""The last offset of each key in the dirty part of a log, within a bound of memory, and the records that are kept by it.
 
 Keys are added and looked up; batches are unknown here. A short key is stored as it is, a longer one as its 16-byte
 MD5, as in Kafka, so it takes no more space. There are two tiers. New entries go into a dict, where both operations run
 in C. When the dict fills the memory, its entries move to packed buckets of 16 bytes per key and 8 per offset, which
 bytearray.find searches. From then on the dict has only a part of the memory. Short keys and digests have separate
 buckets, so a key is never mistaken for another key's digest.
+
+KeptOffsets has the map's offsets in order, batch by batch. Each key's last offset belongs to exactly one record, so the
+offsets are enough. A batch without any key's last offset is dropped without being opened, and one that has nothing else is
+kept unchanged. Looking up every key again would take as long as building the map. If memory allows, it uses one byte for each
+offset of the part. Otherwise it uses two bytes for each kept offset, in windows of 65,536.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import cast
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
 
 try:
     # For one key, CPython's own MD5 takes a third of the time that OpenSSL needs to set up.
@@ -20,14 +29,19 @@ try:
 except ImportError:
     from hashlib import md5
 
+WINDOW_BITS = 16
+WINDOW_MASK = (1 << WINDOW_BITS) - 1
+TOMBSTONE_BATCHES_MOST = 100_000
+"""The most batches with null values that are remembered. Later batches must be opened."""
+
 DIGEST_SIZE = 16
 RECENT_ENTRY_BYTES = 192
 """Upper estimate of a dict entry with key and offset. The dict's table is up to four times as long as its entries, and
 exists twice while it grows."""
-SURVIVORS_ENTRY_BYTES = 4
-PACKED_ENTRY_BYTES = 32 + SURVIVORS_ENTRY_BYTES
+KEPT_OFFSETS_ENTRY_BYTES = 4
+PACKED_ENTRY_BYTES = 32 + KEPT_OFFSETS_ENTRY_BYTES
 """A digest and an offset in a bucket, with the reserve of growing arrays, the bucket's own objects, and the share of
-the survivors."""
+the kept_offsets."""
 RECENT_SHARE = 4
 """With buckets in use, the dict gets this fraction (1/4) of the memory."""
 BUCKET_ENTRIES = 24
@@ -100,8 +114,8 @@ class OffsetMap:
         packed_most = (usable - recent_bytes) // PACKED_ENTRY_BYTES
         self.capacity = self._recent_share + packed_most
         """The most keys the map can have."""
-        self.marks_most = self.capacity * SURVIVORS_ENTRY_BYTES
-        """Bytes that the survivors may use beside the map."""
+        self.marks_most = self.capacity * KEPT_OFFSETS_ENTRY_BYTES
+        """Bytes that the kept_offsets may use beside the map."""
         self._recent: dict[bytes, int] = {}
         self._bucket_count = 1 << max(packed_most // BUCKET_ENTRIES, 1).bit_length() - 1
         self._short: Buckets | None = None
@@ -184,3 +198,79 @@ def _named(keys: Sequence[bytes]) -> Sequence[bytes]:
         Sequence[bytes],
         [key if len(key) < DIGEST_SIZE else md5(key, usedforsecurity=False).digest() for key in keys],
     )
+
+
+class KeptOffsets:
+    """`between` answers for offsets from `start` to `end` inclusive, the part that the map covers. Ascending calls are
+    the fastest."""
+
+    __slots__ = ("_marks", "_open_number", "_open_offsets", "_tombstones", "_windows", "end", "start")
+
+    def __init__(
+        self,
+        offsets: Iterable[int],
+        start: int,
+        end: int,
+        tombstone_batches: array[int],
+        marks_most: int,
+    ) -> None:
+        """`offsets` are those of the kept records, in any order. `tombstone_batches` has the ascending base offsets of
+        batches with null values; beyond a full array they are unknown. `marks_most` is the number of bytes available."""
+        self.start = start
+        self.end = end
+        self._marks: bytearray | None = None
+        windows: dict[int, array[int]] = {}
+        if end - start < marks_most:
+            marks = self._marks = bytearray(max(end + 1 - start, 0))
+            for offset in offsets:
+                marks[offset - start] = 1
+            offsets = ()
+        for offset in offsets:
+            number = offset >> WINDOW_BITS
+            window = windows.get(number)
+            if window is None:
+                window = windows[number] = array("H")
+            window.append(offset & WINDOW_MASK)
+        self._windows = windows
+        self._open_number = -1
+        self._open_offsets: list[int] = []
+        self._tombstones = tombstone_batches
+
+    def may_hold_tombstones(self, base_offset: int) -> bool:
+        tombstones = self._tombstones
+        if len(tombstones) >= TOMBSTONE_BATCHES_MOST and base_offset > tombstones[-1]:
+            return True
+        at = bisect_left(tombstones, base_offset)
+        return at < len(tombstones) and tombstones[at] == base_offset
+
+    def between(self, first: int, last: int) -> Buffer:
+        """One byte for each offset from first to last: 1 if it is kept, else 0."""
+        if self._marks is not None:
+            return self._marks[first - self.start : last + 1 - self.start]
+        marks = bytearray(last + 1 - first)
+        for number in range(first >> WINDOW_BITS, (last >> WINDOW_BITS) + 1):
+            offsets = self._window(number)
+            shift = (number << WINDOW_BITS) - first
+            begin = bisect_left(offsets, -shift)
+            end = bisect_left(offsets, last - first - shift + 1, begin)
+            for offset in offsets[begin:end]:
+                marks[offset + shift] = 1
+        return marks
+
+    def any_between(self, first: int, last: int) -> bool:
+        if self._marks is not None:
+            return self._marks.find(1, first - self.start, last + 1 - self.start) >= 0
+        for number in range(first >> WINDOW_BITS, (last >> WINDOW_BITS) + 1):
+            offsets = self._window(number)
+            shift = (number << WINDOW_BITS) - first
+            at = bisect_left(offsets, -shift)
+            if at < len(offsets) and offsets[at] + shift <= last - first:
+                return True
+        return False
+
+    def _window(self, number: int) -> list[int]:
+        if number != self._open_number:
+            window = self._windows.get(number)
+            self._open_number = number
+            self._open_offsets = [] if window is None else sorted(window)
+        return self._open_offsets

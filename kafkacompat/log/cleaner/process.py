@@ -1,7 +1,7 @@
 """Runs a cleaning in a separate process, so that it takes no time from the loop's thread: opening records runs Python
 code, and one interpreter executes one thread at a time.
 
-CleaningProcess has the interface of CleaningWork and exchanges lines of JSON through two pipes with __main__.py. The
+CleaningProcess has the interface of Cleaner and exchanges lines of JSON through two pipes with __main__.py. The
 process asks for permission before it moves bytes, which paces it. It ends when nothing answers, so a killed broker
 leaves no cleaner behind. After its work it waits a while for the next log, because starting a process takes as long as
 cleaning 30 MB.
@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kafkacompat
-from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile
-from kafkacompat.log.cleaner.lines import job_to_json, read_line, write_line
-from kafkacompat.log.cleaner.work import CleanerStats, CleaningStopped
+from kafkacompat.log.cleaner.cleaner import CleanerStats, CleaningStopped
+from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, job_to_json, read_line, write_line
 from kafkacompat.ports import SyncFailed
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
-    from kafkacompat.log.cleaner.work import Pace
+    from kafkacompat.log.cleaner.cleaner import Pace
 
 COMMAND = (sys.executable, "-S", "-P", "-m", "kafkacompat.log.cleaner")
 """The command skips the search for installed packages. `child_environment` gives their path."""
@@ -177,7 +176,7 @@ class Children:
 
 class CleaningProcess:
     """Call `build_map`, `clean_group`, then `finish` or `close`, from any thread, one at a time. Raises what
-    CleaningWork raises, and ProcessLost."""
+    Cleaner raises, and ProcessLost."""
 
     def __init__(self, job: CleaningJob, pace: Pace, children: Children) -> None:
         self._job = job

@@ -70,18 +70,18 @@ class Cleaner:
         self.trace.append("closed")
 
 
-class Throttle:
+class Throttler:
     stopped = False
 
     def stop(self) -> None:
         self.stopped = True
 
 
-def make(steps: list[Step], **settings: str) -> tuple[BackgroundCleaning, Machinery, Cleaner, Throttle]:
+def make(steps: list[Step], **settings: str) -> tuple[BackgroundCleaning, Machinery, Cleaner, Throttler]:
     machinery = Machinery()
     named = {name.replace("_", "."): value for name, value in settings.items()}
     config = ServerConfig.from_properties(defaults_without_file() | named)
-    cleaner, throttle = Cleaner(steps), Throttle()
+    cleaner, throttle = Cleaner(steps), Throttler()
     anything: Any = machinery
     work = BackgroundCleaning(
         NodeSettings(config, 1), cleaner, throttle, anything, Tasks(anything), WorkerPools.of_one(machinery)

@@ -20,7 +20,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
-from kafkacompat.log.preparation import Preparation
+from kafkacompat.log.opening import Preparation
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.services import partition_services, raise_it
 from kafkacompat.partition.fetch import FetchEngine

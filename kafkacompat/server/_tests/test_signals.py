@@ -58,7 +58,7 @@ if moment in STOPPING:
     import kafkacompat.cli.start as start
     start.announce = lambda line: os.kill(os.getpid(), 15)
 if stuck == "recovery":
-    import kafkacompat.log.loading as loading
+    import kafkacompat.log.opening as loading
     def wait(task):
         send()
         threading.Event().wait()

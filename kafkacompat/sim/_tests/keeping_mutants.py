@@ -10,9 +10,8 @@ import pytest
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.log import unified_log as log
-from kafkacompat.log.cleaner.filtering import BatchFilter
+from kafkacompat.log.cleaner.filtering import BatchFilter, CleanedTransactionMetadata
 from kafkacompat.log.cleaner.offset_map import OffsetMap
-from kafkacompat.log.cleaner.transactions import CleanedTransactions
 from kafkacompat.node.cleaning import BackgroundCleaning
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -40,7 +39,7 @@ def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def aborted_records_replace_committed_ones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CleanedTransactions, "on_data", lambda self, header: False)
+    patch.setattr(CleanedTransactionMetadata, "on_data", lambda self, header: False)
 
 
 def _with_retention(patch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

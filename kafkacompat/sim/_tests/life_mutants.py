@@ -16,7 +16,7 @@ from kafkacompat.controller.features import METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import TopicPartition, Uuid
-from kafkacompat.log.cleaner.cleaner import LogCleaner
+from kafkacompat.log.cleaner.log_cleaner import LogCleaner
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.placement import Placement

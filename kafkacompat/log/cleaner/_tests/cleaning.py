@@ -8,8 +8,8 @@ from typing import Any
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, open_log
-from kafkacompat.log.cleaner.cleaner import Cleaning, LogCleaner
 from kafkacompat.log.cleaner.job import CleanerLimits
+from kafkacompat.log.cleaner.log_cleaner import Cleaning, LogCleaner
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import Disk
 from kafkacompat.records.batch import BatchHeader, build_batch, trusted_batch

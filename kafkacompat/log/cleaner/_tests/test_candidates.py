@@ -12,9 +12,9 @@ from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_large_logs import LoopDisk
 from kafkacompat.log.cleaner import candidates
-from kafkacompat.log.cleaner import cleaner as module
+from kafkacompat.log.cleaner import log_cleaner as module
 from kafkacompat.log.cleaner._tests.cleaning import COMPACT, NOW_MS, append, carry_out, cleaner_of
-from kafkacompat.log.cleaner.cleaner import LogCleaner
+from kafkacompat.log.cleaner.log_cleaner import LogCleaner
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import IndexesRebuilt
 from kafkacompat.wire.errors import ErrorCode
@@ -38,7 +38,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> tuple[LogCleaner, list[UnifiedLog],
     seen: list[UnifiedLog] = []
     real = candidates.candidate
 
-    def counted(log: UnifiedLog, now_ms: int) -> candidates.Candidate | None:
+    def counted(log: UnifiedLog, now_ms: int) -> candidates.LogToClean | None:
         seen.append(log)
         return real(log, now_ms)
 

@@ -21,7 +21,6 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import TOPIC_ID, marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log._tests.test_manager import manager_on
-from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.cleaner import filtering
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
@@ -38,16 +37,20 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     new_log,
     records,
 )
-from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
-from kafkacompat.log.cleaner.cleaner import LogCleaner
-from kafkacompat.log.cleaner.job import GROUPED_AT_ONCE, CleanerLimits, SegmentFile, group_segments
-from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
-from kafkacompat.log.cleaner.noted import GAP_BYTES, NotedSegments
-from kafkacompat.log.cleaner.offset_map import OffsetMap
-from kafkacompat.log.cleaner.survivors import Survivors
-from kafkacompat.log.cleaner.throttle import Throttle
-from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork
+from kafkacompat.log.cleaner.candidates import LogToClean, Search, candidate
+from kafkacompat.log.cleaner.cleaner import GAP_BYTES, BatchPositions, Cleaner, CleaningStopped
+from kafkacompat.log.cleaner.job import (
+    GROUPED_AT_ONCE,
+    CleanerLimits,
+    SegmentFile,
+    group_segments,
+    job_from_json,
+    job_to_json,
+)
+from kafkacompat.log.cleaner.log_cleaner import LogCleaner, Throttler
+from kafkacompat.log.cleaner.offset_map import KeptOffsets, OffsetMap
 from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.segment_indexes import TXN_INDEX_SUFFIX
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.records._tests.test_batch import legacy_message
@@ -124,19 +127,19 @@ def test_survivors_lie_where_they_were_put(offsets: set[int], asked: list[tuple[
     """As single marks and, if there is no room for those, in windows and across them; in any order of calls."""
     shuffled = sorted(offsets, key=lambda offset: offset * 7919 % 1009)
     for marks_most in (0, 300_000):
-        survivors = Survivors(shuffled, 0, 290_000, array("q"), marks_most)
+        kept_offsets = KeptOffsets(shuffled, 0, 290_000, array("q"), marks_most)
         for first, span in asked:
             wanted = bytes(offset in offsets for offset in range(first, first + span + 1))
-            assert survivors.between(first, first + span) == wanted
-            assert survivors.any_between(first, first + span) == (1 in wanted)
+            assert kept_offsets.between(first, first + span) == wanted
+            assert kept_offsets.any_between(first, first + span) == (1 in wanted)
 
 
 def test_only_what_may_stay_of_a_noted_segment_is_read() -> None:
     """Batches of ten offsets and GAP_BYTES, with two offsets missing after each."""
-    noted = NotedSegments()
+    noted = BatchPositions()
     note = noted.begin()
     for number in range(6):
-        note.batch(100 + 12 * number, GAP_BYTES * number)
+        note.add(100 + 12 * number, GAP_BYTES * number)
     noted.add(100, note)
     segment = SegmentFile("", 100, 172, 6 * GAP_BYTES)
 
@@ -155,12 +158,12 @@ def test_only_what_may_stay_of_a_noted_segment_is_read() -> None:
 
 
 def test_segments_are_noted_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkacompat.log.cleaner.noted.NOTED_BATCHES_MOST", 3)
-    noted = NotedSegments()
+    monkeypatch.setattr("kafkacompat.log.cleaner.cleaner.POSITIONS_MOST", 3)
+    noted = BatchPositions()
     for base in (0, 10, 20):
         note = noted.begin()
-        note.batch(base, 0)
-        note.batch(base + 5, 50)
+        note.add(base, 0)
+        note.add(base + 5, 50)
         noted.add(base, note)
     known = [
         noted.places(SegmentFile("", base, base + 10, 100), lambda first, last: True, ())
@@ -173,10 +176,10 @@ def test_batches_with_tombstones_are_known_as_far_as_they_were_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tombstones = array("q", [10, 30])
-    survivors = Survivors([], 0, 100, tombstones, 0)
-    assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30]
-    monkeypatch.setattr("kafkacompat.log.cleaner.survivors.TOMBSTONE_BATCHES_MOST", 2)
-    assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30, 40]
+    kept_offsets = KeptOffsets([], 0, 100, tombstones, 0)
+    assert [base for base in range(0, 50, 10) if kept_offsets.may_hold_tombstones(base)] == [10, 30]
+    monkeypatch.setattr("kafkacompat.log.cleaner.offset_map.TOMBSTONE_BATCHES_MOST", 2)
+    assert [base for base in range(0, 50, 10) if kept_offsets.may_hold_tombstones(base)] == [10, 30, 40]
 
 
 # -- what stays
@@ -256,7 +259,7 @@ def test_the_active_segment_and_what_is_not_stable_stay_as_they_are() -> None:
     assert found.end_offset == log.segments[-1].base_offset
 
 
-def dirtiest(log: UnifiedLog, now_ms: int) -> Candidate | None:
+def dirtiest(log: UnifiedLog, now_ms: int) -> LogToClean | None:
     def refuse(log: UnifiedLog, error: Exception) -> None:
         raise error
 
@@ -465,11 +468,11 @@ def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_
         log.segments[last].stem + ".txnindex"
     }
     work = cleaning._work
-    assert isinstance(work, CleaningWork)
+    assert isinstance(work, Cleaner)
     assert len(work._job.segments) <= holding[1]
     if own_process:
         job = job_from_json(json.loads(json.dumps(job_to_json(work._job))))
-        cleaning._work = CleaningWork(disk, job, lambda size: None)
+        cleaning._work = Cleaner(disk, job, lambda size: None)
     carry_out(cleaning, NOW_MS)
     assert set(disk.opened) >= {log.segments[0].stem + ".txnindex"}
     assert not any(segment.aborted.index.kept_bytes for segment in log.segments[:-1])
@@ -682,7 +685,7 @@ class Throttled:
         self._now_s = 100.0
         self.waited_s = 0.0
         self.longest_s = 0.0
-        self.throttle = Throttle(lambda: self._rates[0], lambda: self._now_s, self.wait)
+        self.throttle = Throttler(lambda: self._rates[0], lambda: self._now_s, self.wait)
 
     def wait(self, seconds: float) -> bool:
         self.pass_by(seconds)

@@ -15,7 +15,7 @@ import pytest
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log.cleaner import __main__ as process_main
-from kafkacompat.log.cleaner import cleaner as cleaner_module
+from kafkacompat.log.cleaner import log_cleaner as cleaner_module
 from kafkacompat.log.cleaner import process
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
@@ -28,11 +28,16 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     carry_out,
     last_values,
 )
-from kafkacompat.log.cleaner.cleaner import IN_THREAD_BYTES, Cleaning, LogCleaner
-from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
+from kafkacompat.log.cleaner.cleaner import Cleaner, CleaningStopped, Pace
+from kafkacompat.log.cleaner.job import job_from_json, job_to_json
+from kafkacompat.log.cleaner.log_cleaner import (
+    IN_THREAD_BYTES,
+    LEAST_MAP_BYTES,
+    PROCESS_REST_MS,
+    Cleaning,
+    LogCleaner,
+)
 from kafkacompat.log.cleaner.process import COMMAND, Child, Children, CleaningProcess, child_environment
-from kafkacompat.log.cleaner.rests import LEAST_MAP_BYTES, PROCESS_REST_MS
-from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import SyncFailed
@@ -500,7 +505,7 @@ def lines_of_a_cleaning(path: Path) -> list[dict[str, Any]]:
     assert cleaning is not None
     assert isinstance(cleaning._work, CleaningProcess)
     job = cleaning._work._job
-    work = CleaningWork(RealDisk(), job, lambda size: None)
+    work = Cleaner(RealDisk(), job, lambda size: None)
     work.build_map()
     assert len(work.groups) > 2
     return [job_to_json(job), *({"group": group[0].base_offset} for group in work.groups), {"rest": True}]

@@ -1,21 +1,31 @@
-"""Opening a partition's directory, as Kafka does at a start, after a clean or an unclean shutdown.
+"""Opening a partition's directory, as Kafka's LogLoader does at a start, after a clean or an unclean shutdown.
 
 It removes leftovers, finishes interrupted swaps and loads the segments. After an unclean stop it checks and reindexes
-every batch from the recovery point on. It rebuilds the producers' state.
+every batch from the recovery point on. It rebuilds the producers' state. All of it blocks on the disk.
 
 - A crash may leave an incomplete last batch (cut off), index files that lag (rebuilt), snapshots at offsets that are
   gone (removed), and outdated epochs (replaced by those in the batches).
 - A checkpoint that cannot be true for this log belongs to another log or to data that the disk has lost. It is
   ignored.
 - A damaged batch in the middle ends the log there. The segments after it are renamed to `.deleted`, as in Kafka.
+- A clean stop syncs all batches, so after it only a damaged disk or an outside change explains damage. Only the tail to
+  which the next batch is appended is checked then, and damage is skipped.
+- A full disk must not make its data unreadable. The indexes of the active segment then stay in memory, as during
+  appends, and are written with the next flush or close. The indexes of a closed segment must be in their files, because
+  no flush writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import posixpath
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import is_base_offset
+from kafkacompat.log import scan
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     SYNC_FAILED_FILE,
@@ -24,20 +34,35 @@ from kafkacompat.log.checkpoint import (
     parse_epochs,
 )
 from kafkacompat.log.epoch_cache import LeaderEpochCache
+from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.leftovers import SEGMENT_SUFFIXES, finish_interrupted_work
-from kafkacompat.log.log_segment import LOG_SUFFIX, LogSegment
+from kafkacompat.log.log_segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SCAN_CHUNK,
+    SWAP_SUFFIX,
+    LogSegment,
+)
+from kafkacompat.log.producer_snapshots import SnapshotStore
 from kafkacompat.log.producer_state import ProducerStateManager
-from kafkacompat.log.segment_indexes import REBUILT_SUFFIX
-from kafkacompat.log.segment_recovery import make_missing_indexes, recover_segments, set_aside
-from kafkacompat.log.snapshots import SnapshotStore
-from kafkacompat.log.soundness import DAMAGE, Note, replay_what_can_be_read, unsound_tail, unsound_txn_index
+from kafkacompat.log.replay import apply_batch, replay_segments
+from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkacompat.log.unified_log import LogParts
+from kafkacompat.ports import SyncFailed
+from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
+from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.ports import Disk
-    from kafkacompat.records.batch import BatchHeader
+
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+Note = Callable[[str], None]
+DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed, struct.error)
+"""The errors of reading a damaged file. struct.error means an offset that no index entry can hold."""
 
 OWN_CACHE_BYTES = 64 * 1024
 """Cache size for a log that does not share a node's index cache."""
@@ -349,3 +374,264 @@ def _headers(segments: list[LogSegment], offset: int, end: int) -> Iterator[Batc
 
 def _from(segments: list[LogSegment], offset: int) -> list[LogSegment]:
     return segments[max((at for at, s in enumerate(segments) if s.base_offset <= offset), default=0) :]
+
+
+def finish_interrupted_work(disk: Disk, directory: str, found: list[str], note: Note) -> bool:
+    """Remove `.deleted` and `.cleaned` files, and complete compaction swaps that were far enough. Returns whether it
+    completed one."""
+    if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
+        return False
+    names = [name for name in found if is_base_offset(name[:20])]
+    least_cleaned = 1 << 63
+    swaps: list[str] = []
+    for name in names:
+        if name.endswith(DELETED_SUFFIX) and ".checkpoint" not in name:
+            disk.remove(f"{directory}/{name}")
+        elif name.endswith(CLEANED_SUFFIX):
+            least_cleaned = min(least_cleaned, int(name[:20]))
+            disk.remove(f"{directory}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            swaps.append(name)
+    valid = [name for name in swaps if int(name[:20]) < least_cleaned]
+    for name in swaps:
+        if name not in valid:
+            disk.remove(f"{directory}/{name}")
+    covered_from, covered_to = 1 << 63, -1
+    for name in valid:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            base = int(name[:20])
+            note(f"{directory}/{name}: an interrupted swap is completed")
+            covered_from = min(covered_from, base)
+            covered_to = max(covered_to, _swap_end(disk, f"{directory}/{name}", base))
+    for name in names:
+        if (
+            name not in swaps
+            and name.endswith(SEGMENT_SUFFIXES)
+            and covered_from <= int(name[:20]) < covered_to
+        ):
+            disk.remove(f"{directory}/{name}")
+    for name in valid:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    return True
+
+
+def _swap_end(disk: Disk, path: str, base_offset: int) -> int:
+    """The offset after the last batch of a swapped-in segment that does not have its final name yet."""
+    end = base_offset
+    for header in iterate_batches(disk.read_bytes(path)):
+        end = header.last_offset + 1
+    return end
+
+
+@contextmanager
+def spared_on_a_full_disk() -> Iterator[None]:
+    """Ignore errors of a full disk. For work that a later start repeats or does not need."""
+    try:
+        yield
+    except OSError as error:
+        if not _is_full(error):
+            raise
+
+
+def _is_full(error: OSError) -> bool:
+    return error.errno in NO_ROOM and not isinstance(error, SyncFailed)
+
+
+def recover_segments(
+    disk: Disk,
+    segments: list[LogSegment],
+    snapshots: SnapshotStore,
+    epochs: LeaderEpochCache,
+    recovery_point: int,
+    log_start_offset: int,
+    note: Note,
+) -> None:
+    """Check and reindex the segments from the one that contains the recovery point on."""
+    first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+    state = ProducerStateManager()
+    snapshots.load_latest(
+        state, log_start_offset - 1 if log_start_offset else -1, segments[first].base_offset
+    )
+    if state.end_offset < segments[first].base_offset:
+        replay_what_can_be_read(state, segments[:first], segments[first].base_offset, note)
+    at = first
+
+    def set_following_aside() -> None:
+        set_aside(disk, segments[at + 1 :])
+
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        if segment.base_offset > state.end_offset:
+            state.end_offset = segment.base_offset
+        if at > first:
+            with spared_on_a_full_disk():
+                # The snapshot only shortens a later start.
+                snapshots.take(state)
+        is_active = at == len(segments) - 1
+        cut = recover_segment(segment, state, epochs, set_following_aside, is_active=is_active)
+        if cut:
+            note(
+                f"{segment.stem}{LOG_SUFFIX}: {cut} bytes after offset {state.end_offset - 1} are no whole batches"
+            )
+            if segments[at + 1 :]:
+                note(f"{segment.stem}{LOG_SUFFIX}: {len(segments) - at - 1} segments after it are set aside")
+            for later in segments[at + 1 :]:
+                snapshots.remove(later.base_offset)
+            del segments[at + 1 :]
+            break
+
+
+def recover_segment(
+    segment: LogSegment,
+    state: ProducerStateManager,
+    epochs: LeaderEpochCache,
+    before_cut: Callable[[], None],
+    *,
+    is_active: bool,
+) -> int:
+    """Check one segment, and update state and epochs with its batches. Returns the number of bytes cut.
+
+    `before_cut` removes the following segments first: a segment after a cut one would show no damage at the next
+    start.
+    """
+    index = _Indexing(segment, may_wait=is_active)
+    segment.begin_reindex()
+    segment.aborted.begin()
+    valid, after = 0, segment.base_offset
+    try:
+        for header, batch in segment.checked_batches():
+            check_order(segment, header, after)
+            after = header.last_offset + 1
+            if header.magic == 2:
+                if header.leader_epoch >= 0:
+                    epochs.confirm(header.leader_epoch, header.base_offset)
+                apply_batch(state, header, batch, segment)
+            index.add(header)
+            valid = header.position + header.size
+    except DAMAGE:
+        pass
+    cut = segment.size - valid
+    if cut:
+        before_cut()
+    segment.cut(valid)
+    index.finish()
+    return cut
+
+
+class _Indexing:
+    """Writes the indexes page by page, or keeps them in memory once the disk is full."""
+
+    def __init__(self, segment: LogSegment, *, may_wait: bool) -> None:
+        self._segment = segment
+        self._may_wait = may_wait
+        self._in_memory = False
+
+    def add(self, header: BatchHeader) -> None:
+        try:
+            self._segment.index_batch(header, in_memory=self._in_memory)
+        except OSError as error:
+            if not self._may_wait or not _is_full(error):
+                raise
+            self._in_memory = True
+            self._segment.index_batch(header, in_memory=True)
+
+    def finish(self) -> None:
+        try:
+            self._segment.finish_reindex()
+        except OSError as error:
+            if not self._may_wait or not _is_full(error):
+                raise
+
+
+def set_aside(disk: Disk, segments: list[LogSegment]) -> None:
+    """Rename segments to `.deleted`, the last one first, so that an interruption leaves the beginning of the log.
+    Durable on return."""
+    for segment in reversed(segments):
+        for path in segment.paths():
+            disk.rename(path, path + DELETED_SUFFIX)
+        segment.release()
+    if segments:
+        disk.sync_directory(posixpath.dirname(segments[0].stem))
+
+
+def make_missing_indexes(disk: Disk, segments: list[LogSegment], names: list[str], note: Note) -> None:
+    """Rebuild missing index files of segments that were not checked. Checked segments already have new indexes, if
+    only in memory."""
+    present = set(names)
+    for segment in segments:
+        if segment.indexes.wait_for_their_files():
+            continue
+        stem = f"{segment.base_offset:020d}"
+        missing = {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} - present
+        if segment.size and any(not disk.exists(f"{segment.stem}{name[20:]}") for name in missing):
+            try:
+                segment.rebuild_indexes()
+            except DAMAGE as damage:
+                note(f"{segment.stem}: the missing index cannot be made: {damage}")
+
+
+def check_order(segment: LogSegment, header: BatchHeader, after: int) -> None:
+    """Raise BatchCorrupt if a batch cannot be in this segment, or cannot follow offset `after`. The CRC does not cover
+    offsets."""
+    if not after <= header.last_offset <= segment.base_offset + MAX_RELATIVE_OFFSET or (
+        header.magic == 2 and not after <= header.base_offset <= header.last_offset
+    ):
+        raise BatchCorrupt(f"offset {header.last_offset} where {after} is next in {segment.stem}{LOG_SUFFIX}")
+
+
+def end_of(segment: LogSegment) -> int:
+    """The offset after the last batch. The batches from the last index entry on are checked.
+
+    Raises one of DAMAGE if they are invalid or out of order, or if other bytes follow them.
+    """
+    start = segment.position_before(MAX_OFFSET)
+    after = segment.base_offset
+    for header, batch in scan.whole_batches(segment.file, segment.size, SCAN_CHUNK, start=start):
+        check_order(segment, header, after)
+        if not has_valid_crc(batch, header):
+            raise BatchCorrupt(f"the crc of the batch at {header.position} is wrong")
+        after = header.last_offset + 1
+    return after
+
+
+def replay_what_can_be_read(
+    state: ProducerStateManager, segments: Sequence[LogSegment], end_offset: int, note: Note
+) -> None:
+    """Like replay_segments, but the rest of a damaged segment is skipped."""
+    for at, segment in enumerate(segments):
+        end = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
+        try:
+            replay_segments(state, [segment], end)
+        except DAMAGE as damage:
+            note(
+                f"{segment.stem}{LOG_SUFFIX}: {damage}; what producers wrote after offset {state.end_offset} there is not known"
+            )
+            state.end_offset = end
+
+
+def unsound_txn_index(segments: list[LogSegment], names: list[str], note: Note) -> int | None:
+    """Base offset of the first segment with an unreadable transaction index. Its batches tell which entries belong
+    there."""
+    present = set(names)
+    for segment in segments:
+        name = f"{segment.base_offset:020d}{TXN_INDEX_SUFFIX}"
+        if name not in present:
+            segment.aborted.note_absence()
+        elif not segment.aborted.is_sound():
+            note(
+                f"{segment.stem}{TXN_INDEX_SUFFIX}: not an index of this segment; the log is checked from there on"
+            )
+            return segment.base_offset
+    return None
+
+
+def unsound_tail(active: LogSegment, note: Note) -> int | None:
+    """The base offset of the active segment if its tail is damaged. The segment must then be checked as after a crash."""
+    if not active.size:
+        return None
+    try:
+        end_of(active)
+    except DAMAGE as damage:
+        note(f"{active.stem}{LOG_SUFFIX}: {damage}; the segment is checked")
+        return active.base_offset
+    return None
