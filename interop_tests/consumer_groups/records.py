@@ -10,9 +10,9 @@ from interop_tests.consumer_groups.names import Names
 from interop_tests.harness.raw_kafka import fetch
 from interop_tests.harness.records import Record, decode_batches
 from interop_tests.harness.wire import Connection
+from kafkacompat.wire.apis import group_record_classes
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.message import Message
-from kafkacompat.wire.records_index import group_record_classes
 
 OFFSETS_TOPIC = "__consumer_offsets"
 ReadRecord = tuple[str, Any, Any]

@@ -25,7 +25,7 @@ from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 from interop_tests.transactions.by_hand import NEW, Producer
 from kafkacompat.ids import uuid_to_text
-from kafkacompat.wire.records_index import share_record_classes
+from kafkacompat.wire.apis import share_record_classes
 
 TOPIC_IN_KEY = re.compile("<(.*)>")
 STATE_TOPIC = "__share_group_state"

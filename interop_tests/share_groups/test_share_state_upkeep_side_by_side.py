@@ -19,8 +19,8 @@ from interop_tests.share_groups.administration import batch, written
 from interop_tests.share_groups.asking import Place
 from interop_tests.share_groups.compare import started_with
 from interop_tests.share_groups.sides import STATE_TOPIC, ShareSide
+from kafkacompat.wire.apis import share_record_classes
 from kafkacompat.wire.codec import decode
-from kafkacompat.wire.records_index import share_record_classes
 
 pytestmark = pytest.mark.needs_control
 

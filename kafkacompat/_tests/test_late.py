@@ -10,7 +10,7 @@ from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.deferred import Deferred
 from kafkacompat.late import Late, NotMade
 
-MODULE = "kafkacompat.wire.schema"
+MODULE = "kafkacompat.wire.constructs"
 """Any module."""
 
 

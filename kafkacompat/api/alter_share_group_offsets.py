@@ -11,8 +11,7 @@ from kafkacompat.api.pieces import cut
 from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns, pause
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestTopic,

@@ -9,8 +9,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from kafkacompat.wire.messages.delete_share_group_offsets_response import (
     DeleteShareGroupOffsetsResponse,

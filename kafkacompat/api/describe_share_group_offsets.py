@@ -14,8 +14,7 @@ from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, Uuid
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.tasks import pause
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,

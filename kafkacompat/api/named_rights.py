@@ -22,8 +22,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.wire.error_texts import error_text
+from kafkacompat.wire.errors import error_text
 
 if TYPE_CHECKING:
     from kafkacompat.wire.errors import ErrorCode

@@ -21,17 +21,17 @@ from kafkacompat.ids import (
 )
 from kafkacompat.records.control import ControlType, parse_control_key
 from kafkacompat.records.record import Record, RecordMalformed
-from kafkacompat.wire.codec import decode, specification
-from kafkacompat.wire.definition import StructSpec
-from kafkacompat.wire.errors import WireError
-from kafkacompat.wire.message import Message, Struct
-from kafkacompat.wire.primitives import read_uvarint
-from kafkacompat.wire.records_index import (
+from kafkacompat.wire.apis import (
     group_record_classes,
     metadata_record_class,
     share_record_classes,
     transaction_record_classes,
 )
+from kafkacompat.wire.codec import decode, specification
+from kafkacompat.wire.definition import StructSpec
+from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.message import Message, Struct
+from kafkacompat.wire.primitives import read_uvarint
 
 Describe: TypeAlias = Callable[[Record, bool], str]
 COORDINATOR_CLASSES = {

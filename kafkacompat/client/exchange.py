@@ -16,8 +16,7 @@ from kafkacompat.security.sasl_client import SASL_VERSIONS, AuthenticationFailed
 from kafkacompat.wire.apis import ApiKey, response_class
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import EncodeError, ErrorCode, WireError
-from kafkacompat.wire.frames import FRAME_SIZE, request_frame
-from kafkacompat.wire.headers import RESPONSE, parse_response_header
+from kafkacompat.wire.headers import FRAME_SIZE, RESPONSE, parse_response_header, request_frame
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse

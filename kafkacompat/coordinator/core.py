@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NewType, Protocol, TypeAlias, Ty
 from kafkacompat.ports import VerificationGuard
 from kafkacompat.records.record import Record, encode_records
 from kafkacompat.wire.codec import steps_decoder
-from kafkacompat.wire.decoder_source import STEP_UNITS
+from kafkacompat.wire.codec_source import STEP_UNITS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message
 

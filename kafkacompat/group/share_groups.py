@@ -42,8 +42,7 @@ from kafkacompat.share.service import (
     TopicIdPartition,
 )
 from kafkacompat.tasks import Tasks, in_turns, pause
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
 from kafkacompat.wire.messages.delete_share_group_offsets_response import (
     DeleteShareGroupOffsetsResponse,

@@ -47,8 +47,7 @@ from kafkacompat.security.sasl_client import (
 from kafkacompat.wire.apis import ApiKey, request_class, response_class
 from kafkacompat.wire.codec import decoder
 from kafkacompat.wire.errors import EncodeError, ErrorCode, WireError
-from kafkacompat.wire.frames import request_frame
-from kafkacompat.wire.headers import parse_response_header
+from kafkacompat.wire.headers import parse_response_header, request_frame
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
 

@@ -27,8 +27,7 @@ from kafkacompat.share.service import (
     TopicIdPartition,
     WriteState,
 )
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode, code_of
+from kafkacompat.wire.errors import ErrorCode, code_of, error_text
 from kafkacompat.wire.messages import (
     delete_share_group_state_request,
     initialize_share_group_state_request,

@@ -45,8 +45,7 @@ from kafkacompat.share.state.share_coordinator_shard import (
 )
 from kafkacompat.share.state_sweeps import ShareSweeps, machine_of
 from kafkacompat.tasks import in_turns
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages import (
     delete_share_group_state_response,
     initialize_share_group_state_response,

@@ -15,7 +15,7 @@ from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
 from kafkacompat.tasks import at_once
 from kafkacompat.txn.transaction_metadata import NO_PARTITIONS, TransactionState, TxnTransitMetadata
 from kafkacompat.wire.codec import decode, encode
-from kafkacompat.wire.decoder_source import STEP_UNITS
+from kafkacompat.wire.codec_source import STEP_UNITS
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
 from kafkacompat.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 

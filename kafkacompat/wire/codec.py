@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
 from kafkacompat.tasks import Work
-from kafkacompat.wire.decoder_source import DecoderSource
+from kafkacompat.wire.codec_source import DecoderSource, EncoderSource
 from kafkacompat.wire.definition import MessageSpec, parse_definition
-from kafkacompat.wire.encoder_source import EncoderSource
 from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.primitives import ByteSequence
 from kafkacompat.wire.remember import remembered

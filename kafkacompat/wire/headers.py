@@ -1,13 +1,16 @@
-"""Request and response headers. Their version depends on the API and its version.
+"""Request and response headers, and the frames of requests. A frame is a 32-bit size, then that many bytes. The owner of a
+connection splits received bytes into frames.
 
-Kafka has exceptions: the client id has a 16-bit length also in flexible headers. ApiVersions responses always have the
-oldest header (KIP-511). The header of an ApiVersions request with an unsupported version is read as far as possible,
-so that it can be answered. WireError for a header that cannot be read.
+The version of a header depends on the API and its version. Kafka has exceptions: the client id has a 16-bit length also in
+flexible headers. ApiVersions responses always have the oldest header (KIP-511). The header of an ApiVersions request with an
+unsupported version is read as far as possible, so that it can be answered. WireError for a header that cannot be read.
 """
 
 from struct import Struct as Layout
 
+from kafkacompat.wire.codec import encoder
 from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.message import Message
 from kafkacompat.wire.primitives import (
     ByteSequence,
     read_nullable_string,
@@ -105,3 +108,16 @@ def parse_response_header(frame: ByteSequence, api_key: int, api_version: int) -
     if api_version >= APIS[api_key].response_flexible_min:
         return correlation_id, skip_tagged_fields(frame, RESPONSE.size)
     return correlation_id, RESPONSE.size
+
+
+FRAME_SIZE = Layout(">i")
+
+
+def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytearray:
+    """Return a request with its size. EncodeError if this version cannot represent the message."""
+    assert message.API_KEY is not None
+    frame = bytearray(FRAME_SIZE.size)
+    frame += request_header_bytes(message.API_KEY, version, correlation_id, client_id)
+    encoder(type(message), version)(message, frame)
+    FRAME_SIZE.pack_into(frame, 0, len(frame) - FRAME_SIZE.size)
+    return frame

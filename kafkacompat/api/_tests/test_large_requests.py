@@ -13,7 +13,7 @@ from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.wire._tests.test_codecs_agree import in_steps
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.codec import encode, message_classes, specification, steps_decoder
-from kafkacompat.wire.decoder_source import STEP_UNITS
+from kafkacompat.wire.codec_source import STEP_UNITS
 from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.message import Message

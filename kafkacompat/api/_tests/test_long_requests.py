@@ -31,7 +31,7 @@ from kafkacompat.partition._tests.fakes import image_of, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.tasks import TURN_COST, Tasks, at_once
 from kafkacompat.wire.codec import encode
-from kafkacompat.wire.encoder_source import STEP_ELEMENTS
+from kafkacompat.wire.codec_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, request_header_bytes
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (

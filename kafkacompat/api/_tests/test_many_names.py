@@ -26,7 +26,7 @@ from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.tasks import Pace, at_once
-from kafkacompat.wire.encoder_source import STEP_ELEMENTS
+from kafkacompat.wire.codec_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,

@@ -16,8 +16,8 @@ from kafkacompat.partition._tests.fakes import NODE_ID, partition_image, topic_i
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.share.service import SharePartitionKey
 from kafkacompat.wire.apis import ApiKey, request_class, response_class
-from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.errors import error_text
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 
 TOPIC_ID = bytes(15) + b"\x07"

@@ -10,6 +10,11 @@ import json
 from typing import Any
 
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, uuid_to_text
+from kafkacompat.wire.apis import (
+    group_record_classes,
+    share_record_classes,
+    transaction_record_classes,
+)
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.message import Message
@@ -24,11 +29,6 @@ from kafkacompat.wire.messages.share_update_key import ShareUpdateKey
 from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
 from kafkacompat.wire.messages.transaction_log_value import TransactionLogValue
-from kafkacompat.wire.records_index import (
-    group_record_classes,
-    share_record_classes,
-    transaction_record_classes,
-)
 
 CLASSES = {
     OFFSETS_TOPIC: group_record_classes,

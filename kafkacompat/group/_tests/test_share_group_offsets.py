@@ -28,8 +28,8 @@ from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.share.service import ShareError, StateSummary, TopicIdPartition
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.codec import encode
-from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.errors import error_text
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

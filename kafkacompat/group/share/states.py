@@ -23,8 +23,7 @@ from kafkacompat.group.share.state_partitions import (
     to_initialize,
 )
 from kafkacompat.ids import NO_OFFSET
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.alter_share_group_offsets_response import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,

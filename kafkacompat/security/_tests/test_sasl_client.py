@@ -19,8 +19,7 @@ from kafkacompat.security.scram import SCRAM_MECHANISMS, SCRAM_SHA_256, ScramMec
 from kafkacompat.security.scram_exchange import ScramSaslClient, ScramSaslServer
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decoder
-from kafkacompat.wire.frames import request_frame
-from kafkacompat.wire.headers import parse_response_header
+from kafkacompat.wire.headers import parse_response_header, request_frame
 from kafkacompat.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 SALT = b"a salt"

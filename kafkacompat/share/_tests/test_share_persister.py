@@ -35,8 +35,8 @@ from kafkacompat.share.share_coordinator import (
     StateApi,
     refusal,
 )
-from kafkacompat.wire.error_texts import error_text
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.errors import error_text
 
 KEY = SharePartitionKey("g", TOPIC, 0)
 OTHER = SharePartitionKey("g", TOPIC, 1)

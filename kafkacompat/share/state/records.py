@@ -16,7 +16,7 @@ from kafkacompat.share.service import UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePart
 from kafkacompat.share.state.batches import Batches, are_sound, combine, taking
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import decode, encode, steps_decoder
-from kafkacompat.wire.decoder_source import STEP_UNITS
+from kafkacompat.wire.codec_source import STEP_UNITS
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages import share_snapshot_value, share_update_value

@@ -37,8 +37,7 @@ from kafkacompat.share.state.records import (
     initial_offset,
     merged,
 )
-from kafkacompat.wire.error_texts import error_text
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 
 K = TypeVar("K", bound=Hashable)
 NOTHING_YET = (1 << 63) - 1

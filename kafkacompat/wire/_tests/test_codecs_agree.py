@@ -16,12 +16,12 @@ from kafkacompat.wire.codec import (
     steps_decoder,
     steps_encoder,
 )
+from kafkacompat.wire.constructs import reference_decode, reference_encode
 from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 from kafkacompat.wire.one_by_one import OneByOne
-from kafkacompat.wire.schema import reference_decode, reference_encode
 
 CLASSES = every_class()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from kafkacompat.wire.apis import message_class
 from kafkacompat.wire.codec import specification
 from kafkacompat.wire.definition import definition_paths, load_definition
 from kafkacompat.wire.generate import definition_text
-from kafkacompat.wire.records_index import message_class
 
 AUDIT = """
 import sys

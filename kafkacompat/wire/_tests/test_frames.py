@@ -7,10 +7,10 @@ import pytest
 from kafkacompat.wire.apis import APIS, ApiKey, request_class
 from kafkacompat.wire.codec import decode, decoder
 from kafkacompat.wire.errors import WireError
-from kafkacompat.wire.frames import request_frame
 from kafkacompat.wire.headers import (
     parse_request_header,
     parse_response_header,
+    request_frame,
     request_header_bytes,
     response_header_bytes,
 )

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.wire.apis import message_class, request_class, response_class
+from kafkacompat.wire.apis import group_record_classes, message_class, request_class, response_class
 from kafkacompat.wire.codec import decoder, encode, encode_parts
+from kafkacompat.wire.constructs import reference_decode, reference_encode
 from kafkacompat.wire.headers import (
     parse_request_header,
     parse_response_header,
     request_header_bytes,
     response_header_bytes,
 )
-from kafkacompat.wire.records_index import group_record_classes
-from kafkacompat.wire.schema import reference_decode, reference_encode
 
 GOLDEN = Path(__file__).parent / "golden"
 

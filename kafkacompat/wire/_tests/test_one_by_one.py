@@ -7,9 +7,9 @@ import pytest
 
 from kafkacompat.wire._tests.test_codecs_agree import check_both_ways, in_steps, outcome
 from kafkacompat.wire.codec import decode, decoder, encode
+from kafkacompat.wire.constructs import reference_decode
 from kafkacompat.wire.messages import share_acknowledge_request, share_fetch_request
 from kafkacompat.wire.one_by_one import LEAST, MOST, SIZE, OneByOne, Run
-from kafkacompat.wire.schema import reference_decode
 
 FORMS: list[Any] = [
     (
