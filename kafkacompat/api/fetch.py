@@ -7,8 +7,9 @@ follower's state is in a tag (KIP-903).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, Access, RightToTopics, access_of
@@ -16,7 +17,6 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.stepping.jobs import Steps, carried_out
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
@@ -40,7 +40,7 @@ Forgotten = tuple[Uuid, str | None, int]
 
 def handle(
     node: Node, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Awaitable[Any] | Steps[Any]:
+) -> FetchResponse | Awaitable[Any] | Work[FetchResponse]:
     # Kafka has no better error code for an unknown isolation level.
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
@@ -86,7 +86,7 @@ async def _in_steps(node: Node, context: RequestContext, request: FetchRequest) 
         if pace.is_over():
             await pause()
     answer: Any = _fetched(node, context, request, list(asked.values()), forgotten)
-    return (await carried_out(answer)) if isinstance(answer, Generator) else answer
+    return (await answer) if isinstance(answer, CoroutineType) else answer
 
 
 def _asked(
@@ -124,7 +124,7 @@ def _fetched(
     request: FetchRequest,
     asked: list[FetchRequestPartition],
     forgotten: list[Forgotten],
-) -> FetchResponse | Awaitable[Any] | Steps[Any]:
+) -> FetchResponse | Awaitable[Any]:
     state = request.replica_state
     version = context.api_version
     parameters = FetchParameters(

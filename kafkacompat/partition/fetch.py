@@ -11,7 +11,7 @@ KIP-74 (limits), KIP-227 (sessions), KIP-320 and KIP-595 (epochs), KIP-392 (near
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,17 +20,19 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.memory import Freeing
 from kafkacompat.partition.delayed_operations import ANSWER_US, DelayedOperation, DelayedOperationPurgatory
-from kafkacompat.partition.fetch_response_size import response_size, response_size_in_steps
 from kafkacompat.partition.fetch_session import (
     INVALID_SESSION_ID,
     CachedPartition,
     FetchContext,
     FetchSessionCache,
+    response_size,
+    response_size_in_steps,
 )
 from kafkacompat.partition.replica_selector import nearest_replica
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.ports import AbortedTransaction as AbortedOfLog
 from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import Clock, Timers
-    from kafkacompat.stepping.jobs import Steps
 
     Forgotten = Sequence[tuple[Uuid, str | None, int]]
 
@@ -122,7 +123,7 @@ class FetchEngine:
         parameters: FetchParameters,
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
-    ) -> FetchResponse | Deferred[FetchResponse] | Steps[FetchResponse]:
+    ) -> FetchResponse | Deferred[FetchResponse] | Coroutine[Any, None, FetchResponse]:
         parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
         parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
         if len(partitions) + len(forgotten) > LONG_FROM:
@@ -192,56 +193,56 @@ class FetchEngine:
     # answer is the same. Changes between two steps are noted and checked before the fetch waits, so it never waits for
     # data that is there.
 
-    def _fetch_naming_many(
+    async def _fetch_naming_many(
         self,
         parameters: FetchParameters,
         partitions: Sequence[FetchRequestPartition],
         forgotten: Forgotten,
-    ) -> Steps[FetchResponse]:
+    ) -> FetchResponse:
         """A fetch that names or removes many partitions: its session is updated in steps."""
         context = self._open(parameters, (), ())
         session = context.session
         if session is None:
             context.partitions = () if context.error is not ErrorCode.NONE else partitions
-            return (yield from self._fetch_in_steps(context, parameters))
+            return await self._fetch_in_steps(context, parameters)
         for start in range(0, len(partitions), NAMED_A_STEP):
             if not self.sessions.learn(session, partitions[start : start + NAMED_A_STEP], ()):
                 return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            yield None
+            await pause()
         for start in range(0, len(forgotten), NAMED_A_STEP):
             self.sessions.learn(session, (), forgotten[start : start + NAMED_A_STEP])
-            yield None
+            await pause()
         context.partitions = list(session.partitions.values())
         if self.sessions.drop_if_empty(session):
             context.session = None
-        return (yield from self._fetch_in_steps(context, parameters))
+        return await self._fetch_in_steps(context, parameters)
 
-    def _fetch_in_steps(self, context: FetchContext, parameters: FetchParameters) -> Steps[FetchResponse]:
+    async def _fetch_in_steps(self, context: FetchContext, parameters: FetchParameters) -> FetchResponse:
         """A fetch whose session has many partitions."""
         if context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=context.error)
         answers: list[tuple[Any, PartitionData]] = []
         try:
-            answers = yield from self._answers_in_steps(context, parameters)
-            return (yield from self._reads.respond_in_steps(context, parameters, answers))
+            answers = await self._answers_in_steps(context, parameters)
+            return await self._reads.respond_in_steps(context, parameters, answers)
         finally:
             self._freeing.free(answers)
             if isinstance(context.partitions, list):
                 self._freeing.free(context.partitions)
 
-    def _answers_in_steps(
+    async def _answers_in_steps(
         self, context: FetchContext, parameters: FetchParameters
-    ) -> Steps[list[tuple[Any, PartitionData]]]:
+    ) -> list[tuple[Any, PartitionData]]:
         answers: list[tuple[Any, PartitionData]]
         purgatory = self.purgatory
         waiter = purgatory.new_long_waiter(context, parameters)
         purgatory.long_fetches[waiter] = None
         try:
-            answers, ready = yield from self._read_arrived_in_steps(waiter)
+            answers, ready = await self._read_arrived_in_steps(waiter)
             if not ready and parameters.max_wait_ms > 0:
-                ready = yield from self._note_sizes_in_steps(waiter, answers)
+                ready = await self._note_sizes_in_steps(waiter, answers)
                 if ready and waiter.noted:
-                    answers, _ = yield from self._read_noted(waiter, answers)
+                    answers, _ = await self._read_noted(waiter, answers)
             else:
                 ready = True
         finally:
@@ -256,14 +257,14 @@ class FetchEngine:
                     purgatory.look_again_at_long(waiter, core)
             waiter.noted = {}
             self._freeing.free(answers)  # it will be read again
-            partitions: Iterable[Any] = yield waiter.answer
+            partitions: Any = await waiter.answer  # the value of a LongFetch: what to read now
             reading = Reading(list(partitions), parameters.max_bytes)
-            answers, _ = yield from self._read_in_steps(waiter, reading, arrived=False)
+            answers, _ = await self._read_in_steps(waiter, reading, arrived=False)
         return answers
 
-    def _read_in_steps(
+    async def _read_in_steps(
         self, waiter: LongFetch, reading: Reading, *, arrived: bool
-    ) -> Generator[Any, Any, Any]:
+    ) -> tuple[list[tuple[Any, PartitionData]], bool]:
         while True:
             before, waiter.noted = waiter.noted, {}
             answers, ready = self._reads.read_all(
@@ -274,25 +275,25 @@ class FetchEngine:
             if reading.is_over:
                 return answers, ready
             try:
-                yield None
+                await pause()
             except GeneratorExit:
                 self._freeing.free(answers)
                 raise
 
-    def _read_arrived_in_steps(self, waiter: LongFetch) -> Generator[Any, Any, Any]:
+    async def _read_arrived_in_steps(self, waiter: LongFetch) -> tuple[list[tuple[Any, PartitionData]], bool]:
         """Like a small fetch of a follower: partitions that changed while being read are read once more."""
         parameters = waiter.parameters
         reading = Reading(waiter.context.partitions, parameters.max_bytes)
-        answers, ready = yield from self._read_in_steps(waiter, reading, arrived=True)
+        answers, ready = await self._read_in_steps(waiter, reading, arrived=True)
         if parameters.replica_id < 0 or ready or not waiter.noted:
             return answers, ready
         if any(len(answer.records) for _, answer in answers):
             return answers, True
-        return (yield from self._read_noted(waiter, answers))
+        return await self._read_noted(waiter, answers)
 
-    def _read_noted(
+    async def _read_noted(
         self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]
-    ) -> Generator[Any, Any, Any]:
+    ) -> tuple[list[tuple[Any, PartitionData]], bool]:
         """The answers, with the changed partitions read again."""
         noted, waiter.noted = waiter.noted, {}
         again = {id(asked): asked for core in noted.values() if (asked := waiter.asks_of(core)) is not None}
@@ -301,17 +302,15 @@ class FetchEngine:
         reading.total = sum(len(answer.records) for _, answer in kept)
         reading.budget -= reading.total
         reading.first = not reading.total
-        fresh, ready = yield from self._read_in_steps(waiter, reading, arrived=False)
+        fresh, ready = await self._read_in_steps(waiter, reading, arrived=False)
         return kept + fresh, ready and bool(again)
 
-    def _note_sizes_in_steps(
-        self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]
-    ) -> Generator[Any, Any, bool]:
+    async def _note_sizes_in_steps(self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]) -> bool:
         """Record what each partition could give now. Returns True if the fetch need not wait."""
         parameters = waiter.parameters
         for start in range(0, len(answers), READ_A_STEP):
             if start:
-                yield None
+                await pause()
             if not self.purgatory.note_sizes(waiter, answers[start : start + READ_A_STEP]):
                 return True
         return not (waiter.asked or parameters.replica_id >= 0) or waiter.total >= parameters.min_bytes
@@ -676,12 +675,12 @@ class FetchReads:
             response.node_endpoints = self._endpoints(leaders, parameters.listener_name)
         return response
 
-    def respond_in_steps(
+    async def respond_in_steps(
         self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
-    ) -> Steps[FetchResponse]:
+    ) -> FetchResponse:
         """Like `respond`, some of the answers at a time."""
         if parameters.throttle is not None:
-            size_bytes = yield from response_size_in_steps(context, parameters, answers, TOLD_A_STEP)
+            size_bytes = await in_turns(response_size_in_steps(context, parameters, answers, TOLD_A_STEP))
             throttle_ms = parameters.throttle(size_bytes)
             if throttle_ms:
                 return throttled_answer(context, throttle_ms)
@@ -701,7 +700,7 @@ class FetchReads:
             else:
                 _append(whole.responses, part.responses)
             if start + TOLD_A_STEP < len(answers):
-                yield None
+                await pause()
         if whole is None:
             return self.respond(context, parameters, answers)
         if context.wants_a_session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kafkacompat.records.limits import BatchLimits
     from kafkacompat.records.plain_produce import PlainProduce
     from kafkacompat.records.validate import Allowance, Origin
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -210,7 +209,7 @@ class FetchService(Protocol):
         parameters: FetchParameters,
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
-    ) -> Any | Deferred[Any] | Steps[Any]:
+    ) -> Any | Awaitable[Any]:
         """Return a FetchResponse message: now, or when enough bytes are available or the time is over. Many partitions
         are read in steps."""
         ...

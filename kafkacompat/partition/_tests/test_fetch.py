@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from types import CoroutineType
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from kafkacompat.partition._tests.fakes import (
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.ports import FileSlice, IndexesRebuilt
 from kafkacompat.records.batch import BatchCorrupt, trusted_batch
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
 
@@ -197,7 +198,7 @@ def test_an_answer_names_a_bounded_number_of_aborted_transactions(
         # A consumer asks again for those that it got nothing of before the others.
         asked = [want(world, each, offset=offsets[each]) for each in range(partitions)]
         answer = fetch(world, *asked, read_committed=True)
-        response = all_steps(answer) if isinstance(answer, Generator) else answer
+        response = at_once(answer.__await__()) if isinstance(answer, CoroutineType) else answer
         assert isinstance(response, FetchResponse)
         named = 0
         for row in rows(response):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.partition.fetch_response_size import PREFIX_BYTES, response_size, response_size_in_steps
-from kafkacompat.stepping.jobs import Steps
+from kafkacompat.partition.fetch_session import PREFIX_BYTES, response_size, response_size_in_steps
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import encode_parts
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
@@ -82,7 +82,7 @@ def test_the_size_is_that_of_the_encoded_response(version: int, data: st.DataObj
     answers = asked_and_answered(response)
     expected = encoded_size(response, version)
     assert response_size(WITHOUT_SESSION, parameters, answers) == expected
-    assert value_of(response_size_in_steps(WITHOUT_SESSION, parameters, answers, 100)) == expected
+    assert at_once(response_size_in_steps(WITHOUT_SESSION, parameters, answers, 100)) == expected
 
 
 @pytest.mark.parametrize("version", [11, 12, 13, 18])
@@ -115,11 +115,3 @@ def test_the_size_in_a_session_is_of_what_the_client_is_told(version: int) -> No
     ]
     expected = encoded_size([FetchableTopicResponse(topic="t", partitions=[news])], version)
     assert response_size(context, parameters, answers) == expected
-
-
-def value_of(steps: Steps[int]) -> int:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return int(end.value)
