@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 
 from interop_tests.cli.command import command_line, output_of, refusal_of, run
 from interop_tests.cli.running_cluster import base_port
+from interop_tests.cluster.workload import ConfluentWork, assert_exact
 from interop_tests.harness.broker import APACHE, chosen_kind
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
@@ -79,6 +80,11 @@ class Machine:
     @property
     def errors(self) -> str:
         return self.errors_path.read_text()
+
+    def leaders(self, topic: str) -> list[str]:
+        """The leader of each partition."""
+        described = output_of("topics", "describe", topic, *self.where)
+        return [row.split()[1] for row in described.splitlines()[2:]]
 
     def pid(self, node_id: int) -> int:
         return int((self.data / f"node-{node_id}" / "node.pid").read_text())
@@ -197,6 +203,46 @@ def test_a_single_node_becomes_two_brokers_that_outlive_kills_and_restarts(
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "no broker is left behind")
     machine.start()
     assert machine.end(signal.SIGINT) == 0
+
+
+def test_the_number_of_brokers_changes_while_clients_write(
+    machine: Machine, unique: Callable[[str], str]
+) -> None:
+    """Partitions move to new brokers and away from those that go. Nothing is lost, and an id can be given again."""
+    topic, wide = unique("moved"), unique("wide")
+    machine.write({"num.brokers": "2"})
+    output_of("format", "--standalone", str(machine.file))
+    machine.start()
+    resize = ("cluster", "resize", "--data", str(machine.data), "--brokers")
+    output_of("topics", "create", topic, "--partitions", "4", *machine.where)
+    work = ConfluentWork(machine.bootstrap, topic, 4, "load").start()
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", machine.port + 2))
+        holder.listen()
+        said = refusal_of(*resize, "3")
+    assert f"broker 3 cannot listen on PLAINTEXT://127.0.0.1:{machine.port + 2}" in said
+    assert set(machine.leaders(topic)) == {"1", "2"}
+
+    assert "4 brokers run at" in output_of(*resize, "4")
+    assert sorted(machine.leaders(topic)) == ["1", "2", "3", "4"]
+    output_of("topics", "create", wide, "--replication-factor", "4", *machine.where)
+    assert f"topics {wide} --replication-factor 2" in refusal_of(*resize, "2")
+    output_of("topics", "delete", wide, *machine.where)
+    assert "broker 3 is removed" in output_of(*resize, "2")
+    assert set(machine.leaders(topic)) == {"1", "2"}
+    assert sorted(path.name for path in machine.data.glob("node-*")) == ["node-1", "node-2"]
+    output_of(*resize, "1")
+    assert machine.leaders(topic) == ["1"] * 4
+    output_of(*resize, "3")
+    assert set(machine.leaders(topic)) == {"1", "2", "3"}
+    work.wait_for_progress()
+    work.stop()
+    assert_exact(machine.bootstrap, topic, work)
+    assert machine.end() == 0
+    assert "no `kafkacompat start` runs" in refusal_of(*resize, "2")
+    assert "nodes 1 to 3 serving" in machine.start()
+    assert "cluster resize --brokers 2" in machine.errors
+    assert machine.end() == 0
 
 
 def test_the_output_of_several_brokers_is_one(machine: Machine) -> None:

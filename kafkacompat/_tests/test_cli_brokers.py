@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,9 @@ from kafkacompat.cli.brokers_folder import BrokersFolder, move_below
 from kafkacompat.cli.cluster_files import ClusterFiles
 from kafkacompat.cli.log_format import JsonFormatter, TextFormatter, entry_of
 from kafkacompat.cli.machine import refused_listener
+from kafkacompat.cli.resize import shrink_plan
 from kafkacompat.cli.settings import runs_several
-from kafkacompat.cli.supervisor import LONGEST_PAUSE_S, levels_of_loggers, prepared, restart_pause_s
+from kafkacompat.cli.supervisor import LONGEST_PAUSE_S, levels_of_loggers, prepared, resized, restart_pause_s
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.raft.storage import META_PROPERTIES
@@ -310,6 +311,43 @@ def test_what_the_machine_gives_is_bounded_by_its_cgroup(tmp_path: Path) -> None
     (tmp_path / "memory.max").write_text("1048576\n")
     assert machine.memory_bytes(tmp_path, tmp_path / "meminfo") == MIB
     assert machine.memory_bytes(tmp_path / "none", tmp_path / "none") is None
+
+
+# More or fewer.
+
+
+def test_fewer_brokers_take_all_partitions() -> None:
+    current = {("t", 0): (3,), ("t", 1): (4,), ("t", 2): (1,), ("__consumer_offsets", 0): (3, 4, 1)}
+    made, fewer = shrink_plan(current, {3, 4}, [1, 2, 3, 4], {})
+    assert {each for replicas in made.values() for each in replicas} <= {1, 2}
+    assert set(made["__consumer_offsets", 0]) == {1, 2}
+    assert fewer == {"__consumer_offsets"}
+    assert shrink_plan(current, {4}, [1, 2, 3, 4], {})[1] == set()
+
+
+def test_a_topic_of_a_user_keeps_its_replicas() -> None:
+    with pytest.raises(CommandFailed, match=r"^t: more replicas than the 1 brokers .*--replication-factor 1"):
+        shrink_plan({("t", 0): (1, 2)}, {2}, [1, 2], {})
+
+
+def test_what_is_asked_for_is_made_or_refused(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    assert resized(folder, layout) is layout
+    grown = resized(folder, replace(layout, wanted=3))
+    assert [each.node_id for each in grown.nodes] == [5, 6, 7]
+    assert folder.load() == grown
+    assert [each.node_id for each in resized(folder, replace(grown, wanted=1)).nodes] == [5]
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        listeners = f"PLAINTEXT://127.0.0.1:{holder.getsockname()[1] - 1},CONTROLLER://127.0.0.1:0"
+        properties = properties_of(log_dirs=str(tmp_path / "one"), listeners=listeners)
+        narrow = BrokersFolder(properties, ServerConfig.from_properties(properties), "box")
+        refused = resized(narrow, replace(grown, nodes=grown.nodes[:1], wanted=2))
+    assert (refused.wanted, len(refused.nodes)) == (0, 1)
+    assert "broker 6 cannot listen on PLAINTEXT" in refused.refusal
+    assert folder.load() == refused
 
 
 # One output.

@@ -22,6 +22,7 @@ from kafkacompat.cli.log_options import add_log_rotation, log_options
 from kafkacompat.cli.node_making import make_node, new_id
 from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses, how_it_ended, is_stop
 from kafkacompat.cli.output import Screen, failing_clearly, table_lines
+from kafkacompat.cli.reassign import positive
 from kafkacompat.cli.settings import parse_overrides
 from kafkacompat.config import ConfigError
 from kafkacompat.failure import CommandFailed
@@ -45,8 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("status", "stop"),
-        help="status: print the state once; stop: stop all nodes (default: run the cluster)",
+        choices=("status", "stop", "resize"),
+        help="status: print the state once; stop: stop all nodes; resize: change the number of brokers of a "
+        "`kafkacompat start --brokers` while it runs, and move partitions (default: run the cluster)",
+    )
+    parser.add_argument(
+        "--brokers", type=positive, metavar="N", help="resize: how many brokers there will be"
     )
     add_data(parser)
     parser.add_argument(
@@ -72,6 +77,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a setting for the server.properties of every new node; may be repeated",
     )
+    parser.add_argument(
+        "--throttle",
+        type=positive,
+        metavar="BYTES_PER_S",
+        help="resize: limit per broker for the traffic of the moves",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="status, resize: a file of Kafka's client properties that says how to connect",
+    )
     add_log_rotation(parser)
 
 
@@ -87,7 +103,14 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
-    files = ClusterFiles(arguments.data)
+    files = ClusterFiles(arguments.data, arguments.command_config)
+    if (arguments.action == "resize") != (arguments.brokers is not None):
+        raise CommandFailed("`kafkacompat cluster resize` takes --brokers, and nothing else does")
+    if arguments.action == "resize":
+        from kafkacompat.cli.resize import resize
+
+        resize(files, arguments.brokers, arguments.throttle)
+        return 0
     if arguments.action == "status":
         return show_status(files)
     if arguments.action == "stop":
@@ -169,7 +192,10 @@ def load_same(files: ClusterFiles, arguments: argparse.Namespace) -> Layout:
 def refuse_one_machine(files: ClusterFiles, layout: Layout) -> None:
     """Raise CommandFailed for brokers that a `kafkacompat start` runs."""
     if layout.is_one_machine:
-        raise CommandFailed(f"`kafkacompat start` runs the brokers in {files.root}; they stop with it")
+        raise CommandFailed(
+            f"`kafkacompat start` runs the brokers in {files.root}: they stop with it, and "
+            f"`kafkacompat cluster resize` changes their number"
+        )
 
 
 def check_ports(layout: Layout) -> None:

@@ -73,7 +73,8 @@ class Layout:
 
     is_secure: every listener is SASL_SSL. is_one_machine: the nodes are the brokers of `kafkacompat start --brokers`, which
     derives their settings from the user's file. to_move: directories of a former single node whose content has not yet
-    moved below node-N. What has a default here is missing in a cluster.json of an older version.
+    moved below node-N. wanted: how many brokers `kafkacompat cluster resize` asks for, 0 when that is done. refusal: why it
+    could not be. What has a default here is missing in a cluster.json of an older version.
     """
 
     cluster_id: str
@@ -85,6 +86,8 @@ class Layout:
     is_secure: bool = False
     is_one_machine: bool = False
     to_move: tuple[str, ...] = ()
+    wanted: int = 0
+    refusal: str = ""
 
     @property
     def protocol(self) -> str:
@@ -218,8 +221,10 @@ def property_line(name: str, value: str) -> str:
 class ClusterFiles:
     """The files of one cluster directory."""
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, command_config: str | None = None) -> None:
+        """command_config: a file of client properties with which commands connect, in place of the cluster's own."""
         self.root = Path(root).absolute()
+        self._command_config = command_config
 
     @property
     def layout_path(self) -> Path:
@@ -254,7 +259,8 @@ class ClusterFiles:
         """Return the address with which the cluster's own commands connect to these brokers. Raises CommandFailed for
         a wrong client file."""
         try:
-            return ClusterAddress.of_file(servers, str(self.client_path) if layout.is_secure else None)
+            own = str(self.client_path) if layout.is_secure else None
+            return ClusterAddress.of_file(servers, self._command_config or own)
         except ConfigError as error:
             raise CommandFailed(str(error)) from None
 
@@ -335,6 +341,14 @@ class ClusterFiles:
             except OSError:
                 raise CommandFailed(refusal) from None
             yield
+
+    def is_locked(self, name: str) -> bool:
+        """Whether a process holds the lock with this name."""
+        try:
+            with self.locked(name, name):
+                return False
+        except CommandFailed:
+            return True
 
     def _make(self, path: Path, mode: int = 0o777) -> None:
         try:

@@ -135,7 +135,7 @@ def throttle(cluster: Cluster, current: Assignment, plan: Plan, bytes_per_s: int
         followers[topic] += [f"{number}:{each}" for each in new]
     for topic in leaders:
         values = {LEADERS: ",".join(leaders[topic]), FOLLOWERS: ",".join(followers[topic])}
-        _configure(cluster.any(), TOPIC_RESOURCE, topic, values)
+        configure(cluster.any(), TOPIC_RESOURCE, topic, values)
     set_rates(cluster, brokers_in(current, plan), bytes_per_s)
 
 
@@ -143,16 +143,16 @@ def set_rates(cluster: Cluster, brokers: Iterable[int], bytes_per_s: int) -> Non
     """Set the rates. A broker that is down copies nothing, so it is skipped."""
     alive = cluster.node_ids()
     for each in sorted(set(brokers).intersection(alive)):
-        _configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES, str(bytes_per_s)))
+        configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES, str(bytes_per_s)))
 
 
 def remove_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iterable[str]) -> list[int]:
     """Remove all throttles, whoever set them. Return the brokers that are down: only a broker itself changes its settings."""
     for topic in sorted(topics):
-        _configure(cluster.any(), TOPIC_RESOURCE, topic, dict.fromkeys((LEADERS, FOLLOWERS)))
+        configure(cluster.any(), TOPIC_RESOURCE, topic, dict.fromkeys((LEADERS, FOLLOWERS)))
     alive = cluster.node_ids()
     for each in sorted(set(brokers).intersection(alive)):
-        _configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES))
+        configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES))
     return sorted(set(brokers).difference(alive))
 
 
@@ -171,7 +171,7 @@ def brokers_in(current: Assignment, plan: Plan) -> set[int]:
     return {each for where, new in copies_of(current, plan).items() for each in (*current[where], *new)}
 
 
-def _configure(remote: Remote, kind: int, name: str, values: Mapping[str, str | None]) -> None:
+def configure(remote: Remote, kind: int, name: str, values: Mapping[str, str | None]) -> None:
     """Set the values. A value of None removes the setting."""
     changes = [
         AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
@@ -181,7 +181,7 @@ def _configure(remote: Remote, kind: int, name: str, values: Mapping[str, str | 
     answer = remote.call(
         IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse
     )
-    check(answer.responses[0].error_code, f"the throttle of {name}", answer.responses[0].error_message)
+    check(answer.responses[0].error_code, f"the settings of {name}", answer.responses[0].error_message)
 
 
 # Watching.

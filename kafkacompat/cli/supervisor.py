@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from subprocess import PIPE
 
 import trio
@@ -96,16 +97,23 @@ def prepared(folder: BrokersFolder, number: int, *, format_if_empty: bool) -> La
     kept = len(layout.nodes)
     wait_for_earlier(folder, layout)
     if kept != number and folder.config.get_string(BROKERS_SETTING) not in (plan.AUTO, "1"):
+        root = folder.files.root
+        change = f"kafkacompat cluster resize --brokers {number} --data {root}"
         logger.warning(
-            "%s=%d is for a new folder; %s has %d", BROKERS_SETTING, number, folder.files.root, kept
+            "%s=%d is for a new folder; %s has %d, and `%s` changes that",
+            BROKERS_SETTING,
+            number,
+            root,
+            kept,
+            change,
         )
     check_ports(folder, kept)
     return folder.finish_moves(folder.save(kept, layout.cluster_id, layout.to_move))
 
 
-def check_ports(folder: BrokersFolder, number: int) -> None:
-    """Raise CommandFailed if a broker cannot listen, before anything is started or changed."""
-    for place in range(number):
+def check_ports(folder: BrokersFolder, number: int, first: int = 0) -> None:
+    """Raise CommandFailed if a broker from the place `first` on cannot listen, before anything is started or changed."""
+    for place in range(first, number):
         node_id = folder.config.node_id + place
         refused = refused_listener(folder.config_of(node_id, number).listeners())
         if refused is not None:
@@ -125,6 +133,21 @@ def wait_for_earlier(folder: BrokersFolder, layout: Layout) -> None:
             if time.monotonic() > deadline:
                 raise CommandFailed(f"broker {node.node_id} of an earlier start still runs with pid {pid}")
             time.sleep(LOOK_INTERVAL_S)
+
+
+def resized(folder: BrokersFolder, layout: Layout) -> Layout:
+    """Return the layout with the brokers that `kafkacompat cluster resize` asks for, or with the reason why not."""
+    number, had = layout.wanted, len(layout.nodes)
+    if number in (0, had):
+        return layout
+    try:
+        check_ports(folder, number, had)
+        made = folder.save(number, layout.cluster_id)
+    except (CommandFailed, ConfigError) as problem:
+        logger.error("the number of brokers stays %d: %s", had, problem)
+        made = replace(layout, wanted=0, refusal=str(problem))
+        folder.files.save(made)
+    return made
 
 
 class Broker:
@@ -239,7 +262,7 @@ class Supervisor:
                 continue
             seen = found
             try:
-                self._layout = self._folder.load()
+                self._layout = resized(self._folder, self._folder.load())
             except CommandFailed as failure:
                 logger.error("%s; the brokers go on", failure)
                 continue
