@@ -4,10 +4,10 @@ Open and recover: `opening` creates or opens one log. `log_loader` runs the step
 checks segments after an unclean stop and indexes that were never checked, and restores the producers' state by `replay`.
 
 The log itself: `unified_log` appends, reads, truncates, syncs (`flush`), applies retention (`retention`) and closes, with
-`producer_state` and `producer_snapshots` for producers, and `epoch_cache` for leader epochs. `lookup` searches by time.
+`producer_state` and `producer_snapshots` for producers, and `leader_epoch_file_cache` for leader epochs. `lookup` searches by time.
 
-Its segments: `segment_list` and `log_segment`, a segment's `segment_indexes`, and their parts: `index`, `index_cache`, `scan`.
-`mending` rebuilds damaged indexes.
+Its segments: `segment_list` and `log_segment`, a segment's `segment_indexes`, and their parts: `index`, `index_cache`, and
+`file_records`, which walks over the batches of a file. `index_rebuild` rebuilds damaged indexes.
 
 All logs of a node: `log_manager` finds, creates, deletes and moves logs (`future_logs`). `upkeep` runs periodically.
 `directory` is one log directory with its `checkpoint` files, which it keeps correct. `disk` is the real disk.

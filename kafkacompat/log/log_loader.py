@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import is_base_offset
-from kafkacompat.log import scan
+from kafkacompat.log import file_records
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     SYNC_FAILED_FILE,
@@ -33,9 +33,9 @@ from kafkacompat.log.checkpoint import (
     format_epochs,
     parse_epochs,
 )
-from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
 from kafkacompat.log.index_cache import IndexCache
+from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kafkacompat.log.log_segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -136,7 +136,7 @@ class _OpeningLog:
         self._log_end_offset = log_start_offset
         self._segments: list[LogSegment] = []
         self._snapshots = SnapshotStore(disk, directory, names)
-        self._epochs = LeaderEpochCache()
+        self._epochs = LeaderEpochFileCache()
         self._epochs_known = False
         self._unsound: int | None = None
         """Base offset of a segment that must be checked even after a clean stop."""
@@ -325,23 +325,23 @@ def _load_segments(
     return segments
 
 
-def _load_epochs(disk: Disk, directory: str, present: bool, note: Note) -> tuple[LeaderEpochCache, bool]:
+def _load_epochs(disk: Disk, directory: str, present: bool, note: Note) -> tuple[LeaderEpochFileCache, bool]:
     """The epochs, and whether the file was readable. A crash can leave it empty."""
     path = f"{directory}/{LEADER_EPOCH_FILE}"
     if not present:
-        return LeaderEpochCache(), False
+        return LeaderEpochFileCache(), False
     try:
         entries = parse_epochs(disk.read_bytes(path))
     except CheckpointCorrupt as error:
         note(f"{path}: {error}; the epochs are taken from the batches")
-        cache = LeaderEpochCache()
+        cache = LeaderEpochFileCache()
         cache.changed = True  # the clean-shutdown mark must not be written beside a bad file
         return cache, False
-    return LeaderEpochCache(entries), bool(entries)
+    return LeaderEpochFileCache(entries), bool(entries)
 
 
 def _complete_epochs(
-    segments: list[LogSegment], epochs: LeaderEpochCache, log_start_offset: int, log_end_offset: int
+    segments: list[LogSegment], epochs: LeaderEpochFileCache, log_start_offset: int, log_end_offset: int
 ) -> None:
     """Read the epochs between the log's start and the first known epoch from the batches.
 
@@ -353,7 +353,7 @@ def _complete_epochs(
     end = known[0][1] if known else log_end_offset
     if end <= log_start_offset:
         return
-    earlier = LeaderEpochCache()
+    earlier = LeaderEpochFileCache()
     for header in _headers(segments, log_start_offset, end):
         if header.magic == 2 and header.leader_epoch >= 0:
             earlier.confirm(header.leader_epoch, max(header.base_offset, log_start_offset))
@@ -441,7 +441,7 @@ def recover_segments(
     disk: Disk,
     segments: list[LogSegment],
     snapshots: SnapshotStore,
-    epochs: LeaderEpochCache,
+    epochs: LeaderEpochFileCache,
     recovery_point: int,
     log_start_offset: int,
     note: Note,
@@ -484,7 +484,7 @@ def recover_segments(
 def recover_segment(
     segment: LogSegment,
     state: ProducerStateManager,
-    epochs: LeaderEpochCache,
+    epochs: LeaderEpochFileCache,
     before_cut: Callable[[], None],
     *,
     is_active: bool,
@@ -586,7 +586,7 @@ def end_of(segment: LogSegment) -> int:
     """
     start = segment.position_before(MAX_OFFSET)
     after = segment.base_offset
-    for header, batch in scan.whole_batches(segment.file, segment.size, SCAN_CHUNK, start=start):
+    for header, batch in file_records.whole_batches(segment.file, segment.size, SCAN_CHUNK, start=start):
         check_order(segment, header, after)
         if not has_valid_crc(batch, header):
             raise BatchCorrupt(f"the crc of the batch at {header.position} is wrong")

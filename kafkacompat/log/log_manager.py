@@ -32,8 +32,8 @@ from kafkacompat.log.directory import (
 )
 from kafkacompat.log.future_logs import FutureLogs, Predecessors, Retirement, age_of, suffix_of_second
 from kafkacompat.log.index_cache import IndexCache
+from kafkacompat.log.index_rebuild import IndexRebuilds
 from kafkacompat.log.log_loader import DAMAGE
-from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import (
     Found,
     LoadTask,
@@ -94,7 +94,7 @@ class LogManager:
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
         self.doomed = DeletionQueue(disk, clock, note)
-        self.mender = IndexMender(disk, note)
+        self.index_rebuilds = IndexRebuilds(disk, note)
         self.rolled = RolledLogs()
         self._index_cache = IndexCache()
         self.open_files = self._index_cache.open_files
@@ -107,7 +107,7 @@ class LogManager:
             randrange,
             note,
             self._index_cache,
-            self.mender.report,
+            self.index_rebuilds.report,
             self.rolled.add,
             self.flush_times_ms,
             producer_ids_max,

@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkacompat.log import scan
+from kafkacompat.log import file_records
+from kafkacompat.log.file_records import ITERATE_CHUNK
 from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
-from kafkacompat.log.scan import ITERATE_CHUNK
 from kafkacompat.log.segment_indexes import (
     INDEX_SUFFIX,
     REBUILT_SUFFIX,
@@ -72,8 +72,8 @@ class LogSegment:
         "knows_largest_timestamp",
         "max_timestamp_ms",
         "max_timestamp_offset",
-        "mend_later",
         "modified_ms",
+        "rebuild_later",
         "rolling_timestamp_ms",
         "size",
         "stem",
@@ -105,7 +105,7 @@ class LogSegment:
         """Number of truncations. After a truncation, a file of the same size may have other batches."""
         self.damage: str | None = None
         """The error that stopped a rebuild of the indexes."""
-        self.mend_later: Callable[[Any], None] | None = None
+        self.rebuild_later: Callable[[Any], None] | None = None
         """Called to have damaged indexes rebuilt. Without it they are rebuilt at once."""
         self.rolling_timestamp_ms: int | None = None
         """Max timestamp of the first batch. None if not read yet."""
@@ -276,11 +276,11 @@ class LogSegment:
         self, start: int = 0, end: int | None = None, chunk: int = ITERATE_CHUNK
     ) -> Iterator[BatchHeader]:
         """Headers of the complete batches between two positions. Raises BatchCorrupt for an invalid header."""
-        return scan.headers(self.file, start, self.size if end is None else end, chunk)
+        return file_records.headers(self.file, start, self.size if end is None else end, chunk)
 
     def checked_batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch with its bytes. Raises BatchCorrupt at the first incomplete or invalid one."""
-        return scan.checked_batches(self.file, self.size)
+        return file_records.checked_batches(self.file, self.size)
 
     def read_batch(self, header: BatchHeader) -> bytes:
         """All bytes of a batch that `headers` returned. Blocks."""
@@ -322,10 +322,10 @@ class LogSegment:
         if self.damage is not None:
             # A new error each time: what it leads to may not be kept by the next one.
             raise BatchCorrupt(self.damage)
-        if self.mend_later is None:
+        if self.rebuild_later is None:
             self.rebuild_indexes()
             return
-        self.mend_later(self)
+        self.rebuild_later(self)
         raise IndexesRebuilt(
             ErrorCode.KAFKA_STORAGE_ERROR, f"the indexes of {self.stem} are being built anew"
         )

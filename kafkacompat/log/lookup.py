@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from kafkacompat.log import scan
+from kafkacompat.log import file_records
 from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
 from kafkacompat.log.log_segment import LOG_SUFFIX, SCAN_CHUNK, LogSegment
 from kafkacompat.log.segment_indexes import last_time_entry
@@ -159,7 +159,7 @@ class TimestampLookup:
         size = self._active_size if segment is self._segments[-1] else segment.size
         file = self._disk.open(segment.stem + LOG_SUFFIX)
         try:
-            for header in scan.headers(file, start, size, SCAN_CHUNK):
+            for header in file_records.headers(file, start, size, SCAN_CHUNK):
                 yield HEADER_COST
                 if self.abandoned:
                     return None

@@ -98,10 +98,10 @@ class LogOpener:
         "_delete_later",
         "_disk",
         "_flush_times_ms",
-        "_mend_later",
         "_note",
         "_producer_ids_max",
         "_randrange",
+        "_rebuild_later",
         "_rolled",
     )
 
@@ -113,17 +113,17 @@ class LogOpener:
         randrange: Callable[[int], int] | None,
         note: Callable[[str], None],
         cache: IndexCache,
-        mend_later: Callable[[UnifiedLog, LogSegment], None],
+        rebuild_later: Callable[[UnifiedLog, LogSegment], None],
         rolled: Callable[[UnifiedLog], None],
         flush_times_ms: Histogram,
         producer_ids_max: int,
     ) -> None:
-        """`delete_later` takes files that logs no longer need, `mend_later` segments with damaged indexes. `cache` is
+        """`delete_later` takes files that logs no longer need, `rebuild_later` segments with damaged indexes. `cache` is
         the index cache of all logs. `rolled` is called with a log that has closed a segment."""
         self._flush_times_ms = flush_times_ms
         self._producer_ids_max = producer_ids_max
         self._cache = cache
-        self._mend_later = mend_later
+        self._rebuild_later = rebuild_later
         self._rolled = rolled
         self._disk = disk
         self._clock = clock
@@ -179,7 +179,7 @@ class LogOpener:
             parts,
             high_watermark=high_watermark,
             delete_later=self._delete_later,
-            mend_later=self._mend_later,
+            rebuild_later=self._rebuild_later,
             randrange=self._randrange,
             rolled=self._rolled,
         )

@@ -2,7 +2,7 @@
 (DeleteRecords).
 
 `count_deletable` is a pure decision. It deletes from the oldest segment on, and never a segment with records at or above the
-high watermark. SegmentsLook reads the age of closed segments in a worker thread, once per segment and a few bytes each: of
+high watermark. SegmentAges reads the age of closed segments in a worker thread, once per segment and a few bytes each: of
 each index only the last entry. The cleaner uses the ages too.
 """
 
@@ -75,8 +75,8 @@ class _Seen(NamedTuple):
     modified_ms: int
 
 
-class SegmentsLook:
-    """`run` blocks and changes nothing of the loop's. `finish` runs in the loop's thread."""
+class SegmentAges:
+    """Reads the ages of closed segments. `run` blocks and changes nothing of the loop's. `finish` runs in the loop's thread."""
 
     __slots__ = ("_disk", "_enough", "_seen", "_segments", "damaged", "error")
 
@@ -94,7 +94,7 @@ class SegmentsLook:
     def run(self) -> None:
         for segment in self._segments:
             try:
-                age_ms = self._look(segment)
+                age_ms = self._age_ms(segment)
             except (IndexCorrupt, FileNotFoundError):
                 if self._disk.exists(segment.stem + LOG_SUFFIX):
                     self.damaged = segment
@@ -105,7 +105,7 @@ class SegmentsLook:
             if self._enough(age_ms):
                 return
 
-    def _look(self, segment: LogSegment) -> int:
+    def _age_ms(self, segment: LogSegment) -> int:
         if segment.knows_its_age():
             return segment.retention_timestamp_ms()
         timestamp_ms, offset = last_time_entry(self._disk, segment.stem, segment.base_offset)

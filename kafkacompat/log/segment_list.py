@@ -48,7 +48,7 @@ class SegmentList:
         "_closed_bytes",
         "_delete_later",
         "_disk",
-        "_mend_later",
+        "_rebuild_later",
         "changes",
         "directory",
         "items",
@@ -61,9 +61,9 @@ class SegmentList:
         segments: list[LogSegment],
         cache: IndexCache,
         delete_later: DeleteLater | None,
-        mend_later: Callable[[LogSegment], None] | None = None,
+        rebuild_later: Callable[[LogSegment], None] | None = None,
     ) -> None:
-        """`mend_later` is called with segments whose indexes are damaged. Without it they are rebuilt at once."""
+        """`rebuild_later` is called with segments whose indexes are damaged. Without it they are rebuilt at once."""
         self._disk = disk
         self._cache = cache
         self.directory = directory
@@ -73,11 +73,11 @@ class SegmentList:
         self._aborted: list[int] | None = None
         """See `_may_have_aborted`. None if it must be rebuilt, because segments were added or removed."""
         self._delete_later = delete_later
-        self._mend_later = mend_later
+        self._rebuild_later = rebuild_later
         self.changes = 0
         """Counts removals and replacements of files. A search in another thread compares it afterwards."""
         for segment in segments:
-            segment.mend_later = mend_later
+            segment.rebuild_later = rebuild_later
 
     @property
     def active(self) -> LogSegment:
@@ -227,7 +227,7 @@ class SegmentList:
         segment = LogSegment(
             self._disk, self.directory, base_offset, index_interval_bytes, now_ms, self._cache, create=create
         )
-        segment.mend_later = self._mend_later
+        segment.rebuild_later = self._rebuild_later
         return segment
 
     def relocate(self, directory: str) -> None:

@@ -26,7 +26,7 @@ from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
-from kafkacompat.log.retention import SegmentsLook, count_deletable
+from kafkacompat.log.retention import SegmentAges, count_deletable
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList, change_of_many
 from kafkacompat.ports import (
     EMPTY_RECORDS,
@@ -44,8 +44,8 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.log.epoch_cache import LeaderEpochCache
     from kafkacompat.log.index_cache import IndexCache
+    from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
     from kafkacompat.log.producer_snapshots import SnapshotStore
     from kafkacompat.log.producer_state import BatchMetadata
     from kafkacompat.ports import Disk, File, TransactionTerms
@@ -74,7 +74,7 @@ class LogParts:
     def __init__(
         self,
         segments: list[LogSegment],
-        epochs: LeaderEpochCache,
+        epochs: LeaderEpochFileCache,
         state: ProducerStateManager,
         snapshots: SnapshotStore,
         log_start_offset: int,
@@ -134,11 +134,11 @@ class UnifiedLog:
         *,
         high_watermark: int = 0,
         delete_later: DeleteLater | None = None,
-        mend_later: Callable[[UnifiedLog, LogSegment], None] | None = None,
+        rebuild_later: Callable[[UnifiedLog, LogSegment], None] | None = None,
         randrange: Callable[[int], int] | None = None,
         rolled: Callable[[UnifiedLog], None] = lambda log: None,
     ) -> None:
-        """`delete_later(paths, delay_ms)` removes files later; without it they are removed at once. `mend_later` has a
+        """`delete_later(paths, delay_ms)` removes files later; without it they are removed at once. `rebuild_later` has a
         segment's damaged indexes rebuilt; without it they are rebuilt at once. `randrange` gives the jitter of rolling
         by time; without it there is none. `rolled` is called when a segment is closed."""
         self._disk = disk
@@ -148,7 +148,7 @@ class UnifiedLog:
         self.is_anchored = True
         """Whether the log's directory and topic id are durable. Without them its records would belong to no topic
         after a power loss."""
-        mend = None if mend_later is None else partial(mend_later, self)
+        mend = None if rebuild_later is None else partial(rebuild_later, self)
         self._segments = SegmentList(disk, directory, parts.segments, parts.cache, delete_later, mend)
         self._epochs = parts.epochs
         self._latest_epoch = parts.epochs.latest_epoch()
@@ -674,7 +674,7 @@ class UnifiedLog:
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
-    def look_for_retention(self, now_ms: int) -> SegmentsLook | None:
+    def unknown_ages(self, now_ms: int) -> SegmentAges | None:
         """A task that reads the age of the oldest segments in a worker thread. None if their ages are already known."""
         if not self._retains_by_time():
             return None
@@ -682,7 +682,7 @@ class UnifiedLog:
         oldest = self._segments.items[: min(DROPPED_AT_ONCE, len(self._segments.items) - 1)]
         for segment in oldest:
             if not segment.knows_its_age():
-                return SegmentsLook(self._disk, oldest, lambda age_ms: now_ms - age_ms <= retention_ms)
+                return SegmentAges(self._disk, oldest, lambda age_ms: now_ms - age_ms <= retention_ms)
             if now_ms - segment.retention_timestamp_ms() <= retention_ms:
                 break
         return None

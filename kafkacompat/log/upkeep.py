@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.directory import CheckpointPlan, DeletionQueue, Doomed
     from kafkacompat.log.flush import LogFlush
+    from kafkacompat.log.index_rebuild import IndexRebuild
     from kafkacompat.log.log_manager import LogManager
-    from kafkacompat.log.mending import IndexMending
-    from kafkacompat.log.retention import SegmentsLook
+    from kafkacompat.log.retention import SegmentAges
     from kafkacompat.log.unified_log import UnifiedLog
 
 LOGS_AT_ONCE = 250
@@ -41,8 +41,8 @@ NEVER = 2**63 - 1
 
 FLUSHED_AT_ONCE = 100
 """The most logs that one plan syncs. The next plan takes the others."""
-LOOKS_AT_ONCE = 1_000
-LOOKS_US = 400
+CHECKED_AT_ONCE = 1_000
+CHECKED_US = 400
 """Of a thousand producer ids or logs that the expiry checks."""
 
 
@@ -106,23 +106,23 @@ class FlushPlan:
         return was_full and moved
 
 
-class MendingPlan:
+class IndexRebuildPlan:
     """A rebuild of the indexes of one segment."""
 
-    __slots__ = ("_manager", "_mending", "run")
+    __slots__ = ("_manager", "_rebuild", "run")
 
-    def __init__(self, manager: LogManager, mending: IndexMending) -> None:
+    def __init__(self, manager: LogManager, rebuild: IndexRebuild) -> None:
         self._manager = manager
-        self._mending = mending
-        self.run = mending.run
+        self._rebuild = rebuild
+        self.run = rebuild.run
 
     def finish(self) -> bool:
         """Put the indexes in place. Returns True: more segments may wait."""
         try:
-            self._mending.finish()
+            self._rebuild.finish()
         except OSError as error:
-            self._manager.log_failed(self._mending.log, error)
-        self._manager.mender.done(self._mending)
+            self._manager.log_failed(self._rebuild.log, error)
+        self._manager.index_rebuilds.done(self._rebuild)
         return True
 
 
@@ -231,12 +231,12 @@ class LogUpkeep:
         return self._manager.checkpoints.plan(CLEANER_FILE)
 
     def watch_damage(self, told: Callable[[], None]) -> None:
-        """`told` is called when a segment waits for `mend_indexes`."""
-        self._manager.mender.watch(told)
+        """`told` is called when a segment waits for `rebuild_indexes`."""
+        self._manager.index_rebuilds.watch(told)
 
-    def mend_indexes(self) -> MendingPlan | None:
-        mending = self._manager.mender.begin()
-        return None if mending is None else MendingPlan(self._manager, mending)
+    def rebuild_indexes(self) -> IndexRebuildPlan | None:
+        rebuild = self._manager.index_rebuilds.begin()
+        return None if rebuild is None else IndexRebuildPlan(self._manager, rebuild)
 
     def begin_retention(self, now_ms: int) -> RetentionPass:
         """Runs every log.retention.check.interval.ms."""
@@ -244,23 +244,23 @@ class LogUpkeep:
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Work[None]:
         """Runs every producer.id.expiration.check.interval.ms, in pieces. A log that fails is reported and skipped."""
-        looks = 0
+        checked = 0
         for name in sorted(self._manager.logs):
             log = self._manager.logs.get(name)
             if log is None:
                 continue
-            looks += 1
+            checked += 1
             try:
                 for _ in log.expire_producers(now_ms, expiration_ms):
-                    looks += 1
-                    if looks >= LOOKS_AT_ONCE:
-                        looks = 0
-                        yield LOOKS_US
+                    checked += 1
+                    if checked >= CHECKED_AT_ONCE:
+                        checked = 0
+                        yield CHECKED_US
             except Exception as error:
                 report(f"the expiry of producer ids of {name}", error)
-            if looks >= LOOKS_AT_ONCE:
-                looks = 0
-                yield LOOKS_US
+            if checked >= CHECKED_AT_ONCE:
+                checked = 0
+                yield CHECKED_US
 
     def remove_expired_deletions(self, monotonic_ms: int) -> RemovalPlan | None:
         """Remove files and directories whose file.delete.delay.ms is over."""
@@ -308,13 +308,13 @@ class RetentionPass:
         self.removed += count
         return count
 
-    def look(self, log: UnifiedLog) -> SegmentsLook | None:
-        return log.look_for_retention(self._now_ms)
+    def ages_of(self, log: UnifiedLog) -> SegmentAges | None:
+        return log.unknown_ages(self._now_ms)
 
-    def take_over(self, log: UnifiedLog, look: SegmentsLook) -> bool:
+    def take_over(self, log: UnifiedLog, ages: SegmentAges) -> bool:
         """Take over what was read. Returns whether it is usable."""
         try:
-            look.finish()
+            ages.finish()
         except OSError as error:
             self._manager.log_failed(log, error)
         except LogRefused:
@@ -336,30 +336,30 @@ class RetentionPass:
 class RetentionStep:
     """`run` reads the unknown ages of segments. `finish` renames the segments to delete."""
 
-    __slots__ = ("_looks", "_pass", "_ready")
+    __slots__ = ("_ages", "_pass", "_ready")
 
     def __init__(self, whole: RetentionPass) -> None:
         self._pass = whole
-        self._looks: list[tuple[UnifiedLog, SegmentsLook]] = []
+        self._ages: list[tuple[UnifiedLog, SegmentAges]] = []
         self._ready: list[UnifiedLog] = []
 
     def take(self, item: tuple[TopicPartition, UnifiedLog]) -> None:
         log = item[1]
         if self._pass.is_served(log):
-            look = self._pass.look(log)
-            if look is None:
+            ages = self._pass.ages_of(log)
+            if ages is None:
                 self._ready.append(log)
             else:
-                self._looks.append((log, look))
+                self._ages.append((log, ages))
 
     def run(self) -> None:
-        for _, look in self._looks:
-            look.run()
+        for _, ages in self._ages:
+            ages.run()
 
     def finish(self) -> bool:
         """Delete what is due. Returns True: the pass continues."""
         whole = self._pass
-        logs = self._ready + [log for log, look in self._looks if whole.take_over(log, look)]
+        logs = self._ready + [log for log, ages in self._ages if whole.take_over(log, ages)]
         dropped = 0
         for log in logs:
             if not whole.is_served(log):

@@ -71,7 +71,7 @@ class Upkeep(Protocol):
 
     def watch_damage(self, told: Callable[[], None]) -> None: ...
 
-    def mend_indexes(self) -> Plan | None: ...
+    def rebuild_indexes(self) -> Plan | None: ...
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Work[None]: ...
 
@@ -166,7 +166,7 @@ class PeriodicWork:
     def start(self) -> None:
         """Begin all duties. As in Kafka, an interval of 0 means once."""
         upkeep = self._upkeep
-        upkeep.watch_damage(lambda: self._reads.submit("rebuilding of indexes", upkeep.mend_indexes))
+        upkeep.watch_damage(lambda: self._reads.submit("rebuilding of indexes", upkeep.rebuild_indexes))
         upkeep.watch_rolls(self._flush_rolled_soon)
         initial_ms = self._config.get_int("log.initial.task.delay.ms")
         self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)

@@ -104,7 +104,7 @@ class KeptWorld(RealWorld):
         self.disk.files[self.stems[1] + ".log"][100] ^= 1
 
     def mend(self) -> None:
-        plan = LogUpkeep(self.logs).mend_indexes()
+        plan = LogUpkeep(self.logs).rebuild_indexes()
         assert plan is not None
         plan.run()
         plan.finish()

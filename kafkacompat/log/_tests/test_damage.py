@@ -13,8 +13,8 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import CONFIG, PATHS, Broker, append
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker, values_in
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.index_rebuild import IndexRebuild
 from kafkacompat.log.log_loader import DAMAGE
-from kafkacompat.log.mending import IndexMending
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import FileSlice, LogRead, LogRefused
@@ -111,9 +111,9 @@ def read_mended(log: UnifiedLog, offset: int) -> LogRead:
             if refused.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
             segment = log.segments[log._segments.index_of(offset)]
-            mending = IndexMending(log._disk, log, segment)
-            mending.run()
-            mending.finish()
+            rebuild = IndexRebuild(log._disk, log, segment)
+            rebuild.run()
+            rebuild.finish()
     return log.read(offset, 1, log.log_end_offset, True)
 
 

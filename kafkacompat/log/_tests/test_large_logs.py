@@ -22,8 +22,8 @@ from kafkacompat.log._tests.logs import (
 )
 from kafkacompat.log._tests.memory_disk import CountingDisk
 from kafkacompat.log.index_cache import IndexCache
+from kafkacompat.log.index_rebuild import IndexRebuilds
 from kafkacompat.log.log_manager import LogManager
-from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.log.unified_log import RETIRED_AT_ONCE, SYNCED_AT_ONCE, UnifiedLog
 from kafkacompat.log.upkeep import FLUSHED_AT_ONCE, LogUpkeep
@@ -334,12 +334,12 @@ def test_a_log_of_many_segments_starts_anew_in_steps() -> None:
 def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then() -> None:
     disk = LoopDisk()
     log = filled(disk, 10)
-    mender = IndexMender(disk, lambda line: None)
+    index_rebuilds = IndexRebuilds(disk, lambda line: None)
     told: list[str] = []
-    mender.watch(lambda: told.append("damage"))
-    log._segments._mend_later = None
+    index_rebuilds.watch(lambda: told.append("damage"))
+    log._segments._rebuild_later = None
     segment = log.segments[2]
-    segment.mend_later = lambda one: mender.report(log, one)
+    segment.rebuild_later = lambda one: index_rebuilds.report(log, one)
     whole = disk.read_bytes(segment.stem + ".index")
     disk.files[segment.stem + ".index"] = disk.files[segment.stem + ".index"][:-3]  # type: ignore[assignment]
     offset = segment.base_offset + 3
@@ -350,12 +350,12 @@ def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then()
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert not any(".log" in one for one in disk.reads()), "the batches are not walked here"
     assert told == ["damage"]
-    mending = mender.begin()
-    assert mending is not None
-    mending.run()
-    assert mending.finish()
-    mender.done(mending)
-    assert mender.begin() is None
+    rebuild = index_rebuilds.begin()
+    assert rebuild is not None
+    rebuild.run()
+    assert rebuild.finish()
+    index_rebuilds.done(rebuild)
+    assert index_rebuilds.begin() is None
     assert disk.read_bytes(segment.stem + ".index") == whole
     assert values_in(log.read(offset, 1, log.log_end_offset, True)) == [(offset, b"v%d" % offset)]
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
@@ -365,19 +365,19 @@ def test_damage_that_stays_is_told_by_another_error_each_time() -> None:
     """An error keeps the frames that it has left. If the same one were raised again, it would lead to all earlier readers."""
     disk = LoopDisk()
     log = filled(disk, 10)
-    mender = IndexMender(disk, lambda line: None)
+    index_rebuilds = IndexRebuilds(disk, lambda line: None)
     segment = log.segments[2]
-    segment.mend_later = lambda one: mender.report(log, one)
+    segment.rebuild_later = lambda one: index_rebuilds.report(log, one)
     del disk.files[segment.stem + ".index"][-3:]
     disk.files[segment.stem + ".log"][16] = 9  # no format has this number
     offset = segment.base_offset + 3
     with pytest.raises(LogRefused):
         log.read(offset, 1, log.log_end_offset, True)
-    mending = mender.begin()
-    assert mending is not None
-    mending.run()
-    assert not mending.finish()
-    mender.done(mending)
+    rebuild = index_rebuilds.begin()
+    assert rebuild is not None
+    rebuild.run()
+    assert not rebuild.finish()
+    index_rebuilds.done(rebuild)
     errors = []
     for _ in range(2):
         with pytest.raises(BatchCorrupt) as damage:
@@ -399,18 +399,18 @@ def test_what_is_built_anew_is_dropped_when_as_many_bytes_are_others_meanwhile(i
         log.append_as_leader(batch_of([value]), 0, NOW_MS)
     (segment,) = log.segments
     size = segment.size
-    mender = IndexMender(disk, lambda line: None)
-    mender.report(log, segment)
-    mending = mender.begin()
-    assert mending is not None
-    mending.run()
+    index_rebuilds = IndexRebuilds(disk, lambda line: None)
+    index_rebuilds.report(log, segment)
+    rebuild = index_rebuilds.begin()
+    assert rebuild is not None
+    rebuild.run()
     if is_torn:
-        mending.error = BatchCorrupt("seen while it was cut")
+        rebuild.error = BatchCorrupt("seen while it was cut")
     log.truncate_to(1)
     for value in (long, short, long, short):
         log.append_as_leader(batch_of([value]), 0, NOW_MS)
     assert segment.size == size
-    assert not mending.finish()
+    assert not rebuild.finish()
     assert segment.damage is None
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
     segment.let_go()
@@ -422,14 +422,14 @@ def test_what_is_built_anew_is_dropped_when_the_segment_has_gone_meanwhile() -> 
     disk = CountingDisk()
     log = filled(disk, 10)
     segment = log.segments[5]
-    mender = IndexMender(disk, lambda line: None)
-    mender.report(log, segment)
-    mending = mender.begin()
-    assert mending is not None
-    mending.run()
+    index_rebuilds = IndexRebuilds(disk, lambda line: None)
+    index_rebuilds.report(log, segment)
+    rebuild = index_rebuilds.begin()
+    assert rebuild is not None
+    rebuild.run()
     log.truncate_to(segment.base_offset - 1)
     names = disk.list_directory(DIRECTORY)
-    assert not mending.finish()
+    assert not rebuild.finish()
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
     assert [name for name in names if not name.endswith(".rebuilt")] == disk.list_directory(DIRECTORY)
 

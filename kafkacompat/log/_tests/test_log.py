@@ -453,7 +453,7 @@ def damaged_index(disk: MemoryDisk, log: UnifiedLog) -> type[Exception]:
     segment = log.segments[0]
     del disk.files[segment.stem + ".index"][-3:]
     segment.indexes.forget()
-    segment.mend_later = lambda _: None
+    segment.rebuild_later = lambda _: None
     return IndexesRebuilt
 
 
@@ -481,7 +481,7 @@ def test_a_truncation_that_is_refused_for_now_changes_nothing(refused: Refused, 
     assert log.log_end_offset == 60
     assert list(log.active_producers()) == before
     disk.refuse = None
-    log.segments[0].mend_later = None
+    log.segments[0].rebuild_later = None
     log.truncate_to(60 - beyond)
     assert log.log_end_offset == 60 - beyond
     assert list(log.active_producers()) == list(open_log(disk.copy()).active_producers()) != before

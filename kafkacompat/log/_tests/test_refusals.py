@@ -377,7 +377,7 @@ def test_a_log_damaged_while_it_is_served_keeps_no_other_from_a_clean_stop(is_me
     with pytest.raises(LogRefused):
         log.segments[-1].report_damage()
     if is_mended:
-        carry_out(LogUpkeep(broker.manager).mend_indexes())
+        carry_out(LogUpkeep(broker.manager).rebuild_indexes())
     broker.manager.shut_down(7)
     again = broker.restarted()
     assert again.manager.previous_broker_epoch == -1

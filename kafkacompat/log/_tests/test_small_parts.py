@@ -21,15 +21,15 @@ from kafkacompat.log.checkpoint import (
     parse_partition_metadata,
 )
 from kafkacompat.log.dump import dump_file
-from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index import AbortedTxn, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kafkacompat.log.opening import agreed_epoch
 from kafkacompat.log.retention import SegmentFacts, count_deletable
 
 
 def test_epoch_lookups() -> None:
     """An undefined result is (-1, -1) and causes no truncation."""
-    cache = LeaderEpochCache([(2, 10), (5, 20), (9, 40)])
+    cache = LeaderEpochFileCache([(2, 10), (5, 20), (9, 40)])
     assert cache.end_offset_for(-1, 50) == OffsetAndEpoch(-1, -1)
     assert cache.end_offset_for(9, 50) == OffsetAndEpoch(50, 9)
     assert cache.end_offset_for(10, 50) == OffsetAndEpoch(-1, -1)
@@ -38,7 +38,7 @@ def test_epoch_lookups() -> None:
     assert cache.end_offset_for(2, 50) == OffsetAndEpoch(20, 2)
     assert cache.end_offset_for(7, 50) == OffsetAndEpoch(40, 5)
     assert [cache.epoch_for_offset(o) for o in (9, 10, 19, 20, 39, 40, 99)] == [-1, 2, 2, 5, 5, 9, 9]
-    assert LeaderEpochCache().end_offset_for(0, 5) == OffsetAndEpoch(-1, -1)
+    assert LeaderEpochFileCache().end_offset_for(0, 5) == OffsetAndEpoch(-1, -1)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_all_directories_must_agree_on_a_clean_stop(epochs: list[int], agreed: i
 
 
 def test_epoch_assignment_drops_what_it_contradicts() -> None:
-    cache = LeaderEpochCache([(2, 10), (5, 20), (9, 40)])
+    cache = LeaderEpochFileCache([(2, 10), (5, 20), (9, 40)])
     cache.assign(9, 45)
     assert not cache.changed
     cache.assign(10, 30)
@@ -61,7 +61,7 @@ def test_epoch_assignment_drops_what_it_contradicts() -> None:
 
 
 def test_epoch_truncation() -> None:
-    cache = LeaderEpochCache([(2, 10), (5, 20), (9, 40)])
+    cache = LeaderEpochFileCache([(2, 10), (5, 20), (9, 40)])
     cache.truncate_from_start(25)
     assert cache.entries == [(5, 25), (9, 40)]
     cache.truncate_from_end(40)
@@ -72,7 +72,7 @@ def test_epoch_truncation() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 30)), max_size=20), st.integers(0, 40))
 def test_epochs_stay_ascending(assigned: list[tuple[int, int]], cut: int) -> None:
-    cache = LeaderEpochCache(assigned)
+    cache = LeaderEpochFileCache(assigned)
     for turn in (cache.truncate_from_start, cache.truncate_from_end):
         entries = cache.entries
         assert entries == sorted(set(entries))

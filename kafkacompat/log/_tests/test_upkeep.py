@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.producer_state import ProducerStateManager
-from kafkacompat.log.upkeep import LOGS_AT_ONCE, LOOKS_AT_ONCE, LogUpkeep
+from kafkacompat.log.upkeep import CHECKED_AT_ONCE, LOGS_AT_ONCE, LogUpkeep
 
 NOW_MS = 1_700_000_000_000
 
@@ -39,16 +39,16 @@ def broken(*_: Any) -> Iterator[None]:
 
 
 def test_producer_ids_expire_in_steps_and_past_a_log_that_fails(faults: Any) -> None:
-    first, last = log_with(LOOKS_AT_ONCE + 100), log_with(LOOKS_AT_ONCE)
+    first, last = log_with(CHECKED_AT_ONCE + 100), log_with(CHECKED_AT_ONCE)
     upkeep = upkeep_of(first, SimpleNamespace(expire_producers=broken), last)
     counts = []
     steps = upkeep.remove_expired_producers(NOW_MS + 10, 10)
-    before = 2 * LOOKS_AT_ONCE + 100
+    before = 2 * CHECKED_AT_ONCE + 100
     for _ in steps:
         left = len(first.state.producers) + len(last.state.producers)
         counts.append(before - left)
         before = left
-    assert max(counts) <= LOOKS_AT_ONCE
+    assert max(counts) <= CHECKED_AT_ONCE
     assert not first.state.producers
     assert not last.state.producers
     assert [type(error) for error in faults.take()] == [KeyError]
@@ -59,7 +59,7 @@ def test_retention_goes_on_past_a_log_that_fails(faults: Any) -> None:
         raise KeyError("of a log")
 
     def log_that(enforce: Callable[[int], int]) -> Any:
-        return SimpleNamespace(enforce_retention=enforce, look_for_retention=lambda now_ms: None)
+        return SimpleNamespace(enforce_retention=enforce, unknown_ages=lambda now_ms: None)
 
     counts = [0, 2, 0, 2]
     whole = log_that(lambda now_ms: counts.pop())
@@ -83,7 +83,7 @@ def test_a_step_of_retention_looks_at_a_bounded_number_of_logs() -> None:
         looked += 1
         return 0
 
-    log = SimpleNamespace(enforce_retention=enforce, look_for_retention=lambda now_ms: None)
+    log = SimpleNamespace(enforce_retention=enforce, unknown_ages=lambda now_ms: None)
     upkeep = upkeep_of(*[log] * (2 * LOGS_AT_ONCE + 10))
     retention = upkeep.begin_retention(NOW_MS)
     retention.is_served = lambda log: True  # type: ignore[method-assign]

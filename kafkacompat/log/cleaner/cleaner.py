@@ -28,9 +28,9 @@ from kafkacompat.log.cleaner.filtering import (
 )
 from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
 from kafkacompat.log.cleaner.offset_map import TOMBSTONE_BATCHES_MOST, KeptOffsets, OffsetMap
+from kafkacompat.log.file_records import whole_batches
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedTxn, OffsetIndex, TimeIndex, TransactionIndex
 from kafkacompat.log.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, file_stem
-from kafkacompat.log.scan import whole_batches
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, read_txn_index
 from kafkacompat.records.batch import (
     CONTROL_BIT,

@@ -610,7 +610,7 @@ def test_a_move_goes_on_when_the_damaged_indexes_of_its_log_are_rebuilt(disks: D
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
     disks.run()
     assert disks.told == []
-    plan = LogUpkeep(disks.logs).mend_indexes()
+    plan = LogUpkeep(disks.logs).rebuild_indexes()
     assert plan is not None
     plan.run()
     plan.finish()

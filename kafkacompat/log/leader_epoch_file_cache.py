@@ -13,7 +13,7 @@ from kafkacompat.ids import OffsetAndEpoch
 UNDEFINED = OffsetAndEpoch(-1, -1)
 
 
-class LeaderEpochCache:
+class LeaderEpochFileCache:
     """Epochs and their start offsets. Both are strictly ascending."""
 
     __slots__ = ("_epochs", "_starts", "changed")
@@ -63,7 +63,7 @@ class LeaderEpochCache:
             self._starts.append(offset)
         self.changed = True
 
-    def put_before(self, earlier: LeaderEpochCache) -> None:
+    def put_before(self, earlier: LeaderEpochFileCache) -> None:
         """Put the epochs of earlier offsets before the present ones. If the last earlier epoch is also the first
         present one, the earlier start counts."""
         known = bisect_right(self._epochs, earlier.latest_epoch())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 
-class IndexMending:
+class IndexRebuild:
     """`run` blocks and changes nothing of the loop's. `finish` runs in the loop's thread."""
 
     def __init__(self, disk: Disk, log: UnifiedLog, segment: LogSegment) -> None:
@@ -75,7 +75,7 @@ class IndexMending:
         return self.segment.stem == self._stem and any(one is self.segment for one in self.log.segments)
 
 
-class IndexMender:
+class IndexRebuilds:
     """The segments of a node whose indexes wait to be rebuilt. Bounded by the number of segments."""
 
     def __init__(self, disk: Disk, note: Callable[[str], None]) -> None:
@@ -96,12 +96,12 @@ class IndexMender:
             self._waiting[segment] = log
             self._told()
 
-    def begin(self) -> IndexMending | None:
+    def begin(self) -> IndexRebuild | None:
         for segment, log in self._waiting.items():
-            return IndexMending(self._disk, log, segment)
+            return IndexRebuild(self._disk, log, segment)
         return None
 
-    def done(self, mending: IndexMending) -> None:
-        self._waiting.pop(mending.segment, None)
-        if mending.error is not None:
-            self._note(f"{mending.segment.stem}: the indexes could not be built anew: {mending.error}")
+    def done(self, rebuild: IndexRebuild) -> None:
+        self._waiting.pop(rebuild.segment, None)
+        if rebuild.error is not None:
+            self._note(f"{rebuild.segment.stem}: the indexes could not be built anew: {rebuild.error}")
