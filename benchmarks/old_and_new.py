@@ -75,9 +75,18 @@ def small_batches(broker: BrokerProcess, codec: int) -> Figures:
     return {"broker CPU us/batch": made["broker_cpu_s"] / SMALL_REQUESTS / PARTITIONS * 1e6}
 
 
+def paced(broker: BrokerProcess, rate: int) -> Figures:
+    """Requests of one record that do not follow each other closely, so that the broker sleeps before each."""
+    job = {"topic": TOPIC, "size": 100, "rate": rate, "requests": rate}
+    made = client(broker, work="raw_paced", **job)
+    return {"broker CPU us/request": made["broker_cpu_s"] / rate * 1e6}
+
+
 LOADS: dict[str, Callable[[BrokerProcess], Figures]] = {
     "one-record requests, 1 in flight": partial(one_record_burst, in_flight=1, count=REQUESTS),
     "one-record requests, 5 in flight": partial(one_record_burst, in_flight=5, count=REQUESTS),
+    "one-record requests, 2,000 a second": partial(paced, rate=2_000),
+    "one-record requests, 500 a second": partial(paced, rate=500),
     "64 kB batches": batches,
     "12 batches of 16 kB a request": partial(small_batches, codec=0),
     "12 batches of 16 kB a request, lz4": partial(small_batches, codec=LZ4),

@@ -159,6 +159,22 @@ def raw_produce(job: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def raw_paced(job: dict[str, Any]) -> dict[str, float]:
+    """Send `requests` of one record to `partitions` each, `rate` a second. A late answer delays the next request."""
+    batch = record_batch(job["payload"], 1)
+    request = produce_frame(job["topic"], range(job.get("partitions", 1)), -1, batch)
+    stream = Stream(job["bootstrap"])
+    due = time.perf_counter()
+    for _ in range(job["requests"]):
+        due = max(due + 1 / job["rate"], time.perf_counter())
+        time.sleep(max(0.0, due - time.perf_counter()))
+        stream.send(request)
+        error = error_of_produce(stream.reply(), job["topic"])
+        if error:
+            raise RuntimeError(f"produce failed with error {error}")
+    return {}
+
+
 def raw_fetch(job: dict[str, Any]) -> dict[str, float]:
     """Read a partition of equal batches repeatedly from its start: `requests` fetches of at most `max_bytes` each."""
     per_batch = max(1, job["batch_bytes"] // job["size"])
