@@ -32,8 +32,7 @@ from kafkacompat.client.brokers import bootstrap_address, check, error_name
 from kafkacompat.client.exchange import BrokerAway, NoAnswer
 from kafkacompat.config import ServerConfig
 from kafkacompat.failure import CommandFailed
-from kafkacompat.raft.lock import LOCK_FILE
-from kafkacompat.raft.storage import META_PROPERTIES
+from kafkacompat.raft.storage import LOCK_FILE, META_PROPERTIES
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode

@@ -32,7 +32,7 @@ from kafkacompat.tasks import TURN_COST, Tasks, Work, at_once, in_turns, pieces
 if TYPE_CHECKING:
     from kafkacompat.controller.metadata_delta import Replayer
     from kafkacompat.raft.contracts import LoadedBatch
-    from kafkacompat.raft.snapshot_work import SnapshotWriter
+    from kafkacompat.raft.quorum_snapshots import SnapshotWriter
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
-from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
+from kafkacompat.raft.quorum_driver import QuorumReport, ReplicaReport
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest

@@ -20,8 +20,8 @@ from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition
 from kafkacompat.log.log_loader import open_directory, trust_syncs_again
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import HalfDone, SyncFailed, passes
+from kafkacompat.raft.contracts import NO_ROOM
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
-from kafkacompat.raft.room import NO_ROOM
 from kafkacompat.raft.storage import METADATA_PARTITION, make_metadata_directory
 from kafkacompat.records.batch import ValidatedBatch, parse_header
 

@@ -9,15 +9,40 @@ from __future__ import annotations
 
 import datetime
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.config.properties import parse_properties
 from kafkacompat.ids import Uuid, is_reserved_uuid, parse_int, uuid_from_text, uuid_to_text
-from kafkacompat.ports import Disk, Random
-from kafkacompat.raft.properties import format_properties
+from kafkacompat.ports import DirectoryLock, Disk, Random
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
 from kafkacompat.raft.voter_node import VoterNode
+
+_ESCAPED = {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}
+_SPECIAL = "=:#!\\"
+
+
+def format_properties(properties: Mapping[str, str], comments: Iterable[str] = ()) -> str:
+    lines = [f"#{comment}" for comment in comments]
+    lines += [f"{_escape(key, True)}={_escape(value, False)}" for key, value in properties.items()]
+    return "".join(line + "\n" for line in lines)
+
+
+def _escape(text: str, is_key: bool) -> str:
+    out: list[str] = []
+    for position, character in enumerate(text):
+        if character == " " and (is_key or position == 0):
+            out.append("\\ ")
+        elif character in _SPECIAL:
+            out.append("\\" + character)
+        elif character in _ESCAPED:
+            out.append("\\" + _ESCAPED[character])
+        elif not " " <= character <= "~":
+            out.append(f"\\u{ord(character):04X}")
+        else:
+            out.append(character)
+    return "".join(out)
+
 
 META_PROPERTIES = "meta.properties"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
@@ -293,3 +318,43 @@ def _all_directories(log_dirs: Sequence[str], metadata_log_dir: str | None) -> l
     if not directories:
         raise StorageProblem("log.dirs names no directory")
     return directories
+
+
+LOCK_FILE = ".lock"
+
+
+class DirectoryLocks:
+    """Locks on every directory, all or none. Call `release` at the very end of a node's life."""
+
+    def __init__(self, disk: Disk, directories: Sequence[str], dispensable: Container[str] = ()) -> None:
+        """Raises StorageProblem with the directory that another process has locked, or that cannot be written and is
+        not dispensable."""
+        self._locks: list[DirectoryLock] = []
+        self.failed: dict[str, OSError] = {}
+        """Dispensable directories that cannot be written, for example on a file system mounted read-only."""
+        try:
+            for directory in directories:
+                self._take(disk, directory, directory in dispensable)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take(self, disk: Disk, directory: str, is_dispensable: bool) -> None:
+        try:
+            self._locks.append(disk.lock(posixpath.join(directory, LOCK_FILE)))
+        except BlockingIOError as error:
+            raise StorageProblem(
+                f"failed to acquire the lock on file {LOCK_FILE} in {directory} (log.dirs): "
+                "another process is using this directory"
+            ) from error
+        except OSError as error:
+            if not is_dispensable:
+                raise StorageProblem(
+                    f"cannot lock log directory {directory} of log.dirs: {error.strerror}"
+                ) from error
+            self.failed[directory] = error
+
+    def release(self) -> None:
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()

@@ -15,7 +15,6 @@ from kafkacompat.config import EndPoint, ServerConfig, parse_voters
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.ports import Disk, Random
 from kafkacompat.raft.contracts import NetworkChannel
-from kafkacompat.raft.lock import DirectoryLocks
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import (
     default_listener,
@@ -28,6 +27,7 @@ from kafkacompat.raft.snapshot import BrokenSnapshot, parse_snapshot
 from kafkacompat.raft.storage import (
     BOOTSTRAP_CHECKPOINT,
     METADATA_PARTITION,
+    DirectoryLocks,
     FormatRequest,
     MetaPropertiesEnsemble,
     StorageProblem,

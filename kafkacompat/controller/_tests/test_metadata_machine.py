@@ -20,8 +20,8 @@ from kafkacompat.controller.records import MetadataRecord, frame_all
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.raft.contracts import LoadedBatch
 from kafkacompat.raft.packing import PackedValues
+from kafkacompat.raft.quorum_snapshots import SnapshotWriter
 from kafkacompat.raft.snapshot import SnapshotFormat, parse_snapshot
-from kafkacompat.raft.snapshot_work import SnapshotWriter
 from kafkacompat.tasks import TURN_COST, at_once
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.raft.describe import describe_quorum
-from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
+from kafkacompat.raft.quorum_driver import QuorumReport, ReplicaReport
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages.describe_quorum_request import (

@@ -25,10 +25,8 @@ from kafkacompat.raft.election_state import (
     format_election_state,
     parse_election_state,
 )
-from kafkacompat.raft.lock import DirectoryLocks
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, open_metadata_log
 from kafkacompat.raft.packing import PackedValues
-from kafkacompat.raft.properties import format_properties
 from kafkacompat.raft.snapshot import (
     BrokenSnapshot,
     SnapshotContent,
@@ -40,10 +38,12 @@ from kafkacompat.raft.snapshot import (
     snapshot_file_name,
 )
 from kafkacompat.raft.storage import (
+    DirectoryLocks,
     FormatRequest,
     MetaProperties,
     StorageProblem,
     format_meta_properties,
+    format_properties,
     format_storage,
     load_directories,
     parse_meta_properties,

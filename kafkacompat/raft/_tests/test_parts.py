@@ -12,8 +12,7 @@ from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft._tests.driver_support import Cluster, Node
 from kafkacompat.raft.contracts import RECORDS_A_STEP
 from kafkacompat.raft.packing import PackedValues
-from kafkacompat.raft.snapshot import batch_records
-from kafkacompat.raft.snapshot_store import SnapshotStore
+from kafkacompat.raft.snapshot import SnapshotStore, batch_records
 from kafkacompat.records.batch import build_batch, parse_header
 from kafkacompat.records.record import Record
 

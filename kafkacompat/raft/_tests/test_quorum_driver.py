@@ -27,8 +27,8 @@ from kafkacompat.raft.leader_state import OBSERVER_MEMORY_MS
 from kafkacompat.raft.metadata_log import PartitionMetadataLog
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum_files import ANSWER_BYTES_MAX
-from kafkacompat.raft.snapshot_store import SnapshotStore
-from kafkacompat.raft.snapshot_work import AGAIN_MS, LACK_AGAIN_MS
+from kafkacompat.raft.quorum_snapshots import AGAIN_MS, LACK_AGAIN_MS
+from kafkacompat.raft.snapshot import SnapshotStore
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request, vote_request
 

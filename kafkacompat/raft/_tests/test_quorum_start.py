@@ -21,10 +21,14 @@ from kafkacompat.raft._tests.driver_support import (
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
-from kafkacompat.raft.quorum_files import READ_BATCH_MS
-from kafkacompat.raft.quorum_loading import LoadedQuorum, load_quorum, read_election
-from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, parse_snapshot, snapshot_file_name
-from kafkacompat.raft.snapshot_store import SnapshotStore
+from kafkacompat.raft.quorum_files import READ_BATCH_MS, LoadedQuorum, load_quorum, read_election
+from kafkacompat.raft.snapshot import (
+    SnapshotContent,
+    SnapshotStore,
+    format_snapshot,
+    parse_snapshot,
+    snapshot_file_name,
+)
 from kafkacompat.raft.voter_set import VoterSet
 
 GOLDEN = Path(__file__).parent / "golden" / "one_node"

@@ -10,7 +10,7 @@ import pytest
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.raft._tests.driver_support import PARTITION, Cluster, Node
 from kafkacompat.raft.contracts import NotLeader
-from kafkacompat.raft.room import LEAST_ROOM_BYTES, LOOK_AGAIN_MS, NOTE_AGAIN_MS, RoomWatch
+from kafkacompat.raft.quorum_files import LEAST_ROOM_BYTES, LOOK_AGAIN_MS, NOTE_AGAIN_MS, RoomWatch
 
 
 def started(**options: object) -> Cluster:
