@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
+from kafkacompat.raft.batches import BrokenBatch
 from kafkacompat.raft.contracts import PeerUnavailable, PeerUnsupported
 from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
     from kafkacompat.raft.contracts import NetworkChannel
-    from kafkacompat.raft.messages import Request, Response
+    from kafkacompat.raft.messages import Response
     from kafkacompat.raft.quorum import QuorumCore
     from kafkacompat.raft.quorum_state import Member, QuorumSettings
     from kafkacompat.raft.voter_set import Endpoints
+    from kafkacompat.tasks import Tasks
 
 KRAFT_VERSION = "kraft.version"
 PROBE_SINCE = 4
@@ -39,6 +41,7 @@ class QuorumCalls:
         settings: QuorumSettings,
         listener_name: str,
         transport: NetworkChannel,
+        tasks: Tasks,
         enter: Callable[[events.Event], None],
         note: Callable[[str], None],
     ) -> None:
@@ -46,6 +49,7 @@ class QuorumCalls:
         self._settings = settings
         self._listener_name = listener_name
         self._transport = transport
+        self._tasks = tasks
         self._enter = enter
         self._note = note
         self._waiting: dict[int, tuple[Any, int, str, Deferred[Any]]] = {}
@@ -102,28 +106,30 @@ class QuorumCalls:
             self._enter(events.RequestFailed(each.correlation_id))
             return
         message, min_version = wire_client.encode_request(each.request)
-        self._transport.request(
+        answer = self._transport.request(
             each.node_id, *address, message, self._settings.request_timeout_ms, min_version=min_version
-        ).on_done(lambda done: self._answered(each.correlation_id, each.request, done))
+        )
+        self._tasks.start("a request of the quorum", self._take(each, answer))
 
-    def _answered(self, correlation_id: int, request: Request, done: Deferred[Any]) -> None:
+    async def _take(self, each: effect.Send, answer: Deferred[Any]) -> None:
+        """Give the core the answer, or the failure."""
         from kafkacompat.raft import wire_client
-        from kafkacompat.raft.batches import BrokenBatch
 
-        voters = self.core.voters
         try:
+            message = await answer
+            voters = self.core.voters
             response = wire_client.decode_response(
-                request, done.result(), self._listener_name, voters.latest, voters.kraft_version
+                each.request, message, self._listener_name, voters.latest, voters.kraft_version
             )
         except PeerUnsupported:
-            self._enter(events.RequestFailed(correlation_id, ErrorCode.UNSUPPORTED_VERSION))
+            self._enter(events.RequestFailed(each.correlation_id, ErrorCode.UNSUPPORTED_VERSION))
         except (PeerUnavailable, WireError, wire_client.AnswerMalformed, BrokenBatch):
-            self._enter(events.RequestFailed(correlation_id))
+            self._enter(events.RequestFailed(each.correlation_id))
         except Exception as error:
-            self._note(f"a peer's answer to {type(request).__name__} cannot be read: {error!r}")
-            self._enter(events.RequestFailed(correlation_id))
+            self._note(f"a peer's answer to {type(each.request).__name__} cannot be read: {error!r}")
+            self._enter(events.RequestFailed(each.correlation_id))
         else:
-            self._enter(events.ResponseReceived(correlation_id, response))
+            self._enter(events.ResponseReceived(each.correlation_id, response))
 
     def probe(self, each: effect.ProbeVoter) -> None:
         from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
@@ -133,14 +139,15 @@ class QuorumCalls:
             self._enter(events.VoterProbed(each.voter, None))
             return
         request = ApiVersionsRequest(client_software_name="kafkacompat", client_software_version="1")
-        self._transport.request(
+        answer = self._transport.request(
             each.voter.id, *address, request, self._settings.request_timeout_ms, min_version=PROBE_SINCE
-        ).on_done(lambda done: self._probed(each, done))
+        )
+        self._tasks.start("a probe of a would-be voter", self._take_features(each, answer))
 
-    def _probed(self, each: effect.ProbeVoter, done: Deferred[Any]) -> None:
+    async def _take_features(self, each: effect.ProbeVoter, answer: Deferred[Any]) -> None:
         supported: tuple[int, int] | None = None
         try:
-            response = done.result()
+            response = await answer
             if response.error_code == ErrorCode.NONE:
                 # A node that does not list the feature supports only level 0.
                 supported = (0, 0)

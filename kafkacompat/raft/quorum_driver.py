@@ -148,8 +148,9 @@ class QuorumDriver:
         self._static_voters = VoterSet(static_voters)
         self._note = note
         self._pump = EventPump(clock, timers, self._carry_out, fail)
-        self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter, note)
-        work = SnapshotWork(self._files.snapshots, snapshot_workers or workers, clock, Tasks(timers), note)
+        tasks = Tasks(timers)
+        self._calls = QuorumCalls(member, settings, listener_name, transport, tasks, self._pump.enter, note)
+        work = SnapshotWork(self._files.snapshots, snapshot_workers or workers, clock, tasks, note)
         self._snapshots = QuorumSnapshots(self._files, work, self._pump, note)
         self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(events.RoomFound()))
         self._led_epoch = -1
