@@ -18,8 +18,7 @@ from kafkacompat.cli.log_options import JSON, LogOptions
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import METRICS_LINE, load_settings
 from kafkacompat.cli.start import announce, node_logging, serve
-from kafkacompat.server.garbage import collect_seldom
-from kafkacompat.server.signals import StopSignals
+from kafkacompat.server.process_wide import StopSignals, collect_seldom
 
 BETWEEN_SIGNALS_S = 0.2
 """Two signals that come at the same time are one."""

@@ -28,8 +28,7 @@ from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.failure import CommandFailed
 from kafkacompat.log.disk import RealDisk, sync_directory
 from kafkacompat.net.runtime import SystemClock, SystemRandom
-from kafkacompat.raft.lock import DirectoryLocks
-from kafkacompat.raft.storage import META_PROPERTIES, StorageProblem, read_meta_properties
+from kafkacompat.raft.storage import META_PROPERTIES, DirectoryLocks, StorageProblem, read_meta_properties
 from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir, format_node
 
 DATA = "data"

@@ -26,8 +26,7 @@ from kafkacompat.cli.settings import (
 )
 from kafkacompat.config import ServerConfig
 from kafkacompat.failure import CommandFailed
-from kafkacompat.server.garbage import collect_seldom
-from kafkacompat.server.signals import StopSignals
+from kafkacompat.server.process_wide import StopSignals, collect_seldom
 
 LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

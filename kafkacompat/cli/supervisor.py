@@ -34,7 +34,7 @@ from kafkacompat.cli.settings import BROKERS_SETTING, METRICS_LINE, load_setting
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.authorizer import AUDIT
-from kafkacompat.server.signals import StopSignals
+from kafkacompat.server.process_wide import StopSignals
 
 LOOK_INTERVAL_S = 0.5
 STEADY_S = 60.0

@@ -28,7 +28,7 @@ from kafkacompat.container.login_modules import jaas_settings
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.authorizer import AUDIT
 from kafkacompat.security.jaas import JaasError
-from kafkacompat.server.signals import StopSignals
+from kafkacompat.server.process_wide import StopSignals
 
 logger = logging.getLogger("kafkacompat.container")
 

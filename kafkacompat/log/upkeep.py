@@ -1,7 +1,7 @@
 """Periodic tasks of a node's logs: syncs, checkpoints, retention, removal of deleted files.
 
 The loop's thread makes a plan of what is due. The plan's `run` blocks and is for a worker thread; the loop's thread
-takes the result. node/periodic.py has the timers and intervals. As in Kafka, closed segments are synced soon, the
+takes the result. node/log_maintenance.py has the timers and intervals. As in Kafka, closed segments are synced soon, the
 active one only by flush.ms: syncing a file that is being written would delay appends, and recovery reads the whole
 segment of the recovery point anyway. A pass of retention over all logs is done in steps.
 """

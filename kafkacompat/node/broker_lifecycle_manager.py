@@ -21,7 +21,7 @@ from kafkacompat.node.broker_lifecycle import (
     BrokerState,
     LifecycleSettings,
 )
-from kafkacompat.node.controller_channel import UNANSWERED, ControllerChannel
+from kafkacompat.node.node_to_controller_channel_manager import UNANSWERED, NodeToControllerChannelManager
 from kafkacompat.ports import Clock
 from kafkacompat.tasks import Tasks, WakeUp
 from kafkacompat.wire.errors import ErrorCode
@@ -44,7 +44,7 @@ class BrokerLifecycleManager:
         self,
         identity: BrokerIdentity,
         settings: LifecycleSettings,
-        channel: ControllerChannel,
+        channel: NodeToControllerChannelManager,
         clock: Clock,
         tasks: Tasks,
         metadata_offset: Callable[[], int],

@@ -2,23 +2,35 @@
 
 All readers of a setting that may change, or of a new LogConfig, ask here. This module knows layers, not the meaning of
 settings. Layers are compared by identity, so an image that changes no setting of this node costs nothing.
+
+SettingChanges says when the listeners of a node must take its settings again. SettingNotices has the log lines about settings
+in the metadata that have no effect or were left out, each once. The command line warns about settings in server.properties.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 
 from kafkacompat.config import (
     ConfigEntry,
+    ConfigKey,
     DynamicConfig,
     LogConfig,
     ServerConfig,
+    broker_keys,
     describe_broker,
     describe_cluster_defaults,
     describe_group,
     describe_topic,
+    group_keys,
+    topic_keys,
 )
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.config.synonyms import listener_base
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs
+
+logger = logging.getLogger(__name__)
 
 BROKER, TOPIC, GROUP = (
     int(ConfigResourceType.BROKER),
@@ -79,3 +91,83 @@ class NodeSettings:
 
     def describe_group(self, group: str) -> Sequence[ConfigEntry]:
         return describe_group(self._config, self._image.config(GROUP, group))
+
+
+class Change(Enum):
+    NONE = "nothing is to do"
+    STATED_AGAIN = "the values are the same, but the files that they name may have changed (KAFKA-14136)"
+    OTHER_VALUES = "a setting has another value"
+
+
+class SettingChanges:
+    """Follows the image for one part of a node. The settings must have the image already."""
+
+    __slots__ = ("_effective", "_resource", "_settings", "_stated")
+
+    def __init__(self, settings: NodeSettings, node_id: int) -> None:
+        self._settings = settings
+        self._resource = (int(ConfigResourceType.BROKER), str(node_id))
+        self._effective = settings.effective
+        self._stated: Mapping[str, str] | None = None
+        """This node's dynamic settings in the image."""
+
+    def in_image(self, image: MetadataImage) -> Change:
+        """The change since the last call."""
+        stated = image.configs.get(self._resource)
+        is_stated_again = stated is not self._stated
+        self._stated = stated
+        if self._settings.effective is not self._effective:
+            self._effective = self._settings.effective
+            return Change.OTHER_VALUES
+        return Change.STATED_AGAIN if is_stated_again else Change.NONE
+
+
+MAX_TOLD = 1000
+"""More than Kafka has settings. Without a bound, names with listener prefixes could be unlimited."""
+KINDS = {
+    int(ConfigResourceType.TOPIC): ("topic", topic_keys),
+    int(ConfigResourceType.BROKER): ("broker", broker_keys),
+    int(ConfigResourceType.GROUP): ("group", group_keys),
+}
+
+
+class SettingNotices:
+    """Logs at most one line per process for each setting without effect and for each setting left out."""
+
+    __slots__ = ("_node_id", "_told")
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = str(node_id)
+        self._told: set[tuple[str, str]] = set()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage, refused: Mapping[str, Exception]) -> None:
+        """`refused`: the dynamic settings that this node leaves out in the new image, with the reason."""
+        if old.configs is new.configs:
+            return
+        for kind, name in self._new_names(old, new):
+            self._tell(
+                kind,
+                name,
+                f"the {kind} setting {name} is accepted without effect (see docs/reference/compatibility.md)",
+            )
+        for name, reason in refused.items():
+            self._tell("refused", name, f"a dynamic setting is ignored: {reason}")
+
+    def _new_names(self, old: MetadataImage, new: MetadataImage) -> Iterator[tuple[str, str]]:
+        for resource in changed_configs(old, new):
+            settings = new.configs.get(resource)
+            if settings is None or resource[0] not in KINDS:
+                continue
+            kind, keys_of = KINDS[resource[0]]
+            if kind == "broker" and resource[1] not in ("", self._node_id):
+                continue
+            keys: Mapping[str, ConfigKey] = keys_of()
+            for name in settings:
+                key = keys.get(name) or keys.get(listener_base(name) or "")
+                if key is not None and not key.honoured:
+                    yield kind, name
+
+    def _tell(self, kind: str, name: str, line: str) -> None:
+        if (kind, name) not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add((kind, name))
+            logger.warning("%s", line)

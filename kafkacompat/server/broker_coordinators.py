@@ -9,22 +9,219 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.transaction_services import Transactions
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.coordinator.services import CoordinatorServices
+from kafkacompat.group.end_offsets import EndOffsetReader
 from kafkacompat.group.group_coordinator import GroupCoordinator
 from kafkacompat.group.settings import coordinator_settings
-from kafkacompat.server.broker_shares import BrokerShares
-from kafkacompat.server.broker_transactions import TransactionsSide
-from kafkacompat.txn.transaction_coordinator import TransactionCoordinatorSettings
+from kafkacompat.net.failures import UnsupportedByPeer
+from kafkacompat.share.dead_letter_queue import DeadLetterQueue
+from kafkacompat.share.persister import ShareStatePersister, Topics
+from kafkacompat.share.settings import GroupSettingsCache
+from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings, share_settings
+from kafkacompat.share.share_partition_manager import SharePartitionManager
+from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager, VerifierMeter
+from kafkacompat.txn.marker_writer import LocalMarkerWriter
+from kafkacompat.txn.transaction_coordinator import TransactionCoordinator, TransactionCoordinatorSettings
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, ProducerIds
-    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.ports import Random, Workers
     from kafkacompat.server.doors import NodeDoors
-    from kafkacompat.share.persister import Topics
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
+
+MARKERS_PURPOSE = "transaction-markers"
+VERIFICATION_PURPOSE = "add-partitions-to-transactions"
+
+
+class TransactionsSide:
+    """`services` is for the handlers. `start`, `on_image` and `stop` are as in the group coordinator."""
+
+    def __init__(
+        self,
+        services: CoordinatorServices,
+        matching: Workers,
+        listener_name: str,
+        channels: Any,
+        groups: GroupCoordinator,
+        producer_ids: ProducerIds,
+        image: Callable[[], MetadataImage],
+        settings: TransactionCoordinatorSettings,
+        verifies: Callable[[], bool],
+    ) -> None:
+        """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
+        applied. `verifies` returns the present value of transaction.partition.verification.enable."""
+        markers = LocalMarkerWriter(services.partitions, groups, services.clock, settings.request_timeout_ms)
+        self.coordinator = TransactionCoordinator(
+            services,
+            matching,
+            producer_ids,
+            image,
+            markers,
+            channels_to(channels, image, listener_name, MARKERS_PURPOSE),
+            settings,
+        )
+        self._verifier = AddPartitionsToTxnManager(
+            services.node_id,
+            image,
+            self.coordinator,
+            channels_to(channels, image, listener_name, VERIFICATION_PURPOSE),
+            services.tasks,
+            settings.request_timeout_ms,
+            UnsupportedByPeer,
+            verifies,
+        )
+        groups.transactional_offsets.verifier = self._verifier
+        self.services = Transactions(self.coordinator, markers, self._verifier, services.timers)
+
+    @property
+    def verifications(self) -> VerifierMeter:
+        return self._verifier.meter
+
+    def start(self) -> None:
+        self.coordinator.start()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after partitions and groups have applied the image."""
+        self.coordinator.on_image(old, new)
+
+    def stop(self) -> None:
+        self.coordinator.stop()
+        self._verifier.close()
+
+
+STATE_PURPOSE = "share-group-state"
+END_OFFSETS_PURPOSE = "end-offsets"
+
+
+class SharesSide:
+    """`start`, `on_image` and `stop` are as in the group coordinator."""
+
+    def __init__(
+        self,
+        services: CoordinatorServices,
+        listener_name: str,
+        channels: Any,
+        groups: GroupCoordinator,
+        topics: Topics,
+        image: Callable[[], MetadataImage],
+        random: Random,
+        settings: ShareCoordinatorSettings,
+    ) -> None:
+        """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
+        applied."""
+        self.coordinator = ShareCoordinator(services, settings)
+        self.persister = ShareStatePersister(
+            services.node_id,
+            image,
+            self.coordinator,
+            channels_to(channels, image, listener_name, STATE_PURPOSE),
+            topics,
+            services.timers,
+            services.tasks,
+            random,
+        )
+        self._ends = EndOffsetReader(
+            services.node_id,
+            services.partitions,
+            image,
+            channels_to(channels, image, listener_name, END_OFFSETS_PURPOSE),
+            services.tasks,
+        )
+        groups.share.persister = self.persister
+        groups.share_offsets.ends = self._ends
+
+    def start(self) -> None:
+        self.coordinator.start()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the partitions have applied the image."""
+        self.coordinator.on_image(old, new)
+        self.persister.on_image(old, new)
+
+    def stop(self) -> None:
+        self._ends.close()
+        self.persister.close()
+        self.coordinator.stop()
+
+
+DEAD_LETTERS_PURPOSE = "dead-letters"
+
+
+class BrokerShares:
+    def __init__(
+        self,
+        services: CoordinatorServices,
+        doors: NodeDoors,
+        settings: NodeSettings,
+        partitions: ReplicaManager,
+        coordinator: GroupCoordinator,
+        topics: Topics,
+        create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
+    ) -> None:
+        config, channels = doors.config, doors.network.channels
+        clock, timers, random = doors.clock, doors.timers, doors.random
+        listener_name = config.inter_broker_listener_name
+
+        def image() -> MetadataImage:
+            return partitions.image
+
+        self.state = SharesSide(
+            services,
+            listener_name,
+            channels,
+            coordinator,
+            topics,
+            image,
+            random,
+            share_settings(settings.effective),
+        )
+        groups = GroupSettingsCache(
+            lambda: settings.effective,
+            lambda group: partitions.image.config(ConfigResourceType.GROUP, group),
+        )
+        self.dead_letters = DeadLetterQueue(
+            config.node_id,
+            image,
+            groups.dead_letters_of,
+            settings.log_config,
+            partitions,
+            channels_to(channels, image, listener_name, DEAD_LETTERS_PURPOSE),
+            create_topics,
+            clock,
+            doors.tasks,
+            doors.workers.reads,
+        )
+        self.partitions = SharePartitionManager(
+            partitions,
+            self.state.persister,
+            groups,
+            clock,
+            timers,
+            doors.tasks,
+            random,
+            doors.workers.reads,
+            config.get_int("group.share.max.share.sessions"),
+            lambda: settings.get_int("fetch.max.bytes"),
+            self.dead_letters,
+        )
+
+    def start(self) -> None:
+        self.state.start()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call it after the partitions have applied the image."""
+        self.state.on_image(old, new)
+        self.partitions.on_image(old, new)
+
+    def stop(self) -> None:
+        self.dead_letters.close()
+        self.state.stop()
 
 
 class BrokerCoordinators:

@@ -21,15 +21,14 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.late import Late, NotMade
-from kafkacompat.node.auto_topics import OnDemandTopics
+from kafkacompat.node.auto_topic_creation_manager import AutoTopicCreationManager
 from kafkacompat.node.broker_lifecycle import BrokerIdentity, LifecycleSettings
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
-from kafkacompat.node.controller_channel import NO_TIMEOUT_MS
-from kafkacompat.node.forwarding import ForwardingController
-from kafkacompat.node.notices import SettingNotices
+from kafkacompat.node.forwarding_manager import ForwardingManager
+from kafkacompat.node.node_to_controller_channel_manager import NO_TIMEOUT_MS
 from kafkacompat.node.opening import Opening
-from kafkacompat.node.producer_ids import BlockProducerIds, allocate_block
-from kafkacompat.node.settings import NodeSettings
+from kafkacompat.node.rpc_producer_id_manager import RPCProducerIdManager, allocate_block
+from kafkacompat.node.settings import Change, NodeSettings, SettingChanges, SettingNotices
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
@@ -38,14 +37,15 @@ from kafkacompat.partition.replica_selector import selects_by_rack
 from kafkacompat.partition.services import PartitionServices
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.admission import admitting
-from kafkacompat.server.advertised import broker_addresses
-from kafkacompat.server.broker_directories import BrokerDirectories
-from kafkacompat.server.broker_logs import BrokerLogs
+from kafkacompat.server.broker_logs import BrokerDirectories, BrokerLogs
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
-from kafkacompat.server.quotas import connection_creation_rates, quota_managers
-from kafkacompat.server.setting_changes import Change, SettingChanges
-from kafkacompat.server.shared_server import SharedServer
+from kafkacompat.server.shared_server import (
+    SharedServer,
+    broker_addresses,
+    connection_creation_rates,
+    quota_managers,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.ports import SocketServer
@@ -121,12 +121,12 @@ class BrokerServer:
             selects_by_rack=selects_by_rack(config.get_string("replica.selector.class")),
             throttle=self._replication.leader_throttle,
         )
-        self._producer_ids = BlockProducerIds(
+        self._producer_ids = RPCProducerIdManager(
             partial(allocate_block, self._requests, config.node_id, self._broker_epoch), doors.tasks
         )
         self._notices = SettingNotices(config.node_id)
-        self._controller = controller = ForwardingController(self._requests, shared.carry_out)
-        self._topics = OnDemandTopics(
+        self._controller = controller = ForwardingManager(self._requests, shared.carry_out)
+        self._topics = AutoTopicCreationManager(
             config, partial(self._create_topics, controller), _topic_not_made, doors.tasks
         )
         self._coordinators: Late[BrokerCoordinators] = Late(
@@ -237,7 +237,7 @@ class BrokerServer:
         self.broker_logs.start_upkeep()
 
     def _create_topics(
-        self, controller: ForwardingController, request: Any, asker: RequestContext | None
+        self, controller: ForwardingManager, request: Any, asker: RequestContext | None
     ) -> Deferred[Any]:
         """Create topics in the name of the asker, or of this node without an asker."""
         context = RequestContext(

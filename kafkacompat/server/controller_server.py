@@ -22,12 +22,11 @@ from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.quorum_controller import QuorumController
 from kafkacompat.controller.reach import Probed, Reach
-from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
+from kafkacompat.node.controller_registration_manager import ControllerIdentity, ControllerRegistrationManager
+from kafkacompat.node.settings import Change, SettingChanges
 from kafkacompat.ports import ProbeResult
 from kafkacompat.server.admission import admitting
-from kafkacompat.server.advertised import controller_addresses
-from kafkacompat.server.quotas import connection_creation_rates, quota_managers
-from kafkacompat.server.setting_changes import Change, SettingChanges
+from kafkacompat.server.shared_server import connection_creation_rates, controller_addresses, quota_managers
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -146,7 +145,7 @@ class ControllerServer:
         server.dispatcher = admitting(
             self._dispatcher, doors, config.controller_listeners(), lambda: machine.image
         )
-        registration = ControllerRegistration(
+        registration = ControllerRegistrationManager(
             ControllerIdentity(config.node_id, shared.incarnation, shared.endpoints),
             shared.controller_channel("controller-registration"),
             doors.tasks,

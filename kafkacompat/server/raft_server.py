@@ -22,7 +22,7 @@ from kafkacompat.node.broker_lifecycle_manager import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.storage import StorageProblem
-from kafkacompat.server.broker_directories import DirectoryFailed
+from kafkacompat.server.broker_logs import DirectoryFailed
 from kafkacompat.server.broker_server import BrokerServer
 from kafkacompat.server.data_directories import NodeDirectories, open_directories
 from kafkacompat.server.provisions import load_for_others

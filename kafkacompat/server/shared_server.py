@@ -2,24 +2,31 @@
 
 Every node follows the metadata log: as a voter or standby with the controller role, as an observer without it. This
 module connects raft, the metadata and the network. It knows no partitions, groups or clients.
+
+A node advertises its listeners with this machine's name in place of an empty host, and the bound port in place of port 0
+(listeners, advertised.listeners).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, NotController, RequestContext
-from kafkacompat.config import EndPoint
+from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import changed_acls
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
-from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.node_to_controller_channel_manager import NodeToControllerChannelManager
+from kafkacompat.ports import Network
+from kafkacompat.quota.client_quotas import Entity, Quota, QuotaManagers
+from kafkacompat.quota.connection_rates import CONNECTION_CREATION_RATE, UNLIMITED
 from kafkacompat.raft.network_channel import KafkaNetworkChannel
 from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
@@ -31,6 +38,58 @@ if TYPE_CHECKING:
     from kafkacompat.server.doors import NodeDoors
 
 logger = logging.getLogger(__name__)
+
+
+def broker_addresses(
+    config: ServerConfig, bound: Iterable[EndPoint], network: Network
+) -> Deferred[tuple[EndPoint, ...]]:
+    """Return the advertised client listeners. `bound` are the listeners of this node, with their ports."""
+    return _advertised(config.advertised_broker_listeners(), bound, network)
+
+
+def controller_addresses(
+    config: ServerConfig, bound: Iterable[EndPoint], network: Network
+) -> Deferred[tuple[EndPoint, ...]]:
+    """Return the advertised controller listeners, in the order of controller.listener.names. The quorum uses the first one."""
+    known = {each.listener_name: each for each in config.controller_listeners()}
+    known.update((each.listener_name, each) for each in config.advertised_listeners())
+    return _advertised([known[name] for name in config.controller_listener_names], bound, network)
+
+
+def _advertised(
+    endpoints: Sequence[EndPoint], bound: Iterable[EndPoint], network: Network
+) -> Deferred[tuple[EndPoint, ...]]:
+    ports = {each.listener_name: each.port for each in bound}
+
+    # An empty host means all interfaces. As in Kafka, clients are then told the machine's full name.
+    def named(name: str) -> tuple[EndPoint, ...]:
+        return tuple(
+            replace(each, host=each.host or name, port=each.port or ports[each.listener_name])
+            for each in endpoints
+        )
+
+    return network.own_name(endpoints).then(named)
+
+
+def quota_managers(config: ServerConfig, *, of_controller: bool = False) -> QuotaManagers:
+    return QuotaManagers(
+        config.get_int("quota.window.num"),
+        1000 * config.get_int("quota.window.size.seconds"),
+        config.get_int("controller.quota.window.num"),
+        1000 * config.get_int("controller.quota.window.size.seconds"),
+        of_controller=of_controller,
+    )
+
+
+def connection_creation_rates(quotas: Mapping[tuple[Entity, str], Quota]) -> dict[str | None, int]:
+    """Return connection_creation_rate by the name of the ip entity; None for the default entity."""
+    rates: dict[str | None, int] = {}
+    for (entity, key), quota in quotas.items():
+        if key == CONNECTION_CREATION_RATE and len(entity) == 1 and entity[0][0] == "ip":
+            # NaN limits nothing, and neither does a value that no controller accepts.
+            rates[entity[0][1]] = int(min(quota.value, UNLIMITED)) if quota.value > 0 else UNLIMITED
+    return rates
+
 
 RESIGN_TIMEOUT_MS = 1_000
 """How long a stopping leader waits until the other voters know."""
@@ -112,10 +171,10 @@ class SharedServer:
         _, host, port = next((each for each in endpoints if each[0] == name), endpoints[0])
         return self.driver.leader_id, host, port
 
-    def controller_channel(self, purpose: str) -> ControllerChannel:
+    def controller_channel(self, purpose: str) -> NodeToControllerChannelManager:
         """Return a channel from this node to the active controller."""
         doors = self._doors
-        channel = ControllerChannel(
+        channel = NodeToControllerChannelManager(
             doors.config.node_id,
             purpose,
             doors.network.controller_channels,

@@ -15,7 +15,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.ports import ProbeResult
 from kafkacompat.ports.dispatcher import ConnectionInfo
-from kafkacompat.server.broker_transactions import VERIFICATION_PURPOSE
+from kafkacompat.server.broker_coordinators import VERIFICATION_PURPOSE
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.processes import Environment, Process, Timer
 from kafkacompat.wire.codec import decode, encode

@@ -368,7 +368,7 @@ def test_an_answer_that_comes_in_steps_is_let_go_of_in_steps(monkeypatch: pytest
 
 
 def test_only_so_many_missing_topics_are_looked_at_as_may_be_made() -> None:
-    from kafkacompat.node.auto_topics import MAX_IN_FLIGHT, OnDemandTopics
+    from kafkacompat.node.auto_topic_creation_manager import MAX_IN_FLIGHT, AutoTopicCreationManager
 
     looked: list[str] = []
 
@@ -384,7 +384,9 @@ def test_only_so_many_missing_topics_are_looked_at_as_may_be_made() -> None:
         made.append(request)
         return Deferred()
 
-    creator = OnDemandTopics(api.settings.config.effective, create, lambda *_: None, Tasks(HandTime()))
+    creator = AutoTopicCreationManager(
+        api.settings.config.effective, create, lambda *_: None, Tasks(HandTime())
+    )
     creator.request(named())
     assert len(looked) <= MAX_IN_FLIGHT + 1
     assert [topic.name for topic in made[0].topics] == [f"x{index}" for index in range(MAX_IN_FLIGHT)]

@@ -1,7 +1,7 @@
 """The log cleaner of a node: picks logs, lets workers rewrite closed segments, swaps the results in.
 
 It tracks which partitions are being cleaned and how each cleaning ended, and writes the checkpoint of clean offsets.
-It has no threads or timers: it makes plans whose `run` blocks, and node/cleaning.py runs them. Everything except `run`
+It has no threads or timers: it makes plans whose `run` blocks, and node/log_maintenance.py runs them. Everything except `run`
 is for the loop's thread, so a reader finds either the old segments or the new one. A truncation, retention, move or
 new cleanup policy of the log cancels its cleaning.
 

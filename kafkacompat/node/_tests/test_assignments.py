@@ -11,11 +11,11 @@ from kafkacompat.controller.image import MetadataImage, PartitionRegistration, T
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.net.channels import ConnectionLost
-from kafkacompat.node.assignments import (
+from kafkacompat.node.assignments_manager import (
     ASSIGNMENTS_PER_REQUEST_MAX,
     LINGER_MS,
     RETRY_MS,
-    DirectoryAssignments,
+    AssignmentsManager,
 )
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
@@ -56,7 +56,7 @@ class World:
         self.image = image()
         self.sent: list[tuple[AssignReplicasToDirsRequest, Deferred[Any]]] = []
         self.accepted: list[str] = []
-        self.assignments = DirectoryAssignments(NODE, self, Tasks(self.time), lambda: self.image, lambda: 77)
+        self.assignments = AssignmentsManager(NODE, self, Tasks(self.time), lambda: self.image, lambda: 77)
 
     def request(self, message: AssignReplicasToDirsRequest, timeout_ms: int) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()

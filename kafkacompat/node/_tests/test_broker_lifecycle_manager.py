@@ -21,9 +21,9 @@ from kafkacompat.node.broker_lifecycle_manager import (
     DirectoryFailureUntold,
     RegistrationFailed,
 )
-from kafkacompat.node.controller_channel import ControllerChannel
-from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
-from kafkacompat.node.producer_ids import BlockProducerIds, allocate_block
+from kafkacompat.node.controller_registration_manager import ControllerIdentity, ControllerRegistrationManager
+from kafkacompat.node.node_to_controller_channel_manager import NodeToControllerChannelManager
+from kafkacompat.node.rpc_producer_id_manager import RPCProducerIdManager, allocate_block
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -44,7 +44,7 @@ class World:
         self.time = HandTime()
         self.channels = HandChannels()
         self.failures: list[Exception] = []
-        self.channel = ControllerChannel(
+        self.channel = NodeToControllerChannelManager(
             1,
             "heartbeat",
             self.channels,
@@ -264,7 +264,7 @@ def registered(incarnation: bytes, level: int = 30) -> MetadataImage:
 
 def test_a_controller_registers_until_the_log_shows_this_incarnation(faults: Faults) -> None:
     w = World()
-    registration = ControllerRegistration(
+    registration = ControllerRegistrationManager(
         ControllerIdentity(1, INCARNATION, LISTENERS), w.channel, Tasks(w.time)
     )
     empty = MetadataImage()
@@ -298,7 +298,7 @@ def test_a_controller_registers_until_the_log_shows_this_incarnation(faults: Fau
 
 def test_producer_ids_come_from_the_controller_and_a_refusal_is_asked_again() -> None:
     w = World()
-    ids = BlockProducerIds(partial(allocate_block, w.channel, 1, lambda: 13), Tasks(w.time))
+    ids = RPCProducerIdManager(partial(allocate_block, w.channel, 1, lambda: 13), Tasks(w.time))
     assert ids.next_producer_id() is None
     assert (w.last.message.broker_id, w.last.message.broker_epoch) == (1, 13)
     w.answer(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

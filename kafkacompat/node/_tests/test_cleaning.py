@@ -11,7 +11,7 @@ from conftest import Faults
 from kafkacompat._tests.doubles import START_MS
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.node._tests.test_periodic import Machinery, Plan
-from kafkacompat.node.cleaning import LOOK_ON_MS, BackgroundCleaning
+from kafkacompat.node.log_maintenance import LOOK_ON_MS, BackgroundCleaning
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
 from kafkacompat.tasks import Tasks

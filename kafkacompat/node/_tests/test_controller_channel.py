@@ -11,8 +11,11 @@ from kafkacompat.api.request_context import ControllerTimedOut, NotController, R
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelFull, ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.node._tests.fakes import HandChannels
-from kafkacompat.node.controller_channel import REQUESTS_WAITING_MAX, ControllerChannel
-from kafkacompat.node.forwarding import EnvelopeRefused, ForwardingController
+from kafkacompat.node.forwarding_manager import EnvelopeRefused, ForwardingManager
+from kafkacompat.node.node_to_controller_channel_manager import (
+    REQUESTS_WAITING_MAX,
+    NodeToControllerChannelManager,
+)
 from kafkacompat.ports.dispatcher import CloseConnection, Principal
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
@@ -35,7 +38,7 @@ class World:
         self.active: tuple[int, str, int] | None = (3, "c3", 9093)
         self.local_calls: list[Any] = []
         self.local_answer: Deferred[Any] | None = None
-        self.channel = ControllerChannel(
+        self.channel = NodeToControllerChannelManager(
             OWN_ID,
             "heartbeat",
             self.channels,  # type: ignore[arg-type]
@@ -180,7 +183,7 @@ def context(host: str = "10.1.2.3") -> RequestContext:
 
 def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
     w = World()
-    forwarding = ForwardingController(w.channel)
+    forwarding = ForwardingManager(w.channel)
     answer = forwarding.delete_topics(DeleteTopicsRequest(timeout_ms=9), context())
     (sent,) = w.channels.sent
     envelope: EnvelopeRequest = sent.message
@@ -202,7 +205,7 @@ def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
 
 def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
     w = World()
-    answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context("0:0:0:0:0:0:0:1"))
+    answer = ForwardingManager(w.channel).delete_topics(DeleteTopicsRequest(), context("0:0:0:0:0:0:0:1"))
     assert w.channels.sent[0].message.client_host_address == bytes(15) + b"\x01"
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
     w.time.advance(50)
@@ -220,7 +223,7 @@ def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
 )
 def test_i9_envelopes_that_are_not_opened(code: ErrorCode, expected: type[Exception]) -> None:
     w = World()
-    answer = ForwardingController(w.channel).create_topics(DeleteTopicsRequest(), context())
+    answer = ForwardingManager(w.channel).create_topics(DeleteTopicsRequest(), context())
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=code))
     assert failure(answer) is expected
 
@@ -228,14 +231,14 @@ def test_i9_envelopes_that_are_not_opened(code: ErrorCode, expected: type[Except
 def test_a_client_hears_of_no_controller_in_time() -> None:
     w = World()
     w.active = None
-    answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context())
+    answer = ForwardingManager(w.channel).delete_topics(DeleteTopicsRequest(), context())
     w.time.advance(60_000)
     assert failure(answer) is ControllerTimedOut
 
 
 def test_what_was_passed_on_ends_its_connection_when_this_node_stops() -> None:
     w = World()
-    answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context())
+    answer = ForwardingManager(w.channel).delete_topics(DeleteTopicsRequest(), context())
     w.channel.close()
     assert failure(answer) is CloseConnection
 
@@ -251,6 +254,6 @@ def test_an_active_controller_on_this_node_needs_no_envelope() -> None:
         return Deferred.of(response)
 
     request = DeleteTopicsRequest()
-    answer = ForwardingController(w.channel, local).delete_topics(request, context())
+    answer = ForwardingManager(w.channel, local).delete_topics(request, context())
     assert answer.result() is response
     assert calls == [("alice", request)]

@@ -12,9 +12,9 @@ from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.failures import ConnectionLost
-from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
-from kafkacompat.node.forwarding import EnvelopeRefused
-from kafkacompat.node.producer_ids import RESUMED_COST, AllocationRefused, BlockProducerIds
+from kafkacompat.node.auto_topic_creation_manager import AutoTopicCreationManager, creatable_topic
+from kafkacompat.node.forwarding_manager import EnvelopeRefused
+from kafkacompat.node.rpc_producer_id_manager import RESUMED_COST, AllocationRefused, RPCProducerIdManager
 from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
@@ -27,7 +27,7 @@ def test_producer_ids_never_repeat_and_never_wait_when_blocks_come_in_time() -> 
         asked.append(Deferred())
         return asked[-1]
 
-    ids = BlockProducerIds(allocate, Tasks(HandTime()))
+    ids = RPCProducerIdManager(allocate, Tasks(HandTime()))
     assert ids.next_producer_id() is None
     assert ids.next_producer_id() is None
     assert len(asked) == 1
@@ -43,14 +43,14 @@ def test_producer_ids_never_repeat_and_never_wait_when_blocks_come_in_time() -> 
 
 def test_an_immediate_block_is_used_at_once() -> None:
     blocks = iter([(0, 1), (1, 1), (2, 1), (3, 1)])
-    ids = BlockProducerIds(lambda: Deferred.of(next(blocks)), Tasks(HandTime()))
+    ids = RPCProducerIdManager(lambda: Deferred.of(next(blocks)), Tasks(HandTime()))
     assert [ids.next_producer_id() for _ in range(3)] == [0, 1, 2]
 
 
 def test_many_requests_that_waited_for_a_block_are_resumed_a_few_in_each_turn_and_in_order() -> None:
     block: Deferred[tuple[int, int]] = Deferred()
     time = HandTime()
-    ids = BlockProducerIds(lambda: block, Tasks(time))
+    ids = RPCProducerIdManager(lambda: block, Tasks(time))
     resumed: list[int] = []
     for number in range(500):
         ids.when_available().on_done(lambda _, number=number: resumed.append(number))  # type: ignore[misc]
@@ -73,7 +73,7 @@ def test_a_request_without_a_producer_id_waits_for_the_block_but_not_for_ever() 
         asked.append(Deferred())
         return asked[-1]
 
-    ids = BlockProducerIds(allocate, Tasks(time))
+    ids = RPCProducerIdManager(allocate, Tasks(time))
     first, second = ids.when_available(), ids.when_available()
     assert (len(asked), first.done, second.done) == (1, False, False)
     asked[0].resolve((7, 2))
@@ -108,7 +108,7 @@ def test_a_bug_in_an_allocation_is_reported_and_the_next_request_asks_again(faul
         asked.append(Deferred())
         return asked[-1]
 
-    ids = BlockProducerIds(allocate, Tasks(HandTime()))
+    ids = RPCProducerIdManager(allocate, Tasks(HandTime()))
     bug = KeyError("a bug")
     for problem, reported in ((ConnectionLost("gone"), []), (bug, [bug])):
         assert ids.next_producer_id() is None
@@ -153,7 +153,9 @@ def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure() -> None:
         answers.append(Deferred())
         return answers[-1]
 
-    topics = OnDemandTopics(config(), create, lambda *failure: failures.append(failure), Tasks(HandTime()))
+    topics = AutoTopicCreationManager(
+        config(), create, lambda *failure: failures.append(failure), Tasks(HandTime())
+    )
     topics.request(["a", "b"])
     topics.request(["a"])
     topics.request(["b", "c"])
@@ -184,7 +186,9 @@ def test_a_topic_whose_creation_has_no_answer_is_asked_for_again(
         answers.append(Deferred())
         return answers[-1]
 
-    topics = OnDemandTopics(config(), create, lambda *failure: failures.append(failure), Tasks(HandTime()))
+    topics = AutoTopicCreationManager(
+        config(), create, lambda *failure: failures.append(failure), Tasks(HandTime())
+    )
     topics.request(["a"])
     answers[0].fail(problem)
     assert faults.take() == [problem] * is_a_bug

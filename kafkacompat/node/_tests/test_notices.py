@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.config import ConfigError
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.node.notices import SettingNotices
+from kafkacompat.node.settings import SettingNotices
 
 TOPIC, BROKER, GROUP = (
     int(ConfigResourceType.TOPIC),

@@ -18,7 +18,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import parse_offsets
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.node.periodic import PeriodicWork, SerialExecutor
+from kafkacompat.node.log_maintenance import PeriodicWork, SerialExecutor
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
 from kafkacompat.tasks import Tasks

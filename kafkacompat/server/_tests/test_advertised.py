@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
-from kafkacompat.server.advertised import broker_addresses, controller_addresses
+from kafkacompat.server.shared_server import broker_addresses, controller_addresses
 
 BOUND = (
     EndPoint("PLAINTEXT", "", 4711, "PLAINTEXT"),

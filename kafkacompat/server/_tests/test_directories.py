@@ -19,7 +19,7 @@ from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition._tests.fakes import broker_image
 from kafkacompat.raft.storage import StorageProblem
-from kafkacompat.server.broker_directories import BrokerDirectories, DirectoryFailed
+from kafkacompat.server.broker_logs import BrokerDirectories, DirectoryFailed
 from kafkacompat.server.data_directories import NodeDirectories, format_node, open_directories
 from kafkacompat.server.process import _halt
 

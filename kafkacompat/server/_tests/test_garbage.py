@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkacompat.server.garbage import collect_seldom, freeze_long_lived, keep_long_lived
+from kafkacompat.server.process_wide import collect_seldom, freeze_long_lived, keep_long_lived
 
 
 @pytest.fixture(autouse=True)

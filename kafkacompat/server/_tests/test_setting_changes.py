@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.node.settings import NodeSettings
-from kafkacompat.server.setting_changes import Change, SettingChanges
+from kafkacompat.node.settings import Change, NodeSettings, SettingChanges
 
 BROKER = int(ConfigResourceType.BROKER)
 CONNECTIONS = "max.connections"

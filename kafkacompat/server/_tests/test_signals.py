@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkacompat.log.checkpoint import CLEAN_SHUTDOWN_FILE
-from kafkacompat.server.signals import StopSignals
+from kafkacompat.server.process_wide import StopSignals
 
 DEADLINE_S = 60
 NODE = """
@@ -80,13 +80,13 @@ STARTING = [
     "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.start",
     "kafkacompat.node.opening.Opening.begin",
     "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.ready_to_unfence",
-    "kafkacompat.node.periodic.PeriodicWork.start",
+    "kafkacompat.node.log_maintenance.PeriodicWork.start",
     "kafkacompat.cli.start.announce",
 ]
 STOPPING = [
     "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.shut_down",
     "kafkacompat.net.server.Server.drain",
-    "kafkacompat.node.cleaning.BackgroundCleaning.stop",
+    "kafkacompat.node.log_maintenance.BackgroundCleaning.stop",
     "kafkacompat.raft.quorum_driver.QuorumDriver.shut_down",
     "kafkacompat.raft.quorum_driver.QuorumDriver.flush_now",
     "kafkacompat.log.log_manager.LogManager.shut_down",

@@ -14,7 +14,7 @@ from kafkacompat.security.authorizer import STANDARD_AUTHORIZER
 from kafkacompat.security.jaas import SCRAM_LOGIN_MODULE
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.process import StartRefused, serve_until_stopped
-from kafkacompat.server.signals import StopSignals
+from kafkacompat.server.process_wide import StopSignals
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])

@@ -10,7 +10,7 @@ from kafkacompat.log.directory import LogDirectory
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.ports import SyncFailed
 from kafkacompat.raft.quorum_files import RoomWatch
-from kafkacompat.server.broker_directories import BrokerDirectories
+from kafkacompat.server.broker_logs import BrokerDirectories
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 

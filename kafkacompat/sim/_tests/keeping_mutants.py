@@ -12,7 +12,7 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.log import unified_log as log
 from kafkacompat.log.cleaner.filtering import BatchFilter, CleanedTransactionMetadata
 from kafkacompat.log.cleaner.offset_map import OffsetMap
-from kafkacompat.node.cleaning import BackgroundCleaning
+from kafkacompat.node.log_maintenance import BackgroundCleaning
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.api import fetch, sasl_dispatch
 from kafkacompat.ids import Uuid
-from kafkacompat.node import forwarding
+from kafkacompat.node import forwarding_manager
 from kafkacompat.ports.dispatcher import ANONYMOUS
 from kafkacompat.security import authorizer
 from kafkacompat.security.acl import Acl
@@ -81,7 +81,7 @@ def a_right_to_read_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 def brokers_forward_in_their_own_name(patch: pytest.MonkeyPatch) -> None:
     """The controller takes the broker for the sender."""
-    original = forwarding._envelope
+    original = forwarding_manager._envelope
 
     def envelope(context: Any, request: Any) -> Any:
         before, context.principal = context.principal, ANONYMOUS
@@ -90,7 +90,7 @@ def brokers_forward_in_their_own_name(patch: pytest.MonkeyPatch) -> None:
         finally:
             context.principal = before
 
-    patch.setattr(forwarding, "_envelope", envelope)
+    patch.setattr(forwarding_manager, "_envelope", envelope)
 
 
 def credentials_are_kept(patch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ class _Call:
         self.timer: TimerHandle | None = None
 
 
-class ControllerChannel:
+class NodeToControllerChannelManager:
     """`active` returns the active controller's address, or None while it is unknown. `local` handles a request on this node."""
 
     def __init__(

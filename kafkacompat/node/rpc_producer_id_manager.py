@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.node.controller_channel import UNANSWERED, ControllerChannel
+from kafkacompat.node.node_to_controller_channel_manager import UNANSWERED, NodeToControllerChannelManager
 from kafkacompat.tasks import pause
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -37,7 +37,7 @@ class AllocationRefused(Exception):
 
 
 async def allocate_block(
-    channel: ControllerChannel, node_id: int, broker_epoch: Callable[[], int]
+    channel: NodeToControllerChannelManager, node_id: int, broker_epoch: Callable[[], int]
 ) -> tuple[int, int]:
     """A block of the active controller: (first id, count)."""
     request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())
@@ -47,7 +47,7 @@ async def allocate_block(
     return response.producer_id_start, response.producer_id_len
 
 
-class BlockProducerIds:
+class RPCProducerIdManager:
     """`allocate` asks the controller for a new block: (first id, count). If it fails, the next request tries again."""
 
     __slots__ = (

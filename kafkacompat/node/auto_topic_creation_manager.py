@@ -15,8 +15,8 @@ from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
-from kafkacompat.node.controller_channel import UNANSWERED
-from kafkacompat.node.forwarding import EnvelopeRefused
+from kafkacompat.node.forwarding_manager import EnvelopeRefused
+from kafkacompat.node.node_to_controller_channel_manager import UNANSWERED
 from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import (
@@ -78,7 +78,7 @@ def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
     )
 
 
-class OnDemandTopics:
+class AutoTopicCreationManager:
     """Creates topics. `create` sends a CreateTopicsRequest to the controller, in the name of the asker or of this
     node.
 

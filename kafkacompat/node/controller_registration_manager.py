@@ -20,7 +20,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.faults import report
 from kafkacompat.ids import Uuid
 from kafkacompat.node.broker_lifecycle import endpoint_records
-from kafkacompat.node.controller_channel import UNANSWERED, ControllerChannel
+from kafkacompat.node.node_to_controller_channel_manager import UNANSWERED, NodeToControllerChannelManager
 from kafkacompat.tasks import Started, Tasks
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.controller_registration_request import (
@@ -45,12 +45,14 @@ class ControllerIdentity:
     listeners: Sequence[EndPoint]
 
 
-class ControllerRegistration:
+class ControllerRegistrationManager:
     """Call `on_image` with every image, including the first."""
 
     __slots__ = ("_channel", "_identity", "_image", "_registering", "_tasks")
 
-    def __init__(self, identity: ControllerIdentity, channel: ControllerChannel, tasks: Tasks) -> None:
+    def __init__(
+        self, identity: ControllerIdentity, channel: NodeToControllerChannelManager, tasks: Tasks
+    ) -> None:
         self._identity = identity
         self._channel = channel
         self._tasks = tasks

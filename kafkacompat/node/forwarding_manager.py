@@ -20,7 +20,7 @@ from typing import Any
 from kafkacompat.api.request_context import NO_CONNECTION, ControllerTimedOut, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
-from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.node_to_controller_channel_manager import NodeToControllerChannelManager
 from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
@@ -40,12 +40,12 @@ class EnvelopeRefused(Exception):
     its brokers."""
 
 
-class ForwardingController:
+class ForwardingManager:
     """`local` lets this node's own controller handle a request. It fails with NotController if that is absent or not active."""
 
     def __init__(
         self,
-        channel: ControllerChannel,
+        channel: NodeToControllerChannelManager,
         local: Callable[[RequestContext, Any], Deferred[Any]] | None = None,
     ) -> None:
         self._channel = channel

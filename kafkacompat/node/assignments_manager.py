@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkacompat.controller.features import directories_supported, metadata_version
 from kafkacompat.faults import for_each, report
 from kafkacompat.ids import Uuid
-from kafkacompat.node.controller_channel import NO_TIMEOUT_MS, UNANSWERED
+from kafkacompat.node.node_to_controller_channel_manager import NO_TIMEOUT_MS, UNANSWERED
 from kafkacompat.wire.errors import ErrorCode, code_of
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ Accepted = Callable[[], None]
 
 
 class Sender(Protocol):
-    """The part of node.controller_channel.ControllerChannel that is used here."""
+    """The part of NodeToControllerChannelManager that is used here."""
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
 
 
-class DirectoryAssignments:
+class AssignmentsManager:
     """Bounded by the replicas of this broker: only the newest assignment of each replica is kept."""
 
     def __init__(
