@@ -26,7 +26,7 @@ TOLD_OF_A_PARTITION = (
 )
 
 
-class Ledger:
+class PartitionHistory:
     """What all members together have read and committed."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Ledger:
 class LoadMember:
     """One member in a thread of its own. It commits what it has read, batch by batch."""
 
-    def __init__(self, bootstrap: str, topic: str, ledger: Ledger, name: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, ledger: PartitionHistory, name: str) -> None:
         self.name = name
         self.commits = 0
         self._ledger = ledger
@@ -171,7 +171,7 @@ class Load:
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, ask: Callable[[], dict[int, int] | None]
     ) -> None:
-        self.ledger = Ledger()
+        self.ledger = PartitionHistory()
         self.members: list[LoadMember] = []
         self._gone: list[LoadMember] = []
         self._bootstrap = bootstrap

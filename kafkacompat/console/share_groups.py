@@ -30,7 +30,7 @@ GROUPS_A_REQUEST = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinated:
+class CoordinatorConnection:
     """The share groups of one node."""
 
     groups: tuple[ShareGroupSeen, ...] = ()
@@ -40,16 +40,16 @@ class Coordinated:
 
 
 async def share_groups_of(
-    nodes: Iterable[NodeSeen], security: ClientSecurity, before: Mapping[int, Coordinated]
-) -> dict[int, Coordinated]:
+    nodes: Iterable[NodeSeen], security: ClientSecurity, before: Mapping[int, CoordinatorConnection]
+) -> dict[int, CoordinatorConnection]:
     """Return the share groups by node. `before` is the previous answer."""
-    found: dict[int, Coordinated] = {}
+    found: dict[int, CoordinatorConnection] = {}
 
     async def ask(node: NodeSeen) -> None:
         try:
             found[node.node_id] = await _ask_node(node, security)
         except CommandFailed as failure:
-            known = before.get(node.node_id, Coordinated())
+            known = before.get(node.node_id, CoordinatorConnection())
             found[node.node_id] = replace(known, error=str(failure))
 
     async with trio.open_nursery() as nursery:
@@ -58,10 +58,10 @@ async def share_groups_of(
     return found
 
 
-async def _ask_node(node: NodeSeen, security: ClientSecurity) -> Coordinated:
+async def _ask_node(node: NodeSeen, security: ClientSecurity) -> CoordinatorConnection:
     async with connected_to(node, security) as connection:
         if not has_share_groups(connection.serves):
-            return Coordinated()
+            return CoordinatorConnection()
         listed = await connection.call(list_request(), ListGroupsResponse)
         names = await trio.to_thread.run_sync(share_groups_in, listed)
         shown = names[:MAX_GROUPS_A_NODE]
@@ -72,4 +72,4 @@ async def _ask_node(node: NodeSeen, security: ClientSecurity) -> Coordinated:
             offsets = await connection.call(offsets_request(asked), DescribeShareGroupOffsetsResponse)
             # A group may have thousands of partitions. Reading that many here would block the loop.
             groups += await trio.to_thread.run_sync(groups_in, described, offsets, node.node_id)
-    return Coordinated(tuple(groups), len(names) - len(shown))
+    return CoordinatorConnection(tuple(groups), len(names) - len(shown))

@@ -22,7 +22,7 @@ from kafkacompat.console.core.results import Results
 from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
-from kafkacompat.console.share_groups import Coordinated
+from kafkacompat.console.share_groups import CoordinatorConnection
 from kafkacompat.console.share_numbers import NumbersTold
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -115,7 +115,7 @@ class ConsoleState:
             self._looks += 1
             self.snapshot = replace(self.snapshot, epochs=epochs)
 
-    def shared(self, by_node: Mapping[int, Coordinated]) -> None:
+    def shared(self, by_node: Mapping[int, CoordinatorConnection]) -> None:
         """Store the share groups of each node."""
         if self.snapshot is not None:
             self._looks += 1

@@ -27,9 +27,9 @@ from kafkacompat.sim.counters import (
     QuorumCounters,
     ShareGroupCounters,
 )
-from kafkacompat.sim.options import draw_options
 from kafkacompat.sim.processes import Process
 from kafkacompat.sim.quorum_node import SimulatedNode
+from kafkacompat.sim.quorum_options import draw_options
 from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
 GroupCounters = ConsumerGroupCounters | ShareGroupCounters | None

@@ -1,8 +1,8 @@
-"""Simple clients of a simulated cluster, and its idempotent producers.
+"""Simple clients of a simulated cluster, their connections to coordinators, and its idempotent producers.
 
 Like real clients they know brokers by address and leaders by Metadata. They never give up. If a client itself finds an
 error (a sequence out of order, a record missed or seen twice), that is a breach. Only the end of a node closes their
-connections.
+connections. For the coordinator of a transactional id or a group any broker is asked.
 """
 
 from __future__ import annotations
@@ -17,18 +17,15 @@ from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.cluster_options import COMPACTED, UNCLEAN, is_for_producers
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.links import BROKER_PORT, Links, SimulatedChannels, host_name
 from kafkacompat.sim.processes import Process, Timer
-from kafkacompat.sim.topics import COMPACTED, UNCLEAN, is_for_producers
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
-from kafkacompat.wire.messages.produce_request import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TIMEOUT_MS = 1_500
 PRODUCE_TIMEOUT_MS = 800
@@ -279,3 +276,66 @@ class CarelessLane(Lane):
 
 
 LANES = {COMPACTED: KeyedLane, UNCLEAN: CarelessLane}
+
+
+GROUP, TRANSACTIONAL_ID = 0, 1
+"""Key types of FindCoordinator."""
+FIND_AGAIN_MS = 200
+
+
+class CoordinatorConnection:
+    """`node_id` is the last known coordinator, or None before the first answer. `purpose` names the connection."""
+
+    def __init__(self, client: Client, key_type: int, key: str, purpose: str) -> None:
+        self._client = client
+        self._key_type = key_type
+        self._key = key
+        self._purpose = purpose
+        self.node_id: int | None = None
+
+    def forget(self) -> None:
+        self.node_id = None
+
+    def send(self, request: Any, still: Callable[[], bool], then: Callable[[Deferred[Any]], None]) -> None:
+        """Send the request when the coordinator is known. `then` is not called if `still` returns False in the meantime."""
+        client = self._client
+
+        def found(done: Deferred[Any]) -> None:
+            if not still():
+                return
+            try:
+                answer = done.result().coordinators[0]
+            except ChannelError:
+                answer = None
+            if answer is None or answer.error_code:
+                client.later(find, FIND_AGAIN_MS)
+                return
+            self.node_id = answer.node_id
+            ask()
+
+        def find() -> None:
+            if still():
+                asked = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])
+                client.ask(client.any_broker(), asked, "metadata").on_done(found)
+
+        def ask() -> None:
+            assert self.node_id is not None
+            client.ask(self.node_id, request, self._purpose).on_done(answered)
+
+        def answered(done: Deferred[Any]) -> None:
+            if still():
+                then(done)
+
+        if self.node_id is None:
+            find()
+        else:
+            ask()
+
+
+def outcome_of(done: Deferred[Any]) -> tuple[ErrorCode, Any]:
+    """Return the top-level error (REQUEST_TIMED_OUT without an answer) and the answer."""
+    try:
+        answer = done.result()
+    except ChannelError:
+        return ErrorCode.REQUEST_TIMED_OUT, None
+    return ErrorCode(answer.error_code), answer

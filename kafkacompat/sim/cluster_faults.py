@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_metadata import Key, partitions_of
 from kafkacompat.sim.faults.control import LOOK_AGAIN_US, FaultControl, proposals_of
-from kafkacompat.sim.faults.cuts import Cuts
-from kafkacompat.sim.faults.deaths import Deaths
-from kafkacompat.sim.faults.disk_faults import DiskFaults
-from kafkacompat.sim.faults.failing_syncs import FailingSyncs
-from kafkacompat.sim.faults.load_faults import LoadFaults
-from kafkacompat.sim.faults.pool_faults import PoolFaults
-from kafkacompat.sim.faults.slowness import Slowness
+from kafkacompat.sim.faults.disks import DiskFaults, FailingSyncs, LoadFaults
+from kafkacompat.sim.faults.machines import Cuts, Slowness
+from kafkacompat.sim.faults.processes import Deaths, PoolFaults
 from kafkacompat.sim.machine import Machines, SimulatedMachine
+from kafkacompat.sim.partition_oracles import PartitionOracles
 from kafkacompat.sim.processes import Environment
 
 FIRST_FAULT_US = 2_500_000

@@ -11,32 +11,24 @@ from typing import Any
 
 from kafkacompat.faults import listeners
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.sim.administrator import Administrator
+from kafkacompat.sim.administrators import Administrator, ClusterChanges, TopicSetup, VoterChanges, unlike
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.classic_group import Groups
 from kafkacompat.sim.clients import Client, KeyedLane, Producer
-from kafkacompat.sim.cluster_changes import ClusterChanges, unlike
 from kafkacompat.sim.cluster_faults import ClusterFaults
-from kafkacompat.sim.cluster_options import draw_cluster_options
+from kafkacompat.sim.cluster_options import APART, TOPIC, draw_cluster_options, kept_topics
 from kafkacompat.sim.committed_metadata import Key, partitions_of
-from kafkacompat.sim.committed_reader import CommittedReader, Transactions
 from kafkacompat.sim.consumer_groups import ConsumerGroups
+from kafkacompat.sim.consumers import CommittedReader, Consumer, Reader, Transactions
 from kafkacompat.sim.counters import ClusterCounters
-from kafkacompat.sim.group_commits import TOPIC
-from kafkacompat.sim.groups import Groups
-from kafkacompat.sim.keeper import Keeper
 from kafkacompat.sim.links import Links
 from kafkacompat.sim.machine import Machines, SimulatedMachine, initial_voters
-from kafkacompat.sim.oracles import ClusterOracles
+from kafkacompat.sim.oracles import ClusterOracles, heard
 from kafkacompat.sim.processes import Environment
-from kafkacompat.sim.readers import Consumer, Reader
-from kafkacompat.sim.rights_changes import RightsChanges
-from kafkacompat.sim.secured_clients import SecuredClient
+from kafkacompat.sim.secured_clients import RightsChanges, SecuredClient
 from kafkacompat.sim.share_groups import ShareGroups
-from kafkacompat.sim.topics import APART, kept_topics
-from kafkacompat.sim.transactional import TransactionalProducer
-from kafkacompat.sim.unexpected import heard
-from kafkacompat.sim.voter_changes import VoterChanges
+from kafkacompat.sim.transactional_producer import TransactionalProducer
 
 SETTLE_MS = 60_000
 """Virtual time within which a healed cluster must have created, moved and read everything."""
@@ -94,7 +86,7 @@ class ClusterSimulation:
             clients.append(ClusterChanges(links, CHANGES_ID))
         clients += [*self.groups.clients, *self.consumer_groups.clients, *self.share_groups.clients]
         if kept_topics(options):
-            clients.append(Keeper(links, KEEPER_ID))
+            clients.append(TopicSetup(links, KEEPER_ID))
         if options.secured_clients:
             changes = RightsChanges(links, RIGHTS_CHANGES_ID, oracles.rights)
             clients.append(changes)

@@ -14,15 +14,15 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.cluster_options import DEAD_LETTERS
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ShareGroupCounters
-from kafkacompat.sim.ledgers import opened
+from kafkacompat.sim.partition_history import opened
 from kafkacompat.sim.processes import Environment
-from kafkacompat.sim.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.sim.share_ledgers import Fate, Led
+    from kafkacompat.sim.share_model import Fate, Led
     from kafkacompat.sim.views import NodeView
 
 PATIENCE_MS = 13_000

@@ -22,7 +22,7 @@ def named(partition: Hashable) -> str:
     return str(partition)
 
 
-class GroupLedger:
+class GroupHistory:
     """The requests and answers of one group, by partition."""
 
     def __init__(self, group_id: str) -> None:

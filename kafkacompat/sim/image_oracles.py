@@ -19,10 +19,10 @@ from kafkacompat.controller.image import (
 )
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.cluster_options import UNCLEAN
 from kafkacompat.sim.committed_metadata import Key, partitions_of
+from kafkacompat.sim.partition_oracles import PartitionOracles
 from kafkacompat.sim.processes import Environment
-from kafkacompat.sim.topics import UNCLEAN
 from kafkacompat.sim.views import MachineView
 
 if TYPE_CHECKING:

@@ -37,9 +37,8 @@ from kafkacompat.sim.cluster_options import (
     METADATA_DIRECTORY,
     ClusterOptions,
 )
-from kafkacompat.sim.faults.pools import SimulatedPools
+from kafkacompat.sim.disk import SimulatedDisk
 from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
-from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.links import (
     BROKER_PORT,
     CLUSTER_ID,
@@ -54,6 +53,7 @@ from kafkacompat.sim.links import (
 from kafkacompat.sim.node_settings import node_properties
 from kafkacompat.sim.oracles import ClusterOracles
 from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, CoroutineRun, Process, ProcessEnded, StepWork, Timer
+from kafkacompat.sim.workers import SimulatedPools
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
@@ -131,7 +131,7 @@ class SimulatedMachine:
         self.id = machine_id
         self.chance = Chance(env.seed, f"machine {machine_id}")
         self._names = Chance(env.seed, f"names {machine_id}")
-        self.disk = FileDisk()
+        self.disk = SimulatedDisk()
         self.life: Life | None = None
         """None while no process runs."""
         self.has_power = True

@@ -11,9 +11,9 @@ from kafkacompat.sim.cluster_options import (
     ClusterOptions,
     rack_of,
 )
-from kafkacompat.sim.group_commits import GROUP_SESSION_MS, HEARTBEAT_MS
+from kafkacompat.sim.group_clients import GROUP_SESSION_MS, HEARTBEAT_MS
 from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, EXTERNAL_PORT, host_name
-from kafkacompat.sim.secured import listener_of, protocols, secured_properties
+from kafkacompat.sim.security import listener_of, protocols, secured_properties
 
 AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -14,8 +14,8 @@ from kafkacompat.raft.roles import Role
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.counters import QuorumCounters
 from kafkacompat.sim.network import Network
-from kafkacompat.sim.options import Options
 from kafkacompat.sim.quorum_node import SimulatedNode
+from kafkacompat.sim.quorum_options import Options
 from kafkacompat.sim.scheduler import Scheduler
 
 

@@ -18,8 +18,8 @@ from kafkacompat.raft.roles import NEVER_MS
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.counters import QuorumCounters
-from kafkacompat.sim.options import Options
 from kafkacompat.sim.quorum_disk import QuorumDisk
+from kafkacompat.sim.quorum_options import Options
 from kafkacompat.sim.quorum_oracles import QuorumOracles
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.wire.errors import ErrorCode

@@ -22,9 +22,9 @@ from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.counters import QuorumCounters
 from kafkacompat.sim.network import Network
-from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS, draw_options
 from kafkacompat.sim.quorum_faults import QuorumFaults
 from kafkacompat.sim.quorum_node import REFUSAL_US, Core, SimulatedNode
+from kafkacompat.sim.quorum_options import MIN_EVENTS, MIN_FAULTS, draw_options
 from kafkacompat.sim.quorum_oracles import QuorumOracles
 from kafkacompat.sim.scheduler import Scheduler
 

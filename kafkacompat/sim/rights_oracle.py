@@ -14,9 +14,18 @@ from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType
 from kafkacompat.security.scram import SCRAM_BY_NAME
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.probes import KINDS, NEITHER, REFUSALS, Kind, Need
 from kafkacompat.sim.processes import Environment
-from kafkacompat.sim.secured import PLAIN, STATIC_PASSWORD, STATIC_USER, Claim
+from kafkacompat.sim.security import (
+    KINDS,
+    NEITHER,
+    PLAIN,
+    REFUSALS,
+    STATIC_PASSWORD,
+    STATIC_USER,
+    Claim,
+    Kind,
+    Need,
+)
 from kafkacompat.sim.views import MachineView
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode

@@ -13,22 +13,19 @@ from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.sim.administrators import settings_request
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.clients import TIMEOUT_MS, Client
-from kafkacompat.sim.cluster_changes import settings_request
-from kafkacompat.sim.cluster_options import REPLICATION_FACTOR, ClusterOptions
+from kafkacompat.sim.clients import GROUP, TIMEOUT_MS, Client, CoordinatorConnection, outcome_of
+from kafkacompat.sim.cluster_options import DEAD_LETTERS, REPLICATION_FACTOR, TOPIC, ClusterOptions
 from kafkacompat.sim.committed_metadata import Key
-from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.dead_letter_oracle import TAKES_LETTERS
-from kafkacompat.sim.group_commits import AWAY_MS, GROUP_SESSION_MS, HEARTBEAT_MS, TOPIC, GroupClient
-from kafkacompat.sim.group_offsets import IN_DOUBT
+from kafkacompat.sim.group_clients import AWAY_MS, GROUP_SESSION_MS, HEARTBEAT_MS, IN_DOUBT, GroupClient
 from kafkacompat.sim.links import BROKER_PORT, Links, SimulatedChannel, host_name
 from kafkacompat.sim.machine import GROUP_PURPOSE, SHARE_PURPOSE
 from kafkacompat.sim.oracles import ClusterOracles
-from kafkacompat.sim.share_ledgers import ACCEPT, GAP, REJECT, RELEASE, RENEW, acknowledge_error, rows_of
+from kafkacompat.sim.share_model import ACCEPT, GAP, REJECT, RELEASE, RENEW, acknowledge_error, rows_of
 from kafkacompat.sim.share_oracles import GROUP_ID
-from kafkacompat.sim.topics import DEAD_LETTERS
 from kafkacompat.sim.views import MachineView
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import share_acknowledge_request as acknowledge
@@ -195,7 +192,7 @@ class ShareWorker(GroupClient):
         super().__init__(links, client_id)
         self._group = group
         self._counters = group.counters
-        self._coordinator = Coordinated(self, GROUP, group.group_id, GROUP_PURPOSE)
+        self._coordinator = CoordinatorConnection(self, GROUP, group.group_id, GROUP_PURPOSE)
         self._attempt = 0
         """Answers that belong to an earlier attempt are ignored."""
         self._lives = 0

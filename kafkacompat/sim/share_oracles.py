@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import Uuid
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ShareGroupCounters
 from kafkacompat.sim.dead_letter_oracle import DeadLetterOracle
+from kafkacompat.sim.partition_oracles import PartitionOracles
 from kafkacompat.sim.processes import Environment
-from kafkacompat.sim.share_ledgers import (
+from kafkacompat.sim.share_model import (
     ACCEPT,
     ACQUIRED,
     FINAL,
@@ -26,15 +26,18 @@ from kafkacompat.sim.share_ledgers import (
     GAP,
     NO_FATE,
     RENEW,
+    TERMINAL,
     Fate,
     Holding,
+    Kept,
+    KeptStates,
     Led,
     acknowledge_error,
     each_of,
+    expanded,
     rows_of,
     states_of,
 )
-from kafkacompat.sim.share_state import TERMINAL, Kept, KeptStates, expanded
 from kafkacompat.sim.views import MachineView
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.produce_request import ProduceRequest

@@ -16,7 +16,7 @@ from kafkacompat.ports import Buffer, ProbeResult, WorkersBusy
 from kafkacompat.ports.dispatcher import Dispatcher
 from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.files import FileDisk, SimulatedFile
+from kafkacompat.sim.disk import SimulatedDisk, SimulatedFile
 from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, Timer
 from kafkacompat.sim.scheduler import Scheduler
 
@@ -50,7 +50,7 @@ class CountingFile(SimulatedFile):
         return found
 
 
-class CountingDisk(FileDisk):
+class CountingDisk(SimulatedDisk):
     def __init__(self) -> None:
         super().__init__()
         self.work = Work()

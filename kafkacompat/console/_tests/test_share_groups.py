@@ -29,7 +29,7 @@ from kafkacompat.console.core.snapshot import (
     ShareGroupSeen,
     ShareStand,
 )
-from kafkacompat.console.share_groups import Coordinated, share_groups_of
+from kafkacompat.console.share_groups import CoordinatorConnection, share_groups_of
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -212,13 +212,13 @@ async def test_each_node_is_asked_and_the_groups_of_a_silent_one_stay(
             for handler in (good.serve, end)
         ]
         nodes = [NodeSeen(number, "127.0.0.1", port) for number, port in enumerate(ports, 1)]
-        before = {2: Coordinated((SEEN,)), 3: Coordinated((SEEN,))}
+        before = {2: CoordinatorConnection((SEEN,)), 3: CoordinatorConnection((SEEN,))}
         found = await share_groups_of(nodes, NO_SECURITY, before)
         nursery.cancel_scope.cancel()
     assert found.keys() == {1, 2}
     assert [group.group_id for group in found[1].groups] == ["a", "b", "c"]
     assert found[1].hidden == 2
-    assert found[2] == Coordinated((SEEN,), error=found[2].error)
+    assert found[2] == CoordinatorConnection((SEEN,), error=found[2].error)
     assert "closed the connection" in found[2].error
     assert good.asked == [(kind, names) for names in (["a", "b"], ["c"]) for kind in (DESCRIBE, OFFSETS)]
 
@@ -229,10 +229,10 @@ def shown(state: ConsoleState) -> dict[str, Any]:
 
 def test_the_view_has_groups_of_all_kinds_in_order() -> None:
     state = ConsoleState(ClusterAddress("h:1"), 0, "run")
-    state.shared({1: Coordinated((SEEN,))})  # nothing is known yet
+    state.shared({1: CoordinatorConnection((SEEN,))})  # nothing is known yet
     others = tuple(GroupSeen(name, "classic", "empty", 0, 1) for name in ("a", "z"))
     state.looked(snapshot(topic("t", partition(0, latest=10), partition(1, latest=0)), groups=others))
-    state.shared({1: Coordinated((SEEN,)), 2: Coordinated((replace(SEEN, group_id="b"),), hidden=3)})
+    state.shared({1: CoordinatorConnection((SEEN,)), 2: CoordinatorConnection((replace(SEEN, group_id="b"),), hidden=3)})
     view = shown(state)
     assert [group["group"] for group in view["groups"]] == ["a", "b", "g", "z"]
     assert view["groups_hidden"] == 3
@@ -259,11 +259,11 @@ def test_the_view_has_groups_of_all_kinds_in_order() -> None:
         None,
         None,
     ]
-    state.shared({1: Coordinated((SEEN,)), 2: Coordinated(error="no answer in time")})
+    state.shared({1: CoordinatorConnection((SEEN,)), 2: CoordinatorConnection(error="no answer in time")})
     assert shown(state)["share_groups_error"] == "node 2: no answer in time"
     # What an end offset read a moment earlier would make negative is none.
     state.looked(snapshot(topic("t", partition(0, latest=4)), groups=others))
-    state.shared({1: Coordinated((SEEN,))})
+    state.shared({1: CoordinatorConnection((SEEN,))})
     assert shown(state)["groups"][1]["partitions"][0]["done"] == 0
 
 

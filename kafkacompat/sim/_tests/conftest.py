@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from conftest import Faults
-from kafkacompat.sim.faults.pools import Unforeseen
 from kafkacompat.sim.faults.refusals import chain
+from kafkacompat.sim.workers import Unforeseen
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.ports import SyncFailed
-from kafkacompat.sim.files import FileDisk
+from kafkacompat.sim.disk import SimulatedDisk
 
 FILE_NAMES = ("f", "g")
 DIRECTORY_NAMES = ("d", "e")
@@ -44,7 +44,7 @@ class Disks(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = tempfile.mkdtemp()
-        memory, simulated = MemoryDisk(), FileDisk()
+        memory, simulated = MemoryDisk(), SimulatedDisk()
         memory.make_directory("/data")
         simulated.make_directory("/data")
         self.disks: list[tuple[Any, str]] = [(RealDisk(), self.root), (memory, "/data"), (simulated, "/data")]

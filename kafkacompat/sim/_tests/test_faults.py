@@ -11,13 +11,13 @@ from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_options import share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
-from kafkacompat.sim.faults.failing_syncs import FailingSyncs, Planned
+from kafkacompat.sim.disk import DiedWriting, SimulatedDisk
+from kafkacompat.sim.faults.disks import FailingSyncs, Planned
 from kafkacompat.sim.faults.refusals import Condition, Refusals
-from kafkacompat.sim.files import DiedWriting, FileDisk
 
 
-def refusing(**conditions: Condition) -> tuple[FileDisk, Refusals]:
-    disk, refusals = FileDisk(), Refusals(lambda: 7)
+def refusing(**conditions: Condition) -> tuple[SimulatedDisk, Refusals]:
+    disk, refusals = SimulatedDisk(), Refusals(lambda: 7)
     for path in ("/data", "/more"):
         disk.make_directory(path)
         disk.open(f"{path}/0.log", create=True).write_now(b"before")
@@ -26,7 +26,7 @@ def refusing(**conditions: Condition) -> tuple[FileDisk, Refusals]:
     return disk, refusals
 
 
-def refused(disk: FileDisk, path: str) -> dict[str, int | None]:
+def refused(disk: SimulatedDisk, path: str) -> dict[str, int | None]:
     """Return the error of each operation."""
     disk.fails_sync = lambda path: False
     operations = {
@@ -85,8 +85,8 @@ def test_what_came_of_a_refusal_is_told_from_what_did_not() -> None:
     assert refusals.behind(came_of_it) is None
 
 
-def after_power_loss(seed: int, *, synced: bool) -> FileDisk:
-    disk = FileDisk()
+def after_power_loss(seed: int, *, synced: bool) -> SimulatedDisk:
+    disk = SimulatedDisk()
     disk.make_directory("/data/t-0")
     disk.open("/data/t-0/0.log", create=True).write_now(b"zero")
     disk.sync_directory("/")
@@ -165,7 +165,7 @@ def test_a_tree_goes_name_by_name_and_may_come_back_in_part() -> None:
 def test_of_bytes_that_were_not_synced_a_beginning_stays_perhaps_with_zeros_behind() -> None:
     seen = set()
     for seed in range(300):
-        disk = FileDisk()
+        disk = SimulatedDisk()
         disk.make_directory("/data")
         file = disk.open("/data/0.log", create=True)
         file.write_now(b"ab")
@@ -179,7 +179,7 @@ def test_of_bytes_that_were_not_synced_a_beginning_stays_perhaps_with_zeros_behi
 
 
 def test_a_process_that_dies_within_a_write_leaves_a_part() -> None:
-    disk = FileDisk()
+    disk = SimulatedDisk()
     disk.make_directory("/data")
     file = disk.open("/data/0.log", create=True)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.group_oracles import NOTHING, Grant, GroupLedger, Owners
+from kafkacompat.sim.group_oracles import NOTHING, Grant, GroupHistory, Owners
 
 
 def test_what_was_answered_is_fetched_or_something_later() -> None:
-    ledger = GroupLedger("g")
+    ledger = GroupHistory("g")
     for _ in range(3):
         ledger.issue(0)
     ledger.committed(0, 2)
@@ -21,7 +21,7 @@ def test_what_was_answered_is_fetched_or_something_later() -> None:
 
 
 def test_what_was_shown_once_stays() -> None:
-    ledger = GroupLedger("g")
+    ledger = GroupHistory("g")
     ledger.issue(0)
     ledger.fetched({}, {0: NOTHING})
     ledger.fetched({}, {0: 1})
@@ -30,7 +30,7 @@ def test_what_was_shown_once_stays() -> None:
 
 
 def test_nothing_is_left_of_a_deleted_group() -> None:
-    ledger = GroupLedger("g")
+    ledger = GroupHistory("g")
     ledger.issue(0)
     ledger.is_deleted = True
     ledger.fetched({}, {0: NOTHING})
@@ -39,7 +39,7 @@ def test_nothing_is_left_of_a_deleted_group() -> None:
 
 
 def test_a_partition_has_one_owner_in_each_generation() -> None:
-    ledger = GroupLedger("g")
+    ledger = GroupHistory("g")
     ledger.assigned(1, "a", [0, 1])
     ledger.assigned(1, "a", [0, 1])
     ledger.assigned(2, "b", [0])
@@ -98,7 +98,7 @@ def test_partitions_stay_with_the_instance_of_a_static_member_until_its_session_
 
 
 def test_partitions_are_named_by_their_topics_ids() -> None:
-    ledger = GroupLedger("g")
+    ledger = GroupHistory("g")
     with pytest.raises(Breach, match="g-07070707-3 has 1, answered or shown was -1"):
         ledger.fetched({}, {(b"\7" * 16, 3): 1})
 

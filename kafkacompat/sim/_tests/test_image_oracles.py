@@ -16,13 +16,12 @@ from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.records.validate import validate_produce
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.cluster_options import UNCLEAN
 from kafkacompat.sim.committed_metadata import CommittedMetadata
 from kafkacompat.sim.counters import ClusterCounters
 from kafkacompat.sim.image_oracles import ImageOracles
-from kafkacompat.sim.ledgers import Ledger, Seen
-from kafkacompat.sim.retention_oracle import StartLedger
-from kafkacompat.sim.topics import UNCLEAN
+from kafkacompat.sim.partition_history import LogStartHistory, PartitionHistory, Seen
+from kafkacompat.sim.partition_oracles import PartitionOracles
 
 IN_SYNC = broker(1)
 NAME = TopicPartition("t", 0)
@@ -88,7 +87,7 @@ def match(led_by: int, epoch: int, *, seen_epoch: int = 0) -> None:
     )
     seen = Seen(log)
     seen.epoch = seen_epoch
-    oracles._match("a partition", 3, cast(Any, core), seen, Ledger(NAME, StartLedger()))
+    oracles._match("a partition", 3, cast(Any, core), seen, PartitionHistory(NAME, LogStartHistory()))
 
 
 def test_a_leadership_that_begins_and_ends_within_an_event_may_have_written() -> None:

@@ -8,11 +8,17 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.records.batch import BatchHeader, build_batch, parse_header, stamp_offset_and_epoch
 from kafkacompat.records.record import Record
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.compaction_oracle import COMMIT_MARKER, Content, KeyLedger, contents_of
-from kafkacompat.sim.ledgers import Ledger, written
+from kafkacompat.sim.cluster_options import DELETE_RETENTION_MS, UNCLEAN
+from kafkacompat.sim.partition_history import (
+    COMMIT_MARKER,
+    Content,
+    KeyHistory,
+    LogStartHistory,
+    PartitionHistory,
+    contents_of,
+    written,
+)
 from kafkacompat.sim.processes import BYTES_MAX, CALLS_MAX, StepWork
-from kafkacompat.sim.retention_oracle import StartLedger
-from kafkacompat.sim.topics import DELETE_RETENTION_MS, UNCLEAN
 
 ABORT_MARKER = b"\x00\x00\x00\x00"
 LONG_AFTER_US = 1000 * (DELETE_RETENTION_MS + 1)
@@ -27,20 +33,20 @@ def batch(
     return parse_header(data), bytes(data)
 
 
-def keys_of(*batches: tuple[BatchHeader, bytes]) -> KeyLedger:
-    ledger = KeyLedger()
+def keys_of(*batches: tuple[BatchHeader, bytes]) -> KeyHistory:
+    ledger = KeyHistory()
     for header, data in batches:
         ledger.commit(header, contents_of(header, data), 0)
     return ledger
 
 
 def judge(
-    ledger: KeyLedger, present: dict[int, Content], now_us: int = 0, met: frozenset[int] = frozenset()
+    ledger: KeyHistory, present: dict[int, Content], now_us: int = 0, met: frozenset[int] = frozenset()
 ) -> None:
     ledger.check("a log", present, 1 + max(ledger.entries), now_us, set(met))
 
 
-def only(ledger: KeyLedger, *offsets: int) -> dict[int, Content]:
+def only(ledger: KeyHistory, *offsets: int) -> dict[int, Content]:
     return {offset: ledger.entries[offset].content for offset in offsets}
 
 
@@ -91,8 +97,8 @@ def test_a_tombstone_goes_after_its_time_and_not_before_what_it_replaces() -> No
 
 
 def test_a_log_start_moves_by_time_by_size_or_where_it_was_asked_for() -> None:
-    def starts(retention_ms: int, retention_bytes: int) -> StartLedger:
-        ledger = StartLedger(retention_ms, retention_bytes)
+    def starts(retention_ms: int, retention_bytes: int) -> LogStartHistory:
+        ledger = LogStartHistory(retention_ms, retention_bytes)
         for offset in range(3):
             ledger.commit(batch(offset, (None, b"x"), timestamp_ms=offset * 100)[0])
         return ledger
@@ -106,7 +112,7 @@ def test_a_log_start_moves_by_time_by_size_or_where_it_was_asked_for() -> None:
     ):
         with pytest.raises(Breach, match="log starts move for a reason"):
             ledger.moved("a log", 2, bytes_left, now_ms)
-    asked = StartLedger()
+    asked = LogStartHistory()
     asked.asked = 2
     assert not asked.moved("a log", 2, 0, 0)
     with pytest.raises(Breach, match="asked for was 2"):
@@ -114,7 +120,7 @@ def test_a_log_start_moves_by_time_by_size_or_where_it_was_asked_for() -> None:
 
 
 def test_an_unclean_election_loses_what_the_leader_lacks_and_nothing_else() -> None:
-    ledger = Ledger(TopicPartition(UNCLEAN, 0), StartLedger())
+    ledger = PartitionHistory(TopicPartition(UNCLEAN, 0), LogStartHistory())
     batches = [written(batch(offset, (None, b"%d" % offset))[0]) for offset in range(4)]
     ledger.batches = dict(enumerate(batches))
     ledger.end, ledger.ends = 4, [(0, 2), (1, 4)]

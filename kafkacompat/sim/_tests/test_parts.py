@@ -12,13 +12,13 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.messages import Batch
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.files import FileDisk
+from kafkacompat.sim.disk import SimulatedDisk
 from kafkacompat.sim.network import Network
-from kafkacompat.sim.options import draw_options
+from kafkacompat.sim.oracles import heard
 from kafkacompat.sim.processes import CoroutineRun
 from kafkacompat.sim.quorum_disk import DiskMisuse, QuorumDisk, Snapshot
+from kafkacompat.sim.quorum_options import draw_options
 from kafkacompat.sim.scheduler import Scheduler
-from kafkacompat.sim.unexpected import heard
 
 
 def batch(base: int, end: int, epoch: int = 1) -> Batch:
@@ -135,7 +135,7 @@ def test_messages_are_lost_doubled_and_overtaken() -> None:
 
 
 def test_a_directory_is_locked_until_its_process_ends() -> None:
-    disk = FileDisk()
+    disk = SimulatedDisk()
     disk.make_directory("/data")
     lock = disk.lock("/data/.lock")
     with pytest.raises(BlockingIOError):

@@ -24,8 +24,8 @@ from kafkacompat.sim._tests.seeds import (
 )
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.counters import QuorumCounters
-from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS
 from kafkacompat.sim.quorum_disk import DiskMisuse
+from kafkacompat.sim.quorum_options import MIN_EVENTS, MIN_FAULTS
 from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
 SEEDS = 1000

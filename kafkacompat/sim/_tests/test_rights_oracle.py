@@ -13,8 +13,8 @@ from kafkacompat.security.acl import (
     ResourceType,
 )
 from kafkacompat.sim.cluster_options import draw_cluster_options
-from kafkacompat.sim.probes import Need
 from kafkacompat.sim.rights_oracle import judged
+from kafkacompat.sim.security import Need
 
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED

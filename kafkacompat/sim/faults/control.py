@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_metadata import Key, partitions_of
 from kafkacompat.sim.machine import Life, Machines, SimulatedMachine
+from kafkacompat.sim.partition_oracles import PartitionOracles
 from kafkacompat.sim.processes import Environment
 
 if TYPE_CHECKING:

@@ -1,16 +1,28 @@
-"""The requests of clients that authenticate themselves: the rights that each needs, and whether an answer refuses it.
+"""What a simulated cluster with an authorizer knows of security: the settings of its nodes, what clients may show of
+themselves, and requests with the rights that they need.
 
-None of them changes anything. This module shares no code with the product's checks.
+All clients but the secured ones, and the nodes, are ANONYMOUS, which is a super user.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from kafkacompat.security.authorizer import CLASS_NAME, STANDARD_AUTHORIZER, SUPER_USERS
+from kafkacompat.security.delegation_tokens import (
+    EXPIRY_CHECK_INTERVAL_MS,
+    EXPIRY_TIME_MS,
+    MAX_LIFETIME_MS,
+    SECRET_KEY,
+)
+from kafkacompat.security.scram import SCRAM_BY_NAME, SCRAM_SHA_256
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.cluster_options import ClusterOptions
+from kafkacompat.sim.links import SECURED_PORT, host_name
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -37,6 +49,68 @@ from kafkacompat.wire.messages.list_offsets_request import (
 )
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+LISTENER = "SECURED"
+PLAIN = "PLAIN"
+STATIC_USER = "carol"
+"""The user of PLAIN, which is in the settings."""
+STATIC_PASSWORD = "carols"
+SCRAM_USERS = ("alice", "bob")
+"""Users that are created, changed and deleted."""
+ITERATIONS = SCRAM_SHA_256.min_iterations
+
+
+class Claim(NamedTuple):
+    """What a client shows of itself."""
+
+    mechanism: str
+    user: str
+    """For a token, its id."""
+    password: str
+    is_token: bool = False
+
+
+class ShownToken(NamedTuple):
+    token_id: str
+    hmac: bytes
+
+
+def listener_of(options: ClusterOptions, node_id: int) -> list[str]:
+    return [f"{LISTENER}://{host_name(node_id)}:{SECURED_PORT}"] if options.secured_clients else []
+
+
+def protocols(options: ClusterOptions) -> str:
+    secured = f",{LISTENER}:SASL_PLAINTEXT" if options.secured_clients else ""
+    return f"CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT{secured}"
+
+
+def secured_properties(options: ClusterOptions) -> dict[str, str]:
+    """The same on every node."""
+    if not options.secured_clients:
+        return {}
+    prefix = f"listener.name.{LISTENER.lower()}"
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    properties = {
+        CLASS_NAME: STANDARD_AUTHORIZER,
+        SUPER_USERS: "User:ANONYMOUS",
+        SECRET_KEY: "the secret of a simulated cluster",
+        MAX_LIFETIME_MS: "6000",
+        EXPIRY_TIME_MS: "3000",
+        EXPIRY_CHECK_INTERVAL_MS: "700",
+        f"{prefix}.sasl.enabled.mechanisms": ",".join((PLAIN, *SCRAM_BY_NAME)),
+        f"{prefix}.plain.sasl.jaas.config": f'{plain} user_{STATIC_USER}="{STATIC_PASSWORD}";',
+    }
+    for name in SCRAM_BY_NAME:
+        properties[f"{prefix}.{name.lower()}.sasl.jaas.config"] = scram
+    return properties
+
+
+@lru_cache(maxsize=4096)
+def salted_password(mechanism: str, password: str, salt: bytes) -> bytes:
+    """Computed once. The runs of a test use the same passwords and salts again."""
+    return SCRAM_BY_NAME[mechanism].salted_password(password, salt, ITERATIONS)
+
 
 NO_PARTITION = 99
 """The right is checked before the partition is looked up."""
@@ -152,7 +226,7 @@ KINDS: dict[type[Any], Kind] = {
 }
 
 
-def any_probe(chance: Chance, topic: str, topic_id: Uuid, group: str) -> Any:
+def any_request(chance: Chance, topic: str, topic_id: Uuid, group: str) -> Any:
     """Return a request for the topic or the group, or one for the cluster."""
     kinds = list(KINDS)
     kind = kinds[chance.randrange(len(kinds))]
@@ -169,7 +243,7 @@ def any_probe(chance: Chance, topic: str, topic_id: Uuid, group: str) -> Any:
         topic_data = TopicProduceData(name=topic, topic_id=topic_id, partition_data=data)
         return ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[topic_data])
     if kind is FetchRequest:
-        return fetch_probe(topic, topic_id, 0, 0)
+        return fetch_request_for(topic, topic_id, 0, 0)
     if kind is DeleteRecordsRequest:
         one = DeleteRecordsPartition(partition_index=NO_PARTITION, offset=0)
         return DeleteRecordsRequest(
@@ -205,7 +279,7 @@ def any_probe(chance: Chance, topic: str, topic_id: Uuid, group: str) -> Any:
     return AlterClientQuotasRequest(entries=[entry], validate_only=True)
 
 
-def fetch_probe(topic: str, topic_id: Uuid, session_id: int, session_epoch: int) -> FetchRequest:
+def fetch_request_for(topic: str, topic_id: Uuid, session_id: int, session_epoch: int) -> FetchRequest:
     """Epoch 0 begins a session."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
     return FetchRequest(

@@ -1,4 +1,4 @@
-"""The options of one simulated quorum, drawn from its seed ("swarm"). Different runs are difficult in different ways."""
+"""The options of one simulated quorum, drawn from its seed. Different runs are difficult in different ways."""
 
 from __future__ import annotations
 

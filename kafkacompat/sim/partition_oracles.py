@@ -1,25 +1,35 @@
-"""Checks a cluster after every event from outside: the oracle knows all nodes at once, and everything ever committed.
+"""Checks a cluster's partitions after every event from outside, and every answer to a client: the oracles know all nodes at
+once, and everything ever committed.
 
-It shares no code with the broker except the parser of batch headers. A finding begins with the oracle's name. After
-every event it checks the partitions of the node where the event occurred, and only those that changed.
+They share no code with the broker except the parser of batch headers. A finding begins with the oracle's name. After
+every event they check the partitions of the node where the event occurred, and only those that changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import SHARE_STATE_TOPIC
-from kafkacompat.records.batch import BatchHeader
+from kafkacompat.records.batch import BatchHeader, iterate_batches, parse_header
 from kafkacompat.sim.breach import Breach
+from kafkacompat.sim.cluster_options import RETAINED, min_isr
 from kafkacompat.sim.committed_metadata import Key
-from kafkacompat.sim.compaction_oracle import Content, contents_of
-from kafkacompat.sim.ledgers import Ledger, Seen, batches, cleaned_to, opened, written
+from kafkacompat.sim.partition_history import (
+    Content,
+    LogStartHistory,
+    PartitionHistory,
+    Seen,
+    batches,
+    cleaned_to,
+    contents_of,
+    opened,
+    written,
+)
 from kafkacompat.sim.processes import Environment
-from kafkacompat.sim.retention_oracle import StartLedger
-from kafkacompat.sim.topics import RETAINED, min_isr
 from kafkacompat.sim.views import MachineView
+from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
@@ -36,7 +46,7 @@ class PartitionOracles:
     def __init__(self, env: Environment, machines: Mapping[int, MachineView]) -> None:
         self._env = env
         self._machines = machines
-        self.ledgers: dict[Key, Ledger] = {}
+        self.ledgers: dict[Key, PartitionHistory] = {}
         self._seen: dict[Partition, Seen] = {}
         self.log_ends: dict[tuple[int, Key], int] = {}
         """The log end offset of a partition on a machine's disk, also while the machine is down."""
@@ -46,16 +56,16 @@ class PartitionOracles:
         self._died_leading: dict[tuple[int, Key], int] = {}
         """The leader epoch of machines whose process died within a step. They may have a last batch that was never observed."""
 
-    def ledger(self, core: Partition) -> Ledger:
+    def ledger(self, core: Partition) -> PartitionHistory:
         key = core.topic_id, core.topic_partition.partition
         ledger = self.ledgers.get(key)
         if ledger is None:
-            options, starts = self._env.options, StartLedger()
+            options, starts = self._env.options, LogStartHistory()
             if core.topic_partition.topic == RETAINED:
-                starts = StartLedger(options.retention_ms, options.retention_bytes)
+                starts = LogStartHistory(options.retention_ms, options.retention_bytes)
             if core.topic_partition.topic == SHARE_STATE_TOPIC:
                 starts.asked = ANY_OFFSET
-            ledger = self.ledgers[key] = Ledger(core.topic_partition, starts)
+            ledger = self.ledgers[key] = PartitionHistory(core.topic_partition, starts)
         return ledger
 
     def look(self, life: NodeView) -> None:
@@ -87,7 +97,7 @@ class PartitionOracles:
                 continue
             self._look_at(life, core, seen, self.ledger(core))
 
-    def _look_at(self, life: NodeView, core: Partition, seen: Seen, ledger: Ledger) -> None:
+    def _look_at(self, life: NodeView, core: Partition, seen: Seen, ledger: PartitionHistory) -> None:
         log, counters = core.log, self._env.counters
         end, high_watermark, epoch = log.log_end_offset, log.high_watermark, core.leader_epoch
         where = f"{core.topic_partition} on node {life.id} in epoch {epoch}"
@@ -143,7 +153,7 @@ class PartitionOracles:
         seen.end, seen.high_watermark, seen.start = end, high_watermark, log.log_start_offset
         seen.epoch, seen.is_leader = epoch, core.is_leader
 
-    def _match(self, where: str, node_id: int, core: Partition, seen: Seen, ledger: Ledger) -> None:
+    def _match(self, where: str, node_id: int, core: Partition, seen: Seen, ledger: PartitionHistory) -> None:
         """Check that every batch is the one that the only leader of its epoch appended at that offset."""
         log, key = core.log, (core.topic_id, core.topic_partition.partition)
         last_act = self._died_leading.get((node_id, key))
@@ -167,7 +177,7 @@ class PartitionOracles:
                 self._match_contents(where, header, view, seen, ledger)
         seen.matched = log.log_end_offset
 
-    def _check_start(self, where: str, life: NodeView, log: Log, ledger: Ledger) -> None:
+    def _check_start(self, where: str, life: NodeView, log: Log, ledger: PartitionHistory) -> None:
         start, counters = log.log_start_offset, self._env.counters
         if start > ledger.end and ledger.history.line < 0:
             raise Breach("log starts move for a reason", f"{where} begins at {start}, above {ledger.end}")
@@ -177,7 +187,7 @@ class PartitionOracles:
             counters.starts_retained += ledger.starts.moved(where, start, bytes_left, now_ms)
 
     def _match_contents(
-        self, where: str, header: BatchHeader, view: memoryview, seen: Seen, ledger: Ledger
+        self, where: str, header: BatchHeader, view: memoryview, seen: Seen, ledger: PartitionHistory
     ) -> None:
         """Check that a cleaning has only removed records, and changed none."""
         contents = contents_of(header, view)
@@ -187,7 +197,7 @@ class PartitionOracles:
         if not header.is_control:
             seen.tombstones.update(offset for offset, content in contents.items() if content.value is None)
 
-    def _check_keys(self, where: str, core: Partition, seen: Seen | None, ledger: Ledger) -> None:
+    def _check_keys(self, where: str, core: Partition, seen: Seen | None, ledger: PartitionHistory) -> None:
         """For a compacted partition: check that all committed records that must be kept are there, up to the high watermark."""
         keys = ledger.keys
         if keys is None:
@@ -205,7 +215,7 @@ class PartitionOracles:
             set() if seen is None else seen.tombstones,
         )
 
-    def _took_lead(self, where: str, node_id: int, core: Partition, ledger: Ledger) -> None:
+    def _took_lead(self, where: str, node_id: int, core: Partition, ledger: PartitionHistory) -> None:
         first = ledger.leaders.setdefault(core.leader_epoch, node_id)
         if first != node_id:
             raise Breach("one leader an epoch", f"{where}, where node {first} led")
@@ -223,7 +233,7 @@ class PartitionOracles:
             )
         self._compare("leader completeness", where, core, 0, committed, ledger)
 
-    def _maybe_cut(self, core: Partition, ledger: Ledger) -> None:
+    def _maybe_cut(self, core: Partition, ledger: PartitionHistory) -> None:
         """After an unclean election: the common part of the leader's log and the committed records stays committed.
         Only the rest is lost."""
         election = ledger.history.begins_with(core.leader_epoch)
@@ -247,13 +257,13 @@ class PartitionOracles:
             if (other.topic_id, other.topic_partition) == (core.topic_id, core.topic_partition):
                 seen.unverified = max(seen.unverified, seen.high_watermark)
 
-    def _commit_again(self, core: Partition, ledger: Ledger) -> None:
+    def _commit_again(self, core: Partition, ledger: PartitionHistory) -> None:
         """Records that an earlier election lost, or seemed to lose, are committed again as far as the new leader knows."""
         for base, batch in batches(core.log, ledger.end, core.log.high_watermark):
             ledger.batches[base], ledger.end = batch, batch.last_offset + 1
         ledger.ends.append((core.leader_epoch, ledger.end))
 
-    def _commit_in_vain(self, core: Partition, seen: Seen, ledger: Ledger) -> None:
+    def _commit_in_vain(self, core: Partition, seen: Seen, ledger: PartitionHistory) -> None:
         """A leader that an unclean election has replaced continues with followers that do not know it yet either."""
         for base, batch in batches(core.log, seen.verified, core.log.high_watermark):
             ledger.history.lose(base, batch)
@@ -266,7 +276,7 @@ class PartitionOracles:
             ledger.history.elections.add(epoch)
 
     def _compare(
-        self, oracle: str, where: str, core: Partition, start: int, end: int, ledger: Ledger
+        self, oracle: str, where: str, core: Partition, start: int, end: int, ledger: PartitionHistory
     ) -> None:
         for base, batch in batches(core.log, start, end):
             if not ledger.is_same(ledger.batches.get(base), batch):
@@ -274,7 +284,7 @@ class PartitionOracles:
                     oracle, f"{where} has {batch} at {base}, committed is {ledger.batches.get(base)}"
                 )
 
-    def _commit(self, where: str, core: Partition, ledger: Ledger, epoch: int) -> None:
+    def _commit(self, where: str, core: Partition, ledger: PartitionHistory, epoch: int) -> None:
         """A leader's high watermark exceeds all earlier ones. Everything below it is committed from now on."""
         log = core.log
         target = log.high_watermark
@@ -310,7 +320,7 @@ class PartitionOracles:
                     "committed on the whole ISR", f"{where} commits {target}, which {sorted(missing)} lack"
                 )
 
-    def _verify(self, where: str, core: Partition, seen: Seen, ledger: Ledger) -> None:
+    def _verify(self, where: str, core: Partition, seen: Seen, ledger: PartitionHistory) -> None:
         end = core.log.high_watermark
         if end > ledger.end:
             raise Breach("high watermark", f"{where} is at {end}, committed is all below {ledger.end}")
@@ -353,3 +363,88 @@ class PartitionOracles:
 
     def power_is_harmless_again(self, machine_id: int) -> None:
         self.without_power.discard(machine_id)
+
+
+ALL_REPLICAS = -1
+
+
+class ClientOracles:
+    def __init__(
+        self, env: Environment, machines: Mapping[int, MachineView], partitions: PartitionOracles
+    ) -> None:
+        self._env = env
+        self._machines = machines
+        self._partitions = partitions
+
+    def answered(self, life: NodeView, request: Any, response: Any) -> None:
+        """A node sends an answer. The records that it acknowledges must be committed."""
+        if not isinstance(request, ProduceRequest) or request.acks != ALL_REPLICAS:
+            return
+        self._partitions.look(life)
+        for asked, topic in zip(request.topic_data, response.responses, strict=True):
+            for data, answer in zip(asked.partition_data, topic.partition_responses, strict=True):
+                if answer.error_code == 0:
+                    header = parse_header(data.records)
+                    self._acknowledged((asked.topic_id, data.index), header, answer.base_offset, life.id)
+
+    def _acknowledged(self, key: Key, header: BatchHeader, base_offset: int, node_id: int) -> None:
+        ledger = self._partitions.ledgers[key]
+        batch = ledger.batches.get(base_offset)
+        if any(each.crc == header.crc for each in ledger.history.lost.get(base_offset, ())):
+            return
+        if (
+            batch is None
+            or (header.producer_id < 0 and batch.crc != header.crc)
+            or batch.producer_id != header.producer_id
+            or batch.base_sequence != header.base_sequence
+        ):
+            raise Breach(
+                "acknowledged is committed",
+                f"node {node_id} acknowledges {ledger.name} at {base_offset}, "
+                f"committed is all below {ledger.end}, and there {batch}",
+            )
+        ledger.acknowledged += 1
+
+    def consumed(self, key: Key, records: bytes) -> None:
+        """Check that all records shown to a consumer are committed."""
+        ledger = self._partitions.ledgers[key]
+        for header in iterate_batches(records):
+            if not ledger.was_committed(header.base_offset, written(header)):
+                raise Breach(
+                    "consumers see what is committed",
+                    f"{ledger.name} at {header.base_offset} is shown as "
+                    f"{written(header)}, committed is {ledger.batches.get(header.base_offset)}",
+                )
+
+    def passed(self, key: Key, start: int, end: int) -> None:
+        """A consumer continues at a later offset without having been shown the records in between."""
+        ledger = self._partitions.ledgers[key]
+        now_us = None if self._env.counters.clock_jumps else self._env.scheduler.now_us
+        for offset in range(start, end):
+            if ledger.keys is None or not ledger.keys.may_be_gone(offset, now_us):
+                raise Breach("consumers miss nothing", f"{ledger.name} went from {start} to {end}")
+
+    def asked_to_delete(self, key: Key, offset: int) -> None:
+        """A client is about to request a deletion of records. In a compacted topic the request is refused."""
+        ledger = self._partitions.ledgers[key]
+        if ledger.keys is None:
+            ledger.starts.asked = max(ledger.starts.asked, offset)
+
+    def check_latest(self, key: Key, latest: Mapping[bytes, bytes | None]) -> None:
+        """At the end, check that the last acknowledged value of each key is the last value on every replica."""
+        for machine in self._machines.values():
+            partitions = None if machine.life is None else machine.life.partitions
+            core = None if partitions is None else partitions.by_id.get(key)
+            if core is None:
+                continue
+            shown: dict[bytes | None, bytes | None] = {}
+            with machine.watched():
+                for header, view in opened(core.log, 0, core.log.high_watermark):
+                    shown.update(contents_of(header, view).values())
+            for name, value in latest.items():
+                # A tombstone may be gone after delete.retention.ms.
+                if shown.get(name) != value:
+                    raise Breach(
+                        "each key's last acknowledged value stays",
+                        f"{core.topic_partition} on node {machine.id} shows {shown.get(name)!r} for {name!r} instead of {value!r}",
+                    )
