@@ -34,6 +34,10 @@ class Services:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.names = list(self._services)
 
+    def use_ports(self, service: str, ports: Mapping[int, int]) -> None:
+        """Choose the ports of loopback that stand for these of the service, before it starts."""
+        self._ports |= {(service, inside): outside for inside, outside in ports.items()}
+
     def root(self, service: str) -> Path:
         return self._folder / service
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from interop_tests.cli.running_cluster import base_port
 from interop_tests.container.services import CHECKOUT, Services
 from interop_tests.harness.broker import APACHE, chosen_kind
 from kafkacompat._tests.certificates import Authority
@@ -78,6 +81,33 @@ def test_one_node_keeps_its_data_over_a_restart(services: Open) -> None:
     one.start("kafka", CLUSTER_ID="another-one")
     one.wait_until_served("kafka")
     assert consume(one.address("kafka"), 2) == [b"a", b"b"]
+    assert one.stop("kafka") == 0
+
+
+def test_a_container_has_as_many_brokers_as_it_is_told(services: Open) -> None:
+    """A volume of one node becomes one of two brokers, and stays that."""
+    one = services("one-node")
+    one.use_ports("kafka", {9092: (first := base_port()), 19092: first + 1000, 9093: first + 2000})
+    one.start("kafka")
+    one.wait_until_served("kafka")
+    produce(one.address("kafka"), [b"a", b"b"])
+    assert one.stop("kafka") == 0
+    one.start("kafka", KAFKA_NUM_BROKERS="2", KAFKA_METRICS_LISTENER_PORT=str(first + 5))
+    one.wait_until_served("kafka")
+    assert "nodes 1 to 2 serving" in one.output("kafka")
+    assert one.is_healthy("kafka")
+    assert consume(one.address("kafka"), 2) == [b"a", b"b"]
+    with urlopen(f"http://127.0.0.1:{first + 5}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    for node_id in (1, 2):
+        assert f'kafkacompat_broker_up{{node_id="{node_id}"}} 1.0' in text
+        assert re.search(rf'\nkafka_server_\S+{{node_id="{node_id}"', text)
+    with urlopen(f"http://127.0.0.1:{first + 5}/ready", timeout=30) as answer:
+        assert answer.status == 200
+    assert one.stop("kafka") == 0
+    one.start("kafka")
+    one.wait_until_served("kafka")
+    assert "nodes 1 to 2 serving" in one.output("kafka")
     assert one.stop("kafka") == 0
 
 

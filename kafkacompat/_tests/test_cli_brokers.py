@@ -14,14 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from kafkacompat.__main__ import main
 from kafkacompat.cli import brokers_folder, machine
 from kafkacompat.cli import brokers_plan as plan
 from kafkacompat.cli.brokers_folder import BrokersFolder, move_below
 from kafkacompat.cli.cluster_files import ClusterFiles
+from kafkacompat.cli.examination import examine_machine
 from kafkacompat.cli.log_format import JsonFormatter, TextFormatter, entry_of
 from kafkacompat.cli.machine import refused_listener
 from kafkacompat.cli.resize import shrink_plan
-from kafkacompat.cli.settings import runs_several
+from kafkacompat.cli.settings import load_settings, runs_several
 from kafkacompat.cli.supervisor import LONGEST_PAUSE_S, levels_of_loggers, prepared, resized, restart_pause_s
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.failure import CommandFailed
@@ -277,6 +279,23 @@ def test_a_new_folder_is_formatted_for_as_many_as_are_wanted(tmp_path: Path) -> 
     other = folder_in(tmp_path, node_id="7")
     with pytest.raises(CommandFailed, match=r"begin with node 5, but node\.id is 7"):
         other.load()
+
+
+def test_a_new_disk_is_formatted_for_all_brokers(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    for node in layout.nodes:
+        folder.make(node.node_id, layout)
+    file = tmp_path / "server.properties"
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    more = properties_of(log_dirs=f"{folder.config.log_dirs[0]},{tmp_path / 'new'}", listeners=listeners)
+    file.write_text("".join(f"{name}={value}\n" for name, value in more.items()))
+    assert main(["format", "--standalone", str(file)]) == 1
+    assert not (tmp_path / "new").exists()
+    assert main(["format", "--standalone", "--ignore-formatted", str(file)]) == 0
+    assert {f"new/node-{each}/data/{META_PROPERTIES}" for each in (5, 6)} <= contents(tmp_path).keys()
+    facts = examine_machine(load_settings(str(file), []))
+    assert (len(facts.log_dirs), facts.unformatted) == (4, [])
 
 
 def test_a_cluster_json_of_an_older_version_is_no_machines(tmp_path: Path) -> None:

@@ -132,7 +132,20 @@ class BrokersFolder:
             self._format(config, layout.cluster_id, standalone=False)
         return path
 
-    def _format(self, config: ServerConfig, cluster_id: str, *, standalone: bool) -> None:
+    def format_new(self, node_id: int, layout: Layout, tell: Callable[[str], None]) -> None:
+        """Format those directories of a broker that are not formatted."""
+        self._format(
+            self.config_of(node_id, len(layout.nodes)), layout.cluster_id, standalone=False, tell=tell
+        )
+
+    def _format(
+        self,
+        config: ServerConfig,
+        cluster_id: str,
+        *,
+        standalone: bool,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
         try:
             format_node(
                 config,
@@ -142,6 +155,7 @@ class BrokersFolder:
                 cluster_id=cluster_id,
                 standalone=standalone,
                 ignore_formatted=True,
+                progress=tell,
             )
         except StorageProblem as problem:
             raise CommandFailed(str(problem)) from problem

@@ -26,6 +26,7 @@ from kafkacompat.cli.facts import (
     PartitionFacts,
     QuorumFacts,
 )
+from kafkacompat.cli.settings import is_laid_out
 from kafkacompat.cli.view import QUORUM_TOPIC, Broker, Partition, brokers_of, min_isr_of, partitions_of
 from kafkacompat.client.blocking import Cluster, Connection, Remote
 from kafkacompat.client.brokers import bootstrap_address, check, error_name
@@ -207,6 +208,8 @@ def _name(partition: Partition) -> str:
 def examine_machine(config: ServerConfig) -> LocalFacts:
     """Look at the directories that a node's settings name, and at the node's process if it runs. Nothing is written."""
     paths = dict.fromkeys((*config.log_dirs, config.metadata_log_dir))
+    if is_laid_out(config):
+        paths = dict.fromkeys(str(each) for path in paths for each in sorted(Path(path).glob("node-*/data")))
     pid = next(filter(None, map(_lock_holder, paths)), 0)
     limit = _descriptor_limit_of(pid) if pid else None
     return LocalFacts(

@@ -15,7 +15,14 @@ from kafkacompat.cli.format_options import (
 )
 from kafkacompat.cli.node_making import new_id
 from kafkacompat.cli.output import failing_clearly
-from kafkacompat.cli.settings import add_override, load_settings, warn, warn_of_settings
+from kafkacompat.cli.settings import (
+    add_override,
+    is_laid_out,
+    load_settings,
+    warn,
+    warn_of_settings,
+    written_settings,
+)
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
@@ -92,6 +99,8 @@ def formatted(arguments: argparse.Namespace, tell: Callable[[str], object]) -> i
         return 0
     config = load_settings(arguments.config or arguments.properties, arguments.override)
     warn_of_settings(config, tell)
+    if is_laid_out(config):
+        return format_laid_out(arguments, config)
     check_voters(
         config,
         arguments.standalone,
@@ -147,6 +156,21 @@ def formatted(arguments: argparse.Namespace, tell: Callable[[str], object]) -> i
         print("All of the log directories are already formatted.")
     elif arguments.cluster_id is None:
         print(f"cluster.id={cluster_id}")
+    return 0
+
+
+def format_laid_out(arguments: argparse.Namespace, config: ServerConfig) -> int:
+    """Format what is new in log.dirs for the brokers that share them. Raises CommandFailed without --ignore-formatted."""
+    from kafkacompat.cli.brokers_folder import BrokersFolder
+    from kafkacompat.cli.machine import machine_name
+
+    written = written_settings(arguments.config or arguments.properties, arguments.override)
+    folder = BrokersFolder(written, config, machine_name())
+    layout = folder.load()
+    if not arguments.ignore_formatted:
+        raise CommandFailed(f"{folder.files.root} is already formatted, for {len(layout.nodes)} brokers")
+    for node in layout.nodes:
+        folder.format_new(node.node_id, layout, print)
     return 0
 
 

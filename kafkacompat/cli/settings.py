@@ -55,7 +55,7 @@ def load_settings(
 
 
 def written_settings(
-    path: str | None, overrides: list[str], defaults: Callable[[], Mapping[str, str]]
+    path: str | None, overrides: list[str], defaults: Callable[[], Mapping[str, str]] = defaults_without_file
 ) -> dict[str, str]:
     """Return the settings of `load_settings` as they are written, without the values of providers. Raises CommandFailed."""
     try:
@@ -67,10 +67,14 @@ def written_settings(
         raise CommandFailed(str(error)) from error
 
 
+def is_laid_out(config: ServerConfig) -> bool:
+    """Whether the brokers of a machine have their directories below those of the settings."""
+    return os.path.exists(os.path.join(config.log_dirs[0], LAYOUT_FILE))
+
+
 def runs_several(config: ServerConfig) -> bool:
     """Whether the settings or the folder ask for the brokers of a machine, which may be one."""
-    is_laid_out = os.path.exists(os.path.join(config.log_dirs[0], LAYOUT_FILE))
-    return is_laid_out or config.get_string(BROKERS_SETTING) != "1"
+    return is_laid_out(config) or config.get_string(BROKERS_SETTING) != "1"
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, str]:

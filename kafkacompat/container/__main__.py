@@ -17,7 +17,7 @@ from kafkacompat.api.loggers import PACKAGE
 from kafkacompat.cli import format as format_command
 from kafkacompat.cli.log_options import LOG_FORMAT_VARIABLE, LogOptions, log_format
 from kafkacompat.cli.output import failing_clearly
-from kafkacompat.cli.settings import load_settings, warn_of_settings
+from kafkacompat.cli.settings import is_laid_out, load_settings, runs_several, warn_of_settings
 from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, announce, log_level, node_logging, serve
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.config.errors import ConfigError
@@ -61,10 +61,21 @@ def run(arguments: argparse.Namespace) -> int:
     with node_logging(level, logs) as know:
         set_levels(levels)
         config, cluster_id = prepared_settings(variables, folders)
-        know(config.node_id)
         _format_once(config, folders.final_file, cluster_id)
         warn_of_settings(config, logger.warning)
-        return serve(config, signals, lambda line: _tell(config, line), format_if_empty=False)
+
+        def tell(line: str) -> None:
+            _tell(config, line)
+
+        def serve_one(config: ServerConfig) -> int:
+            know(config.node_id)
+            return serve(config, signals, tell, format_if_empty=False)
+
+        if not runs_several(config):
+            return serve_one(config)
+        from kafkacompat.cli.supervisor import run_brokers
+
+        return run_brokers(str(folders.final_file), [], signals, tell, serve_one, format_if_empty=False)
 
 
 def set_levels(levels: Mapping[str, str]) -> None:
@@ -159,13 +170,16 @@ def _write(path: Path, text: str) -> None:
 
 
 def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
-    """Format the directories. If one is formatted, the node goes on with the ids that it has."""
+    """Format the directories. If one is formatted, or several brokers have theirs below it, they go on with the ids
+    that they have."""
     from kafkacompat.log.disk import RealDisk
     from kafkacompat.raft.storage import StorageProblem, read_meta_properties
     from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir
 
     disk = RealDisk()
     directories = dict.fromkeys((*absolute_log_dirs(config), absolute_metadata_dir(config)))
+    if is_laid_out(config):
+        return
     try:
         if any(read_meta_properties(disk, directory) is not None for directory in directories):
             return

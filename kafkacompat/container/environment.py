@@ -23,6 +23,7 @@ JVM_OPTIONS: Final = "KAFKA_OPTS"
 JAAS_FILE: Final = "java.security.auth.login.config"
 METRICS_PORT: Final = "KAFKA_METRICS_LISTENER_PORT"
 METRICS_HOST: Final = "KAFKA_METRICS_LISTENER_HOST"
+BROKERS: Final = "KAFKA_NUM_BROKERS"
 ADVERTISED: Final = "KAFKA_ADVERTISED_LISTENERS"
 LISTENERS: Final = "KAFKA_LISTENERS"
 
@@ -94,6 +95,9 @@ DEFAULTS: Final = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 """The settings of the apache/kafka image if neither the environment nor a mounted file has any."""
+CONTROLLER_PORT_OF_SEVERAL: Final = 10092
+BESIDE_DEFAULTS: Final = frozenset((METRICS_PORT, METRICS_HOST, BROKERS))
+"""Variables of this image alone. With no other, the defaults apply."""
 
 
 class EnvironmentRefused(Exception):
@@ -148,8 +152,9 @@ def prepare(environment: Mapping[str, str], mounted: str | None, secrets: Secret
     }
     # The empty line ends a last line that a backslash continues.
     text = (mounted or "") + "\n" + "".join(settings.values()) + "\n"
-    if not (mounted or "").strip() and settings.keys() <= {METRICS_PORT, METRICS_HOST}:
-        text = "".join(f"{name}={value}\n" for name, value in DEFAULTS.items()) + text
+    if not (mounted or "").strip() and settings.keys() <= BESIDE_DEFAULTS:
+        defaults = DEFAULTS if variables.get(BROKERS, "1") == "1" else _defaults_of_several()
+        text = "".join(f"{name}={value}\n" for name, value in defaults.items()) + text
     options = variables.get(JVM_OPTIONS, "").split()
     jaas_file, notes = None, _notes_of_variables(variables, used)
     for name, separator, value in (_option(each) for each in options):
@@ -161,6 +166,19 @@ def prepare(environment: Mapping[str, str], mounted: str | None, secrets: Secret
                 f"{name} of {JVM_OPTIONS} has no effect: there is no JVM" + (f"; {advice}" if advice else "")
             )
     return Prepared(text, variables.get(CLUSTER_ID) or DEFAULT_CLUSTER_ID, jaas_file, tuple(notes))
+
+
+def _defaults_of_several() -> dict[str, str]:
+    """The ports of the brokers are in a row, and their number decides about the replicas of internal topics."""
+    kept = {
+        name: value
+        for name, value in DEFAULTS.items()
+        if not name.endswith((".replication.factor", ".min.isr"))
+    }
+    return kept | {
+        "controller.quorum.voters": f"1@localhost:{CONTROLLER_PORT_OF_SEVERAL}",
+        "listeners": f"PLAINTEXT://:9092,CONTROLLER://:{CONTROLLER_PORT_OF_SEVERAL}",
+    }
 
 
 def _option(word: str) -> tuple[str, str, str]:

@@ -225,6 +225,15 @@ def test_metrics_are_served_outside_the_container_and_keep_the_defaults() -> Non
     assert "node.id" not in settings({"KAFKA_METRICS_LISTENER_PORT": "9404"}, "broker.rack=a\n")
 
 
+def test_several_brokers_are_the_images_default_node_and_others() -> None:
+    assert settings({"KAFKA_NUM_BROKERS": "1"}) == {**settings({}), "num.brokers": "1"}
+    found = settings({"KAFKA_NUM_BROKERS": "auto"})
+    assert (found["num.brokers"], found["listeners"]) == ("auto", "PLAINTEXT://:9092,CONTROLLER://:10092")
+    assert found["controller.quorum.voters"] == "1@localhost:10092"
+    assert not [name for name in found if "replication" in name or "isr" in name]
+    assert "listeners" not in settings({"KAFKA_NUM_BROKERS": "2", "KAFKA_NODE_ID": "1"})
+
+
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB==\n-----END CERTIFICATE-----\n"
 
 
