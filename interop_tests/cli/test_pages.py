@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from interop_tests.cli.pages import blocks, commands, section, text_of
+from interop_tests.cli.running_cluster import base_port
 from interop_tests.harness.broker import APACHE, chosen_kind
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.programs import require_program
@@ -29,6 +30,7 @@ START = text_of("docs/how-to/start-a-cluster.md")
 CHANGE = text_of("docs/how-to/change-a-cluster.md")
 PIPELINE = text_of("docs/how-to/run-the-pipeline.md")
 SECURE = text_of("docs/how-to/secure-a-cluster.md")
+CORES = text_of("docs/how-to/use-every-core.md")
 WATCH = text_of("docs/how-to/watch-a-cluster.md")
 DEAD_LETTERS = text_of("docs/how-to/keep-dead-letters.md")
 TIME_LIMIT_S = 120.0
@@ -228,6 +230,37 @@ class ByHand:
                 wait_until(lambda line=line: not self.type(line), "all replicas are in sync")
             else:
                 self.type(line)
+
+
+def test_every_core_is_used_as_the_page_says(shell: Shell) -> None:
+    ports = {"9092": str(first := base_port()), "10092": str(first + 1000)}
+    root = shell.folder / "every-core"
+
+    def here(text: str) -> str:
+        moved = re.sub(r"127\.0\.0\.1:(\d+)", lambda found: f"127.0.0.1:{ports[found.group(1)]}", text)
+        moved = moved.replace("/tmp/every-core", str(root))
+        return re.sub(
+            r"\bkafkacompat (topics|reassign)", rf"kafkacompat \1 --bootstrap 127.0.0.1:{first}", moved
+        )
+
+    (settings,) = blocks(section(CORES, "## With a settings file"), "properties")
+    (shell.folder / "server.properties").write_text(here(settings))
+    said = {}
+    for block in blocks(section(CORES, "## With a settings file")):
+        for line, _ in commands(block):
+            said[line] = shell.type(here(line))
+            if " start " in line:
+                log = shell.folder / "broker.log"
+                wait_until(lambda log=log: " serving " in log.read_text(), "the brokers serve", 60)
+    status = next(text for line, text in said.items() if "cluster status" in line)
+    assert "4 partitions" in status
+    (resizing,) = blocks(section(CORES, "## More or fewer brokers"))
+    *resizes, (stop, _) = commands(resizing)
+    for line, _ in resizes:
+        said[line] = shell.type(here(line))
+    assert "3 brokers run at" in said[resizes[0][0]]
+    assert "broker 3 is removed" in said[resizes[1][0]]
+    shell.type(f"{stop}; wait $(cat broker.pid)")
 
 
 def test_a_cluster_by_hand_is_started_grown_mended_and_restarted(shell: Shell) -> None:

@@ -40,7 +40,7 @@ LOOK_INTERVAL_S = 0.5
 STEADY_S = 60.0
 """A broker that has run for so long starts again at once when it ends."""
 LONGEST_PAUSE_S = 30.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 25.0
 """For the brokers without the controller role, and again for the others."""
 EARLIER_TIMEOUT_S = 30.0
 LINE_BYTES_MAX = 64 * 1024
