@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 import trio
 
-from kafkacompat.metrics.families import gauges
-from kafkacompat.metrics.merging import LABEL, merged
-from kafkacompat.metrics.rendering import rendered
+from kafkacompat.metrics.endpoint import rendered
+from kafkacompat.metrics.merging import BROKERS, merged
 
 LOOPBACK = "127.0.0.1"
 ASKED_S = 10.0
@@ -29,14 +28,11 @@ class AllBrokers:
             for node_id, (status, body) in (await self._ask("/metrics")).items()
             if status == 200
         }
-        for piece in rendered([gauges("kafkacompat_broker_up", UP, self._up(texts))]):
+        up = {node_id: node_id in texts for node_id in sorted(self._ports())}
+        for piece in rendered(BROKERS.of(up)):
             yield piece
         for piece in merged(texts):
             yield piece
-
-    def _up(self, texts: Mapping[int, str]) -> Iterator[tuple[Mapping[str, str], float]]:
-        for node_id in sorted(self._ports()):
-            yield {LABEL: str(node_id)}, float(node_id in texts)
 
     async def why_not_ready(self) -> str | None:
         answers = await self._ask("/ready")
@@ -61,9 +57,6 @@ class AllBrokers:
                 if port is not None:
                     nursery.start_soon(ask_one, node_id, port)
         return found
-
-
-UP = "Whether the broker answers with its metrics: 1 or 0."
 
 
 async def asked(port: int, path: str) -> tuple[int, str] | None:

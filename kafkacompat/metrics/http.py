@@ -21,7 +21,7 @@ REASONS = {
 PLAIN = "text/plain; charset=utf-8"
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """The request is answered with this status, and with the text."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -39,17 +39,17 @@ class Request(NamedTuple):
 
 
 def parse_head(head: bytes) -> Request:
-    """The request line of a whole head. Refused."""
+    """The request line of a whole head. HttpError."""
     line = head.split(b"\r\n", 1)[0]
     parts = line.split(b" ")
     if len(parts) != 3 or parts[2] not in (b"HTTP/1.1", b"HTTP/1.0") or not parts[1].startswith(b"/"):
-        raise Refused(400, "a request line of HTTP/1.0 or HTTP/1.1 is expected")
+        raise HttpError(400, "a request line of HTTP/1.0 or HTTP/1.1 is expected")
     try:
         method, target = parts[0].decode("ascii"), parts[1].decode("ascii")
     except UnicodeDecodeError:
-        raise Refused(400, "the request line is not ASCII") from None
+        raise HttpError(400, "the request line is not ASCII") from None
     if method not in METHODS:
-        raise Refused(405, "GET and HEAD are served")
+        raise HttpError(405, "GET and HEAD are served")
     return Request(method, target.split("?", 1)[0], parts[2] == b"HTTP/1.1")
 
 

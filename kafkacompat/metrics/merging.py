@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kafkacompat.metrics.families import Metrics, gauges
+
 LABEL = "node_id"
 HELP, TYPE = "# HELP ", "# TYPE "
 LINES_A_PIECE = 500
+
+
+BROKERS: Metrics[Mapping[int, bool]] = Metrics(
+    "All brokers of a machine (`start --brokers`), whose other series have the label too",
+    gauges(
+        "kafkacompat_broker_up",
+        "Whether the broker answers with its metrics: 1 or 0.",
+        (LABEL,),
+        lambda up: [({LABEL: str(node_id)}, answers) for node_id, answers in up.items()],
+    ),
+)
+"""Of whether each broker answers."""
 
 
 def merged(texts: Mapping[int, str]) -> Iterator[bytes]:

@@ -5,12 +5,12 @@ The standard names of a process (`process_resident_memory_bytes` and others) com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from prometheus_client.process_collector import ProcessCollector
 
-from kafkacompat.metrics.families import Families, Family, counter, gauge, gauges
+from kafkacompat.metrics.families import Families, Family, Metrics, counter, gauge, gauges
 
 
 class Stalls(Protocol):
@@ -23,10 +23,23 @@ class Stalls(Protocol):
 IO = "/proc/self/io"
 SERVERS = {"broker": "kafkaserver", "controller": "controllerserver"}
 
+DISK: Metrics[Mapping[str, int]] = Metrics(
+    "Disks, under the names of the node's roles: `kafkaserver`, `controllerserver`",
+    gauge(
+        "kafka_server_{server}_linux_disk_read_bytes",
+        "Bytes that the process has read from disks.",
+        lambda numbers: numbers["read"],
+    ),
+    gauge(
+        "kafka_server_{server}_linux_disk_write_bytes",
+        "Bytes that the process has written to disks.",
+        lambda numbers: numbers["write"],
+    ),
+)
+
 
 def disk_families(roles: Iterable[str], path: str = IO) -> Families:
-    """What the process has read from disks and written to them, under the names of its roles. None where the system
-    does not tell."""
+    """None where the system does not tell."""
     try:
         with open(path, encoding="ascii") as file:
             told = dict(line.split(": ") for line in file)
@@ -34,56 +47,67 @@ def disk_families(roles: Iterable[str], path: str = IO) -> Families:
     except (OSError, ValueError, KeyError):
         return
     for role in roles:
-        for kind, number in numbers.items():
-            name = f"kafka_server_{SERVERS[role]}_linux_disk_{kind}_bytes"
-            yield gauge(name, "Bytes that the process has read from or written to disks.", number)
+        yield from DISK.of(numbers, server=SERVERS[role])
 
 
-def start_families(started_ms: int) -> Families:
-    """`started_ms`: of the wall clock."""
-    yield gauge("kafka_server_app_info_start_time_ms", "When the node was started, ms.", started_ms)
+class NodeReading(NamedTuple):
+    started_ms: int
+    """By the wall clock."""
+    stalls: Stalls | None
+    """None until the node serves."""
+    loads: Sequence[tuple[str, int, int]]
+    """(duty, running, waiting) of each pool of workers."""
+    index_bytes: int | None
+    """None without the broker role."""
+    connections_left: int | None
+    """None without a limit of open files."""
 
 
-def process_families(
-    stalls: Stalls | None,
-    loads: Sequence[tuple[str, int, int]],
-    index_bytes: int | None,
-    connections_left: int | None,
-) -> Families:
-    """`stalls`: None until the node serves. `loads`: (duty, running, waiting) of each pool of workers. `index_bytes`: None without
-    the broker role. `connections_left`: None without a limit of open files."""
+NODE: Metrics[NodeReading] = Metrics(
+    "The node",
+    gauge(
+        "kafka_server_app_info_start_time_ms",
+        "When the node was started, ms.",
+        lambda node: node.started_ms,
+    ),
+    counter(
+        "kafkacompat_loop_stalls",
+        "Times that the event loop did not answer for 100 ms or longer.",
+        lambda node: None if node.stalls is None else node.stalls.stalls,
+    ),
+    gauge(
+        "kafkacompat_loop_stall_longest_seconds",
+        "The longest of these times since the start of the node.",
+        lambda node: None if node.stalls is None else node.stalls.longest_s,
+    ),
+    gauges(
+        "kafkacompat_worker_jobs_running",
+        "Jobs that worker threads carry out now.",
+        ("duty",),
+        lambda node: (({"duty": duty}, running) for duty, running, _ in node.loads),
+    ),
+    gauges(
+        "kafkacompat_worker_jobs_waiting",
+        "Jobs that wait for a worker thread.",
+        ("duty",),
+        lambda node: (({"duty": duty}, waiting) for duty, _, waiting in node.loads),
+    ),
+    gauge(
+        "kafkacompat_index_cache_bytes",
+        "Index pages that are kept in memory, in bytes.",
+        lambda node: node.index_bytes,
+    ),
+    gauge(
+        "kafkacompat_connections_left",
+        "More connections of clients that the limit of open files allows now. The rest is kept for the node and its logs.",
+        lambda node: node.connections_left,
+    ),
+)
+
+
+def process_families(node: NodeReading) -> Families:
     for metric in ProcessCollector(registry=None).collect():
         samples = [(each.labels, each.value) for each in metric.samples]
         yield Family(metric.name, metric.type, metric.documentation, samples)
     yield None
-    if stalls is not None:
-        yield counter(
-            "kafkacompat_loop_stalls",
-            "Times that the event loop did not answer for 100 ms or longer.",
-            stalls.stalls,
-        )
-        yield gauge(
-            "kafkacompat_loop_stall_longest_seconds",
-            "The longest of these times since the start of the node.",
-            stalls.longest_s,
-        )
-    yield gauges(
-        "kafkacompat_worker_jobs_running",
-        "Jobs that worker threads carry out now.",
-        (({"duty": duty}, running) for duty, running, _ in loads),
-    )
-    yield gauges(
-        "kafkacompat_worker_jobs_waiting",
-        "Jobs that wait for a worker thread.",
-        (({"duty": duty}, waiting) for duty, _, waiting in loads),
-    )
-    if index_bytes is not None:
-        yield gauge(
-            "kafkacompat_index_cache_bytes", "Index pages that are kept in memory, in bytes.", index_bytes
-        )
-    if connections_left is not None:
-        yield gauge(
-            "kafkacompat_connections_left",
-            "More connections of clients that the limit of open files allows now. The rest is kept for the node and its logs.",
-            connections_left,
-        )
+    yield from NODE.of(node)

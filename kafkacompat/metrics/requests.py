@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import exp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.api.meters import ERROR_CODES
 from kafkacompat.api.request_times import Times
-from kafkacompat.metrics.families import COUNTER, Families, Family, Labels, Sample, counters, gauges
-from kafkacompat.metrics.histograms import QUANTILES, percentile, weighted_percentiles
+from kafkacompat.metrics.families import (
+    QUANTILES,
+    Families,
+    Labels,
+    Metric,
+    Metrics,
+    Sample,
+    counters,
+    gauges,
+    percentile,
+    weighted_percentiles,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -20,15 +30,6 @@ MERGED = ("Fetch", ("FetchConsumer", "FetchFollower"))
 """Kafka shows fetches by kind and under one name."""
 REQUEST_QUEUE, LOCAL, REMOTE, RESPONSE_QUEUE, RESPONSE_SEND, SIZE = range(len(Times._fields))
 TOTAL, THROTTLE = -1, -2
-HISTOGRAMS = (
-    ("requestqueuetimems", "ms from a readable connection to the request's turn", REQUEST_QUEUE),
-    ("localtimems", "ms in which the request was handled", LOCAL),
-    ("remotetimems", "ms until its answer was there", REMOTE),
-    ("responsequeuetimems", "ms for which its answer waited to be sent", RESPONSE_QUEUE),
-    ("responsesendtimems", "ms in which its answer was sent", RESPONSE_SEND),
-    ("totaltimems", "ms from a readable connection to the sent answer", TOTAL),
-    ("throttletimems", "ms for which quotas throttle the client", THROTTLE),
-)
 
 
 class Shown:
@@ -68,32 +69,30 @@ def _values_of(kind: KindMeter, which: int) -> list[float]:
     return kind.recent.totals() if which == TOTAL else kind.recent.column(which)
 
 
+class ShownRequests(NamedTuple):
+    meters: RequestMeters
+    shown: Sequence[Shown]
+
+
 def request_families(meters: RequestMeters) -> Families:
     """Percentiles are of requests that were timed, which stand for the others; counts are of all."""
     shown = [Shown(name, [kind]) for name, kind in meters.kinds.items() if name != MERGED[0]]
     fetches = [meters.kinds[name] for name in MERGED[1] if name in meters.kinds]
     if fetches:
         shown.append(Shown(MERGED[0], fetches))
-    shown = [each for each in shown if each.requests]
     yield None
-    yield counters(f"{NAME}requests", "Requests by API and version.", _requests(shown))
-    yield counters(f"{NAME}errors", "Error codes of answers, NONE included.", _errors(meters))
-    for suffix, text, which in HISTOGRAMS:
-        yield gauges(f"{NAME}{suffix}", f"Percentiles: {text}.", _percentiles(shown, which, 1000))
-        yield Family(f"{NAME}{suffix}_count", COUNTER, f"Requests: {text}.", _counts(shown))
-    yield gauges(f"{NAME}requestbytes", "Percentiles: bytes of a request.", _percentiles(shown, SIZE, 1))
-    yield counters(f"{NAME}requestbytes_count", "Requests: bytes of a request.", _counts(shown))
+    yield from REQUESTS.of(ShownRequests(meters, [each for each in shown if each.requests]))
 
 
-def _requests(shown: Sequence[Shown]) -> Iterator[Sample]:
-    for each in shown:
+def _requests(of: ShownRequests) -> Iterator[Sample]:
+    for each in of.shown:
         for version, count in sorted(each.versions.items()):
             yield {**each.labels, "version": str(version)}, count
 
 
-def _errors(meters: RequestMeters) -> Iterator[Sample]:
+def _errors(of: ShownRequests) -> Iterator[Sample]:
     """Under the name of the API, whatever name its requests have."""
-    for name, errors in list(meters.errors.items()):
+    for name, errors in list(of.meters.errors.items()):
         for index, count in enumerate(errors):
             if count:
                 # A negative index counts from the end of the list.
@@ -108,13 +107,46 @@ def _error_name(code: int) -> str:
         return str(code)
 
 
-def _counts(shown: Sequence[Shown]) -> Iterator[Sample]:
-    for each in shown:
+def _counts(of: ShownRequests) -> Iterator[Sample]:
+    for each in of.shown:
         yield each.labels, each.requests
 
 
-def _percentiles(shown: Sequence[Shown], which: int, factor: float) -> Iterator[Sample | None]:
-    for each in shown:
+def _percentiles(of: ShownRequests, which: int, factor: float) -> Iterator[Sample | None]:
+    for each in of.shown:
         for (_, label), value in zip(QUANTILES, each.percentiles(which), strict=True):
             yield {**each.labels, "quantile": label}, factor * value
         yield None
+
+
+def _times(name: str, text: str, which: int) -> tuple[Metric[ShownRequests], Metric[ShownRequests]]:
+    return _histogram(f"{name}timems", f"ms {text}", which, 1000)
+
+
+def _histogram(
+    name: str, text: str, which: int, factor: float
+) -> tuple[Metric[ShownRequests], Metric[ShownRequests]]:
+    return (
+        gauges(
+            f"{NAME}{name}",
+            f"Percentiles: {text}.",
+            ("request", "quantile"),
+            lambda of: _percentiles(of, which, factor),
+        ),
+        counters(f"{NAME}{name}_count", f"Requests: {text}.", ("request",), _counts),
+    )
+
+
+REQUESTS: Metrics[ShownRequests] = Metrics(
+    "Requests",
+    counters(f"{NAME}requests", "Requests by API and version.", ("request", "version"), _requests),
+    counters(f"{NAME}errors", "Error codes of answers, NONE included.", ("request", "error"), _errors),
+    _times("requestqueue", "from a readable connection to the request's turn", REQUEST_QUEUE),
+    _times("local", "in which the request was handled", LOCAL),
+    _times("remote", "until its answer was there", REMOTE),
+    _times("responsequeue", "for which its answer waited to be sent", RESPONSE_QUEUE),
+    _times("responsesend", "in which its answer was sent", RESPONSE_SEND),
+    _times("total", "from a readable connection to the sent answer", TOTAL),
+    _times("throttle", "for which quotas throttle the client", THROTTLE),
+    _histogram("requestbytes", "bytes of a request, without its header", SIZE, 1),
+)

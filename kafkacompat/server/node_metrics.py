@@ -12,46 +12,52 @@ from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.metrics.broker import (
-    broker_families,
-    directory_families,
-    load_families,
-    replication_families,
-    share_coordinator_families,
-    throttle_families,
-    transaction_families,
-    waiting_families,
+    PLACEMENTS,
+    REPLICATION,
+    STATE,
+    THROTTLED,
+    WAITING,
+    Placements,
+    Throttled,
+    Waiting,
 )
-from kafkacompat.metrics.cleaner import cleaner_families
-from kafkacompat.metrics.clients import client_families
-from kafkacompat.metrics.families import Families, Sample
-from kafkacompat.metrics.groups import group_families
-from kafkacompat.metrics.network import (
-    certificate_families,
-    idle_families,
-    listener_families,
-    memory_families,
+from kafkacompat.metrics.clients import client_families, quota_families
+from kafkacompat.metrics.coordinators import (
+    LOADS,
+    SHARE_COORDINATOR,
+    TRANSACTIONS,
+    TransactionReading,
+    group_families,
 )
-from kafkacompat.metrics.partitions import LATE_MS, log_families, partition_families, replica_families
-from kafkacompat.metrics.process import Stalls, disk_families, process_families, start_families
+from kafkacompat.metrics.families import At, Families, Sample
+from kafkacompat.metrics.network import CERTIFICATES, MEMORY, idle_families, listener_families
+from kafkacompat.metrics.partitions import (
+    CLEANING,
+    LATE_MS,
+    CleanerReading,
+    log_families,
+    partition_families,
+    replica_families,
+    traffic_families,
+)
+from kafkacompat.metrics.process import NodeReading, Stalls, disk_families, process_families
 from kafkacompat.metrics.quorum import (
-    applied_families,
+    BROKER_METADATA,
+    QUORUM,
+    AppliedReading,
+    ControllerReading,
+    LoaderReading,
     controller_families,
-    heartbeat_families,
     loader_families,
-    metadata_families,
-    queue_families,
-    raft_families,
 )
-from kafkacompat.metrics.quotas import quota_families
 from kafkacompat.metrics.requests import request_families
 from kafkacompat.metrics.shares import share_families
-from kafkacompat.metrics.traffic import traffic_families
 from kafkacompat.node.broker_lifecycle import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkacompat.metrics.loop_idle import Idle
+    from kafkacompat.metrics.network import Idle
     from kafkacompat.server.broker_server import BrokerServer
     from kafkacompat.server.doors import NodeDoors
     from kafkacompat.server.raft_server import KafkaRaftServer
@@ -117,10 +123,12 @@ class NodeMetrics:
         index_bytes = None if broker is None else broker.logs.index_bytes()
         descriptors = self._doors.descriptors
         connections_left = None if descriptors is None else descriptors.connections_left()
-        yield process_families(self.stalls, self._pool_loads(), index_bytes, connections_left)
+        loads = self._pool_loads()
+        yield process_families(
+            NodeReading(self._started_ms, self.stalls, loads, index_bytes, connections_left)
+        )
         if self._doors.meters is not None:
             yield request_families(self._doors.meters)
-        yield start_families(self._started_ms)
         yield disk_families(self._doors.config.roles)
         if shared is not None and shared.has_started:
             yield from self._of_quorum(shared)
@@ -131,11 +139,11 @@ class NodeMetrics:
         yield listener_families(
             {name: each for server in servers for name, each in server.listener_readings().items()}
         )
-        yield certificate_families(
+        yield CERTIFICATES.of(
             {name: end_s for server in servers for name, end_s in server.certificate_ends_s().items()}
         )
         if servers:
-            yield memory_families(servers[0].memory_reading())
+            yield MEMORY.of(servers[0].memory_reading())
         if self.idle is not None:
             yield idle_families(self.idle(), self._doors.config.roles)
         now_ms = self._doors.clock.monotonic_ms()
@@ -148,73 +156,84 @@ class NodeMetrics:
         if manager is not None and series is not None:
             yield client_families(manager, series, now_ms, is_broker=broker is not None)
         if broker is not None:
-            yield broker_families(broker_state(broker).value)
+            yield STATE.of(broker_state(broker).value)
             hosted = broker.partitions.hosted
             coordinators = broker.coordinators
             shares = coordinators.shares.partitions
-            yield waiting_families(broker.partitions, broker.fetches, shares.fetches.purgatory)
+            yield WAITING.of(Waiting(broker.partitions, broker.fetches, shares.fetches.purgatory))
             yield share_families(shares, coordinators.shares.dead_letters, now_ms)
-            yield replication_families(broker.replication)
+            yield REPLICATION.of(broker.replication)
             yield group_families(coordinators.groups, now_ms)
-            yield load_families("group", coordinators.groups.load_times, now_ms)
-            coordinator = coordinators.transactions.coordinator
-            yield load_families("transaction", coordinator.load_times, now_ms)
-            yield transaction_families(coordinator, coordinators.transactions.verifications)
-            yield share_coordinator_families(coordinators.shares.state.coordinator, now_ms)
-            yield load_families("share", coordinators.shares.state.coordinator.load_times, now_ms)
+            transactions, state = coordinators.transactions, coordinators.shares.state.coordinator
+            yield TRANSACTIONS.of(TransactionReading(transactions.coordinator, transactions.verifications))
+            yield SHARE_COORDINATOR.of(At(state, now_ms))
+            for kind, times in (
+                ("group", coordinators.groups.load_times),
+                ("transaction", transactions.coordinator.load_times),
+                ("share", state.load_times),
+            ):
+                yield LOADS.of(At(times, now_ms), coordinator=kind)
             yield traffic_families(hosted.traffic)
             longest_ms = self._doors.config.get_int("transaction.max.timeout.ms")
             yield replica_families(hosted, self._doors.clock.now_ms() - longest_ms - LATE_MS)
             yield partition_families(hosted)
             yield log_families(broker.logs)
             disks, replication = broker.disks, broker.replication
-            yield directory_families(disks.queued_assignments, disks.max_move_lag())
-            yield throttle_families(
-                replication.leader_throttle.bytes_per_second(),
-                replication.follower_throttle.bytes_per_second(),
-                disks.moved_bytes_per_second(),
+            yield PLACEMENTS.of(Placements(disks.queued_assignments, disks.max_move_lag()))
+            yield THROTTLED.of(
+                Throttled(
+                    replication.leader_throttle.bytes_per_second(),
+                    replication.follower_throttle.bytes_per_second(),
+                    disks.moved_bytes_per_second(),
+                )
             )
             cleaner, moved_bytes = broker.broker_logs.cleaner, broker.broker_logs.cleaner_throttle.moved_bytes
             if cleaner is not None:
-                yield cleaner_families(cleaner, broker.logs, moved_bytes, now_ms)
+                yield CLEANING.of(CleanerReading(cleaner, broker.logs, moved_bytes, now_ms))
 
     def _of_quorum(self, shared: SharedServer) -> Iterator[Families]:
         driver, machine = shared.driver, shared.machine
         controller, clock = self._node.controller, self._doors.clock
-        yield raft_families(driver, clock.monotonic_ms())
-        yield loader_families(machine.image, machine.leader_id, machine.snapshots_loaded, SUPPORTED_FEATURES)
+        now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
+        yield QUORUM.of(At(driver, monotonic_ms))
+        reading = LoaderReading(machine.image, machine.leader_id, machine.snapshots_loaded)
+        yield loader_families(reading, SUPPORTED_FEATURES)
         has_static_voters = bool(self._doors.config.get_list("controller.quorum.voters"))
         ignores_static_voters = has_static_voters and driver.kraft_version > 0
         if controller is not None:
-            is_active = machine.is_active
+            queue, sessions = controller.event_queue, controller.liveness.sessions
+            brokers = machine.image.brokers
             yield controller_families(
-                machine.image,
-                controller.meters,
-                is_active=is_active,
-                end_offset=driver.next_offset,
-                ignores_static_voters=ignores_static_voters,
-                faults=machine.faults,
-            )
-            yield applied_families(driver.last_timestamp_ms, clock.now_ms())
-            if is_active:
-                sessions, now_ms = controller.liveness.sessions, clock.monotonic_ms()
-                brokers = machine.image.brokers
-                yield heartbeat_families({each: sessions.since_contact_ms(each, now_ms) for each in brokers})
-            queue = controller.event_queue
-            yield queue_families(
-                queue.queue_times_ms,
-                queue.processing_times_ms,
-                timed_out=queue.timed_out,
-                heartbeats_timed_out=controller.controller.timed_out_heartbeats,
+                ControllerReading(
+                    image=machine.image,
+                    meters=controller.meters,
+                    is_active=machine.is_active,
+                    end_offset=driver.next_offset,
+                    last_timestamp_ms=driver.last_timestamp_ms,
+                    now_ms=now_ms,
+                    ignores_static_voters=ignores_static_voters,
+                    faults=machine.faults,
+                    queue_times_ms=queue.queue_times_ms,
+                    processing_times_ms=queue.processing_times_ms,
+                    timed_out=queue.timed_out,
+                    timed_out_heartbeats=controller.controller.timed_out_heartbeats,
+                    since_heartbeat_ms={
+                        each: sessions.since_contact_ms(each, monotonic_ms) for each in brokers
+                    }
+                    if machine.is_active
+                    else None,
+                )
             )
         if self._node.broker is not None:
-            yield metadata_families(
-                machine.image,
-                last_timestamp_ms=driver.last_timestamp_ms,
-                now_ms=self._doors.clock.now_ms(),
-                ignores_static_voters=ignores_static_voters,
-                snapshot_faults=machine.snapshot_faults,
-                batches=machine.batches,
+            yield BROKER_METADATA.of(
+                AppliedReading(
+                    machine.image,
+                    driver.last_timestamp_ms,
+                    now_ms,
+                    ignores_static_voters,
+                    machine.snapshot_faults,
+                    machine.batches,
+                )
             )
 
 

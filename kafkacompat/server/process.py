@@ -152,7 +152,7 @@ async def _shown(
     """Serve the node's metrics from now on. Without metrics, none of their modules is imported. Raises StartRefused, OSError."""
     try:
         from kafkacompat.metrics.endpoint import MetricsEndpoint, OneNode
-        from kafkacompat.metrics.loop_idle import LoopIdle
+        from kafkacompat.metrics.network import LoopIdle
         from kafkacompat.server.node_metrics import NodeMetrics
     except ImportError as missing:
         raise StartRefused(

@@ -7,7 +7,7 @@ from math import exp, log
 import pytest
 
 from kafkacompat.api.request_times import DECAY, KEPT, SampledTimes, Times
-from kafkacompat.metrics.histograms import weighted_percentiles
+from kafkacompat.metrics.families import weighted_percentiles
 
 LOCAL, SIZE = 1, 5
 SLOW_S, QUICK_S = 2.0, 0.001

@@ -23,7 +23,7 @@ from kafkacompat.console.looking import keep_counting
 from kafkacompat.console.share_groups import CoordinatorConnection
 from kafkacompat.console.share_numbers import NumbersTold, metrics_addresses, share_numbers_of
 from kafkacompat.console.state import ConsoleState
-from kafkacompat.metrics.rendering import rendered
+from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.metrics.shares import share_families
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.http_fetch import Bounds

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkacompat.metrics.families import COUNTER, GAUGE
+from kafkacompat.metrics.families import COUNTER, GAUGE, NO_LABELS, Family, Samples
 
 
 class Shown(NamedTuple):
@@ -33,3 +33,21 @@ def parsed(text: str) -> Shown:
             values[series] = float(value)
     assert sum(len(each.samples) for each in text_string_to_metric_families(text)) == len(values)
     return Shown(types, values)
+
+
+def gauge(name: str, text: str, value: float) -> Family:
+    """One series without labels."""
+    return gauges(name, text, ((NO_LABELS, value),))
+
+
+def counter(name: str, text: str, value: float) -> Family:
+    """One series without labels."""
+    return counters(name, text, ((NO_LABELS, value),))
+
+
+def gauges(name: str, text: str, samples: Samples) -> Family:
+    return Family(name, GAUGE, text, samples)
+
+
+def counters(name: str, text: str, samples: Samples) -> Family:
+    return Family(name, COUNTER, text, samples)

@@ -9,8 +9,9 @@ import trio
 import trio.testing
 
 from kafkacompat.metrics import endpoint as module
+from kafkacompat.metrics._tests.exposition import gauge, gauges
 from kafkacompat.metrics.endpoint import MetricsEndpoint, OneNode
-from kafkacompat.metrics.families import Families, gauge, gauges
+from kafkacompat.metrics.families import Families
 from kafkacompat.metrics.http import HEAD_BYTES_MAX
 
 LOOPBACK = "127.0.0.1"

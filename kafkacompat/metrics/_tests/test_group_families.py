@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.meters import GroupMeters
-from kafkacompat.metrics.groups import group_families
+from kafkacompat.metrics.coordinators import group_families
 
 NOW_MS = 60_000
 

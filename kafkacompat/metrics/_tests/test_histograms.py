@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.metrics.histograms import QUANTILES, percentile, weighted_percentiles
+from kafkacompat.metrics.families import QUANTILES, percentile, weighted_percentiles
 
 
 @pytest.mark.parametrize(

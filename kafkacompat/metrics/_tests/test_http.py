@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.metrics.http import Refused, answer, answer_head, chunk, parse_head
+from kafkacompat.metrics.http import HttpError, answer, answer_head, chunk, parse_head
 
 
 def test_a_scraper_s_request() -> None:
@@ -29,7 +29,7 @@ def test_an_old_client_gets_no_chunks() -> None:
     ],
 )
 def test_requests_that_the_metrics_listener_refuses(line: bytes, status: int) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpError) as refused:
         parse_head(line + b"\r\n\r\n")
     assert refused.value.status == status
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkacompat.meters import RATE_MS
-from kafkacompat.metrics import loop_idle
-from kafkacompat.metrics.loop_idle import LoopIdle
+from kafkacompat.metrics import network
+from kafkacompat.metrics.network import LoopIdle
 from kafkacompat.net.watchdog import waited_s
 
 
@@ -79,8 +79,8 @@ def test_a_system_that_does_not_tell_it_counts_nothing(tmp_path: Path, text: str
 
 
 def test_a_loop_that_waits_for_a_processor_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_idle, "thread_time", lambda: 1.0)
-    monkeypatch.setattr(loop_idle, "waited_s", lambda: now_s)
+    monkeypatch.setattr(network, "thread_time", lambda: 1.0)
+    monkeypatch.setattr(network, "waited_s", lambda: now_s)
     now_s = 0.0
     idle = LoopIdle(lambda: now_s)
     now_s = 10.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkacompat.metrics.families import Families, counter, gauges
+from kafkacompat.metrics._tests.exposition import counter, gauges
+from kafkacompat.metrics.endpoint import rendered
+from kafkacompat.metrics.families import Families
 from kafkacompat.metrics.merging import merged, with_label
-from kafkacompat.metrics.rendering import rendered
 
 
 def text_of(node: int, sizes: int) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import isnan, nan
 
 from kafkacompat.metrics.families import Family
-from kafkacompat.metrics.loop_idle import Idle
-from kafkacompat.metrics.network import idle_families, listener_families, memory_families
+from kafkacompat.metrics.network import MEMORY, Idle, idle_families, listener_families
 from kafkacompat.ports.network import ListenerReading, MemoryReading
 
 READING = ListenerReading(
@@ -115,7 +114,7 @@ def test_connections_have_the_software_of_their_clients_as_labels() -> None:
 
 def test_memory_without_a_bound_is_shown_as_kafka_shows_it() -> None:
     def shown(reading: MemoryReading | None) -> dict[str, float]:
-        return {each.name: next(iter(each.samples))[1] for each in memory_families(reading) if each}  # type: ignore[index]
+        return {each.name: next(iter(each.samples))[1] for each in MEMORY.of(reading) if each}  # type: ignore[index]
 
     name = "kafka_network_socketserver_memorypool"
     assert shown(MemoryReading(700, 300)) == {f"{name}available": 700, f"{name}used": 300}

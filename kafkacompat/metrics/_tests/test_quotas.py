@@ -7,8 +7,8 @@ from math import isnan
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkacompat.metrics.quotas import MEASUREMENTS_MAX, quota_families
-from kafkacompat.metrics.rendering import rendered
+from kafkacompat.metrics.clients import MEASUREMENTS_MAX, quota_families
+from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.quota.client_quotas import (
     CLIENT_ID,
     CONSUMER_BYTE_RATE,

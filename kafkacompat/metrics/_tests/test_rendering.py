@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkacompat.metrics.families import Sample, counter, counters, gauge, gauges
-from kafkacompat.metrics.rendering import SAMPLES_A_PIECE, rendered
+from kafkacompat.metrics._tests.exposition import counter, counters, gauge, gauges
+from kafkacompat.metrics.endpoint import SAMPLES_A_PIECE, rendered
+from kafkacompat.metrics.families import Sample
 
 
 def text_of(*families: object) -> str:

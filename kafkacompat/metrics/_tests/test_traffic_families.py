@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkacompat.metrics.families import Families, Family
-from kafkacompat.metrics.traffic import NAME, traffic_families
+from kafkacompat.metrics.partitions import TRAFFIC, traffic_families
 from kafkacompat.partition.traffic import BrokerTraffic
 
 
@@ -35,5 +35,10 @@ def test_a_topic_that_ends_during_a_scrape_is_counted_once(read_before: int) -> 
     traffic.end("ends", ends)
     stays.bytes_out += 1
     found |= dict(read)
-    assert found[f"{NAME}messagesin"] == found[f"{NAME}bytesin"] == found[f"{NAME}replicationbytesin"] == 10
-    assert found[f"{NAME}bytesout"] == (10 if read_before > 2 else 11)
+    assert (
+        found[f"{TRAFFIC}messagesin"]
+        == found[f"{TRAFFIC}bytesin"]
+        == found[f"{TRAFFIC}replicationbytesin"]
+        == 10
+    )
+    assert found[f"{TRAFFIC}bytesout"] == (10 if read_before > 2 else 11)

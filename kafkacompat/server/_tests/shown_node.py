@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkacompat._tests.fuzz.node import FuzzedNode
 from kafkacompat._tests.kit import AskedNode
-from kafkacompat.metrics.rendering import rendered
+from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.server.node_metrics import NodeMetrics

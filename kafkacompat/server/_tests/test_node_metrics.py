@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from math import isnan
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from kafkacompat.api.meters import RequestMeters
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.metrics.families import Families, Sample, gauge, gauges
-from kafkacompat.metrics.loop_idle import Idle
+from kafkacompat.metrics._tests.exposition import gauge, gauges
+from kafkacompat.metrics.endpoint import rendered
+from kafkacompat.metrics.families import Families, Sample
+from kafkacompat.metrics.network import Idle
 from kafkacompat.metrics.process import disk_families
-from kafkacompat.metrics.rendering import rendered
+from kafkacompat.metrics.reference import declared, series
 from kafkacompat.quota.client_quotas import CLIENT_ID, PRODUCER_BYTE_RATE
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
@@ -58,6 +61,44 @@ def test_every_collector_gives_series(shown: ShownNode) -> None:
         "kafka_log_logmanager_",
     ):
         assert any(name.startswith(prefix) for name in names), prefix
+
+
+NOT_OF_THIS_NODE = (
+    "kafka_server_*replication_byte_rate",  # nothing is throttled
+    "kafkacompat_broker_up",  # of the parent of several
+    "kafkacompat_connections_left",  # the simulator has no limit of open files
+    "kafkacompat_loop_stall*",  # nor a watchdog
+    "kafka_network_*idlepercent",  # nobody measures the loop
+    "*idle_ratio_avg",
+    "*avgidle*",
+    "kafka_server_fetcherlagmetrics_consumerlag",  # no partition is followed
+    "kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio*",  # no group has a share session
+    "kafka_server_sharegroupmetrics_topicpartitionsacquiretimems*",
+    "kafka_server_sharepartitionmetrics_*",
+    "kafka_server_share_coordinator_metrics_last_pruned_offset",
+    "kafkacompat_share_partition_*",
+    "kafka_server_quota_*",  # no quota applies
+    "kafka_server_client_metrics_*",  # no client is asked for metrics
+    "kafkacompat_telemetry_*",
+)
+
+
+def test_every_series_is_declared_and_every_declaration_has_series(shown: ShownNode) -> None:
+    """A metric is declared once, and the reference page is made of the declarations."""
+    shown.create("orders", 3)
+    produced(shown, "orders", b"x")
+    declared_metrics = [metric for each in declared() for metric in each.metrics]
+    forms = {series(metric).partition("{")[0]: metric for metric in declared_metrics}
+    found: set[str] = set()
+    for name, labels in shown.scrape():
+        if name.startswith("process_"):
+            continue
+        of_name = [form for form in forms if fnmatchcase(name, form)]
+        assert of_name, f"{name} is not declared"
+        assert {label for label, _ in labels} <= set(forms[of_name[0]].labels), name
+        found.update(of_name)
+    missing = sorted(form for form in forms if form not in found)
+    assert [form for form in missing if not any(fnmatchcase(form, each) for each in NOT_OF_THIS_NODE)] == []
 
 
 def test_partitions_are_counted(shown: ShownNode) -> None:

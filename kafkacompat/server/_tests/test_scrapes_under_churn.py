@@ -14,10 +14,10 @@ import pytest
 from kafkacompat._tests.fuzz.node import FuzzedNode
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.metrics import broker, clients, families, groups, partitions, quorum, rendering, shares
+from kafkacompat.metrics import clients, coordinators, endpoint, families, partitions, quorum, shares
 from kafkacompat.metrics._tests.exposition import Shown, parsed
+from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.metrics.families import COUNTER
-from kafkacompat.metrics.rendering import rendered
 from kafkacompat.records.compression import compress
 from kafkacompat.server._tests.shown_node import ShownNode, fetched, produced
 from kafkacompat.server.node_metrics import NodeMetrics
@@ -217,8 +217,8 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
 @pytest.fixture(autouse=True)
 def steps_of_one_series(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a scrape has as many places as there can be where the node may change."""
-    monkeypatch.setattr(rendering, "SAMPLES_A_PIECE", 1)
-    for module in (broker, clients, families, groups, partitions, quorum, shares):
+    monkeypatch.setattr(endpoint, "SAMPLES_A_PIECE", 1)
+    for module in (clients, coordinators, families, partitions, quorum, shares):
         if hasattr(module, STEP):
             monkeypatch.setattr(module, STEP, 1)
 

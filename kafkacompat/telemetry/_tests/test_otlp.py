@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 
 from kafkacompat._tests.doubles import HandTime, value_of
 from kafkacompat.metrics.clients import client_families
-from kafkacompat.metrics.rendering import rendered
+from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.records._tests.bombs import tables
 from kafkacompat.records.compression import compress
 from kafkacompat.tasks import Tasks, at_once

@@ -10,7 +10,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 from kafkacompat._tests.doubles import value_of
 from kafkacompat.metrics._tests.exposition import parsed
 from kafkacompat.metrics.clients import client_families
-from kafkacompat.metrics.rendering import rendered
+from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.records.compression import compress
 from kafkacompat.telemetry.client_metrics_manager import (
     ACCEPTED_CODECS,
