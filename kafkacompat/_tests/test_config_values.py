@@ -66,18 +66,26 @@ def test_definitions_are_those_of_kafka_4_3() -> None:
     assert topic_keys()["retention.ms"].type is ConfigType.LONG
 
 
-def test_every_line_of_help_belongs_to_a_setting() -> None:
-    path = Path(__file__).parent.parent / "config" / "tables" / "documentation.tsv"
-    tables = {"broker": broker_keys(), "topic": topic_keys(), "group": group_keys()}
-    rows = [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
-    for kind, name, text in rows:
-        assert tables[kind][name].documentation == text
-        assert tables[kind][name].honoured
-        assert text.endswith(".")
-    assert len(rows) == sum(key.honoured for keys in tables.values() for key in keys.values())
+def test_documentation_is_in_sentences_and_what_has_none_is_without_effect() -> None:
+    tables = (broker_keys(), topic_keys(), group_keys())
+    texts = [key.documentation for keys in tables for key in keys.values() if key.documentation is not None]
+    assert texts
+    assert all(text.endswith(".") for text in texts)
     table = without_effect_table()
     assert ("broker", "ssl.trustmanager.algorithm", "PKIX") in table
     assert ("broker", "num.partitions", "1") not in table
+
+
+def test_the_broker_settings_that_a_row_names_exist() -> None:
+    named = [
+        name
+        for keys in (topic_keys(), group_keys())
+        for key in keys.values()
+        for name in (key.broker, key.minimum, key.maximum)
+        if name
+    ]
+    assert named
+    assert set(named) <= broker_keys().keys()
 
 
 def test_every_setting_that_kafka_does_not_have_is_explained() -> None:

@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from kafkacompat.config import ConfigError, resolved
-from kafkacompat.config.files import NOT_REGULAR, open_regular
+from kafkacompat.config.properties import NOT_REGULAR, open_regular
 from kafkacompat.container.__main__ import _secret
 from kafkacompat.security.jaas import LoginModule
 from kafkacompat.security.jwks import JwksFile

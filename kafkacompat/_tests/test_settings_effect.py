@@ -1,4 +1,4 @@
-"""A setting counts as honoured when config/tables/documentation.tsv explains it: then some module must read it, and the reverse.
+"""A setting counts as honoured when its row in config/tables has a documentation: then some module must read it, and the reverse.
 
 Reading is all that a walk over the sources can see; that changes have their effect is tested against running brokers.
 """
@@ -9,14 +9,11 @@ import re
 from functools import cache
 from pathlib import Path
 
-from kafkacompat.config.keys import broker_keys, group_keys, topic_keys
-from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms
+from kafkacompat.config.keys import broker_keys, broker_synonyms, group_keys, topic_keys
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_READING = {
-    "config/constraints.py",
     "config/dynamic.py",
-    "config/synonyms.py",
     "config/topic.py",
     "config/group.py",
 }
@@ -45,9 +42,7 @@ def topic_setting_is_read(name: str) -> bool:
 
 def is_bound_of_a_group_setting(name: str) -> bool:
     """config/group.py keeps what a group has of its own within these bounds."""
-    bound = re.fullmatch(r"group\.(\w+)\.(?:min|max)\.(.+)", name)
-    key = group_keys().get(f"{bound[1]}.{bound[2]}") if bound is not None else None
-    return key is not None and key.honoured
+    return any(name in (key.minimum, key.maximum) and key.honoured for key in group_keys().values())
 
 
 def broker_setting_is_read(name: str) -> bool:
@@ -59,8 +54,8 @@ def broker_setting_is_read(name: str) -> bool:
         or (of_groups != name and of_groups in group_keys() and f'"{of_groups}"' in sources())
         or any(
             topic_setting_is_read(topic)
-            for topic, broker in TOPIC_TO_BROKER.items()
-            if name in broker_synonyms(broker)
+            for topic, key in topic_keys().items()
+            if name in broker_synonyms(key.broker)
         )
     )
 

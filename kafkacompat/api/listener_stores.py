@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import access_of
 from kafkacompat.config import DynamicConfig
-from kafkacompat.config.synonyms import listener_base
+from kafkacompat.config.keys import listener_base
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 

@@ -1,12 +1,10 @@
 """Kafka's settings: definitions, server.properties, layers that change at runtime, and the resulting settings of
 topics.
 
-The modules: keys (definitions), properties (file syntax), providers (values fetched from elsewhere), server (a node's
-settings), endpoints (listeners), constraints (combinations), topic, group, dynamic (layers), describe (DescribeConfigs
-entries).
+The modules: keys (definitions), properties (file syntax, and values fetched from elsewhere), server (a node's settings),
+endpoints (listeners), topic, group, dynamic (layers), describe (DescribeConfigs entries).
 """
 
-from kafkacompat.config.constraints import parse_connection_overrides, parse_voters
 from kafkacompat.config.describe import (
     ConfigEntry,
     ConfigSource,
@@ -17,24 +15,29 @@ from kafkacompat.config.describe import (
     describe_topic,
 )
 from kafkacompat.config.dynamic import DynamicConfig, effective, validate_dynamic_broker
-from kafkacompat.config.effects import own_table, without_effect_table
 from kafkacompat.config.endpoints import EndPoint
-from kafkacompat.config.errors import ConfigError
 from kafkacompat.config.group import group_values, validate_group_configs
 from kafkacompat.config.keys import (
+    ConfigError,
     ConfigKey,
     ConfigType,
     DynamicScope,
     broker_keys,
     group_keys,
     own_names,
+    own_table,
     parse_value,
     render_value,
     topic_keys,
+    without_effect_table,
 )
-from kafkacompat.config.properties import load_properties, parse_properties
-from kafkacompat.config.providers import resolved
-from kafkacompat.config.server import ServerConfig, defaults_without_file
+from kafkacompat.config.properties import load_properties, parse_properties, resolved
+from kafkacompat.config.server import (
+    ServerConfig,
+    defaults_without_file,
+    parse_connection_overrides,
+    parse_voters,
+)
 from kafkacompat.config.topic import LogConfig, apply_list_op, log_config, validate_topic_configs
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.keys import ConfigError
 from kafkacompat.expressions import ExpressionRefused, Expressions
 from kafkacompat.ids import parse_int
 

@@ -12,21 +12,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kafkacompat.config.dynamic import DynamicConfig
-from kafkacompat.config.errors import ConfigError
 from kafkacompat.config.group import group_values
 from kafkacompat.config.keys import (
+    ConfigError,
     ConfigKey,
     ConfigType,
+    ConfigValue,
     DynamicScope,
     broker_keys,
+    broker_synonyms,
     group_keys,
+    listener_base,
     parse_value,
     render_value,
     topic_keys,
 )
-from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms, group_to_broker, listener_base
 from kafkacompat.config.topic import broker_default
-from kafkacompat.config.validators import ConfigValue
 
 
 class ConfigSource(enum.IntEnum):
@@ -175,11 +176,11 @@ def describe_topic(config: DynamicConfig, overrides: Mapping[str, str]) -> list[
     texts = _overridden(keys, {name: broker_default(config.effective, name) for name in keys}, overrides)
     entries = []
     for name in sorted(texts):
-        key, broker_name = keys.get(name), TOPIC_TO_BROKER.get(name)
+        key = keys.get(name)
         sensitive = key is None or key.sensitive
         synonyms: list[ConfigSynonym] = []
-        if broker_name is not None:
-            synonyms = _synonyms(config, broker_name, broker_synonyms(broker_name), sensitive)
+        if key is not None and key.broker:
+            synonyms = _synonyms(config, key.broker, broker_synonyms(key.broker), sensitive)
         if name in overrides:
             text = None if sensitive else texts[name]
             synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.TOPIC_CONFIG))
@@ -193,11 +194,11 @@ def describe_group(config: DynamicConfig, overrides: Mapping[str, str]) -> list[
     texts = _overridden(keys, group_values(config.effective, {}), overrides)
     entries = []
     for name in sorted(texts):
-        key, broker_name = keys.get(name), group_to_broker(name)
+        key = keys.get(name)
         sensitive = key is None or key.sensitive
         synonyms: list[ConfigSynonym] = []
-        if key is not None and broker_name is not None:
-            synonyms = _synonyms(config, broker_name, (broker_name,), sensitive)
+        if key is not None and key.broker:
+            synonyms = _synonyms(config, key.broker, (key.broker,), sensitive)
         elif key is not None and (default := render_value(key, key.default)) is not None:
             synonyms = [ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG)]
         if name in overrides:

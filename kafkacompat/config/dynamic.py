@@ -11,11 +11,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-from kafkacompat.config.constraints import check_constraints
-from kafkacompat.config.errors import ConfigError
-from kafkacompat.config.keys import DynamicScope, broker_keys, parse_value
-from kafkacompat.config.server import ServerConfig
-from kafkacompat.config.synonyms import listener_base
+from kafkacompat.config.keys import ConfigError, DynamicScope, broker_keys, listener_base, parse_value
+from kafkacompat.config.server import ServerConfig, check_constraints
 from kafkacompat.config.topic import LogConfig, effective_log_config
 
 _CLUSTER_LEVEL_LISTENER_SETTINGS = ("max.connections", "num.network.threads", "max.connection.creation.rate")

@@ -1,81 +1,78 @@
-"""A group's settings: names, values, and their bounds from the broker's settings.
+"""The settings of groups: what a group may set, and what holds for it (Kafka's GroupConfig and GroupConfigManager).
 
-It validates overrides and computes a group's effective values. Follows Kafka 4.3's group settings of the newer group
-kinds (KIP-848, KIP-932, KIP-1071).
+The rows of tables/group-configs.tsv declare the settings, in the order in which they are checked. A row names the
+broker setting that gives the default, and those that bound what a group may have. Checks of changes, DescribeConfigs,
+checks of the broker's own settings, and the values that the coordinators read follow from it (KIP-848, KIP-932,
+KIP-1071).
+
+group.consumer.assignors and group.share.assignors name Kafka's assignors, or their classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from kafkacompat.config.errors import ConfigError
-from kafkacompat.config.keys import as_int, broker_keys, group_keys, parse_value
-from kafkacompat.config.server import ServerConfig
-from kafkacompat.config.synonyms import group_to_broker
-from kafkacompat.config.validators import ConfigValue
-
-_BOUNDED = (
-    "consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms",
-    "consumer.assignment.interval.ms",
-    "share.heartbeat.interval.ms",
-    "share.session.timeout.ms",
-    "share.record.lock.duration.ms",
-    "share.delivery.count.limit",
-    "share.partition.max.record.locks",
-    "share.assignment.interval.ms",
-    "streams.heartbeat.interval.ms",
-    "streams.session.timeout.ms",
-    "streams.num.standby.replicas",
-    "streams.assignment.interval.ms",
+from kafkacompat.config.keys import (
+    ConfigError,
+    ConfigKey,
+    ConfigValue,
+    Settings,
+    as_int,
+    broker_keys,
+    group_keys,
+    parse_value,
 )
-"""In Kafka's order: the first that is out of bounds is told."""
 
 
-def _bounds(name: str) -> tuple[str, str]:
-    """The broker settings with a group setting's minimum and maximum. "" for no bound."""
-    kind, _, rest = name.partition(".")
-    if name == "streams.num.standby.replicas":
-        return "", "group.streams.max.standby.replicas"
-    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+def group_default(effective: Settings | None, key: ConfigKey) -> ConfigValue:
+    """A group's value without an override. With `effective` it is that of the node, otherwise the built-in one."""
+    return key.default if effective is None or not key.broker else effective.value(key.broker)
 
 
-def group_default(effective: ServerConfig | None, name: str) -> ConfigValue:
-    """A group's value for `name` without an override."""
-    broker_name = group_to_broker(name)
-    if effective is None or broker_name is None:
-        return group_keys()[name].default
-    return effective.value(broker_name)
+def group_value(effective: Settings, overrides: Mapping[str, str], name: str) -> ConfigValue:
+    """What holds for a group. An invalid override is left out. One beyond the broker's bounds, which may have changed since
+    it was set, is moved to the nearest bound, as in Kafka 4.3."""
+    key = group_keys()[name]
+    text = overrides.get(name)
+    if text is None:
+        return group_default(effective, key)
+    try:
+        value = parse_value(key, text)
+    except ConfigError:
+        # A record from another version may have a value that is invalid here. Then the default applies.
+        return group_default(effective, key)
+    if key.minimum:
+        value = max(as_int(value), effective.get_int(key.minimum))
+    if key.maximum:
+        value = min(as_int(value), effective.get_int(key.maximum))
+    return value
 
 
-def group_values(effective: ServerConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Every group setting's effective value. Unknown or invalid overrides are left out. Those beyond the broker's bounds,
-    which may have changed since they were set, are moved to the nearest bound, as in Kafka 4.3."""
-    values = {name: group_default(effective, name) for name in group_keys()}
-    for name, text in overrides.items():
-        key = group_keys().get(name)
-        if key is None:
-            continue
-        try:
-            values[name] = parse_value(key, text)
-        except ConfigError:
-            # A record from another version may have a value that is invalid here. Then the default applies.
-            continue
-        if name in _BOUNDED:
-            low, high = group_bounds(effective, name)
-            values[name] = min(max(as_int(values[name]), low), high)
-    return values
+def group_values(effective: Settings, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Every group setting's effective value. Unknown overrides are left out."""
+    return {name: group_value(effective, overrides, name) for name in group_keys()}
 
 
-def group_bounds(effective: ServerConfig | None, name: str) -> tuple[int, int]:
-    """The least and the greatest value of a group setting that has bounds."""
-    low, high = _bounds(name)
-    return _bound(effective, low) if low else 0, _bound(effective, high)
+class GroupConfigManager:
+    """The values that hold for groups now. `effective` has the node's settings, `overrides` those of a group."""
+
+    __slots__ = ("_effective", "_overrides")
+
+    def __init__(
+        self, effective: Callable[[], Settings], overrides: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        self._effective = effective
+        self._overrides = overrides
+
+    def overrides(self, group_id: str) -> Mapping[str, str]:
+        """The group's own values, as text."""
+        return self._overrides(group_id)
+
+    def get_int(self, group_id: str, name: str) -> int:
+        return as_int(group_value(self._effective(), self._overrides(group_id), name))
 
 
-def validate_group_configs(
-    overrides: Mapping[str, str | None], effective: ServerConfig | None = None
-) -> None:
+def validate_group_configs(overrides: Mapping[str, str | None], effective: Settings | None = None) -> None:
     """Check all overrides of a group. Raises ConfigError for an unknown name, a bad value or one out of bounds.
 
     With `effective` the bounds are those of the node, otherwise the built-in ones.
@@ -87,27 +84,93 @@ def validate_group_configs(
             raise ConfigError(name, None, f"Unknown group config name: {name}", whole=True)
     for name, key in keys.items():
         text = overrides.get(name)
-        values[name] = group_default(effective, name) if text is None else parse_value(key, text)
-    for name in _BOUNDED:
+        values[name] = group_default(effective, key) if text is None else parse_value(key, text)
+    for name, key in keys.items():
         if name.endswith("assignment.interval.ms") and overrides.get(name) is None:
             continue  # the node's own may be changed at any time
-        (least, most), (low, high) = group_bounds(effective, name), _bounds(name)
-        value = as_int(values[name])
-        if value < least:
-            raise _refused(name, value, f"{name} must be greater than or equal to {low}")
-        if value > most:
-            raise _refused(name, value, f"{name} must be less than or equal to {high}")
-    for kind in ("consumer", "share", "streams"):
-        heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+        value = values[name]
+        if key.minimum and as_int(value) < _bound(effective, key.minimum):
+            raise _refused(name, value, f"{name} must be greater than or equal to {key.minimum}")
+        if key.maximum and as_int(value) > _bound(effective, key.maximum):
+            raise _refused(name, value, f"{name} must be less than or equal to {key.maximum}")
+    for heartbeat, session in _heartbeats_and_sessions():
         if as_int(values[session]) <= as_int(values[heartbeat]):
             raise _refused(session, values[session], f"{session} must be greater than {heartbeat}")
+
+
+def check_group_defaults(effective: Settings) -> None:
+    """Check that what a broker gives to groups lies within its own bounds. Raises ConfigError."""
+    for key in group_keys().values():
+        if not key.maximum:
+            continue
+        name, low, high = key.broker, key.minimum, key.maximum
+        value, most = effective.get_int(name), effective.get_int(high)
+        least = effective.get_int(low) if low else 0
+        if most < least:
+            raise _refused(high, most, f"{high} ({most}) must be at least {low} ({least})")
+        if not least <= value <= most:
+            bounds = f"{low or 0} ({least}) and {high} ({most})"
+            raise _refused(name, value, f"{name} ({value}) must lie between {bounds}")
+    for heartbeat, session in _heartbeats_and_sessions():
+        name, other = group_keys()[heartbeat].broker, group_keys()[session].broker
+        if effective.get_int(name) >= effective.get_int(other):
+            raise _refused(name, None, f"{name} must be less than {other}")
+
+
+def _heartbeats_and_sessions() -> list[tuple[str, str]]:
+    """The settings of each kind of group."""
+    ends = "heartbeat.interval.ms", "session.timeout.ms"
+    kinds = [name.removesuffix(ends[0]) for name in group_keys() if name.endswith(ends[0])]
+    return [(kind + ends[0], kind + ends[1]) for kind in kinds]
 
 
 def _refused(name: str, value: ConfigValue, message: str) -> ConfigError:
     return ConfigError(name, value, message, whole=True)
 
 
-def _bound(effective: ServerConfig | None, name: str) -> int:
-    if effective is not None:
-        return effective.get_int(name)
-    return as_int(broker_keys()[name].default)
+def _bound(effective: Settings | None, name: str) -> int:
+    return as_int(broker_keys()[name].default) if effective is None else effective.get_int(name)
+
+
+# --- assignors
+
+
+CONSUMER_ASSIGNORS = "group.consumer.assignors"
+_PACKAGE = "org.apache.kafka.coordinator.group.assignor."
+_NAMES = {
+    "uniform": "uniform",
+    "range": "range",
+    f"{_PACKAGE}UniformAssignor": "uniform",
+    f"{_PACKAGE}RangeAssignor": "range",
+}
+
+
+def consumer_assignors(entries: Iterable[str]) -> tuple[str, ...]:
+    """Their names, the default first. Raises ConfigError for a class of somebody else."""
+    names: list[str] = []
+    for entry in entries:
+        if entry not in _NAMES:
+            raise ConfigError(
+                CONSUMER_ASSIGNORS, entry, "expected uniform or range; other classes cannot be loaded"
+            )
+        if _NAMES[entry] in names:
+            raise ConfigError(CONSUMER_ASSIGNORS, entry, f"{_NAMES[entry]} is named twice")
+        names.append(_NAMES[entry])
+    return tuple(names)
+
+
+SHARE_ASSIGNORS = "group.share.assignors"
+_SHARE_NAMES = {"simple": "simple", f"{_PACKAGE}SimpleAssignor": "simple"}
+
+
+def share_assignor(entries: Iterable[str]) -> str:
+    """Its name: all share groups have the same. Raises ConfigError for several, or for a class of somebody else."""
+    names = list(entries)
+    for entry in names:
+        if entry not in _SHARE_NAMES:
+            raise ConfigError(SHARE_ASSIGNORS, entry, "expected simple; other classes cannot be loaded")
+    if len(names) != 1:
+        raise ConfigError(
+            SHARE_ASSIGNORS, ",".join(names), f"expected exactly one assignor, not {len(names)}"
+        )
+    return _SHARE_NAMES[names[0]]

@@ -10,11 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkacompat.config.errors import ConfigError
-from kafkacompat.config.keys import ConfigType, broker_keys, group_keys, parse_typed, parse_value, topic_keys
+from kafkacompat.config.keys import (
+    ConfigError,
+    ConfigType,
+    ConfigValue,
+    broker_keys,
+    group_keys,
+    parse_typed,
+    parse_value,
+    topic_keys,
+)
 from kafkacompat.config.server import ServerConfig
-from kafkacompat.config.synonyms import TOPIC_TO_BROKER
-from kafkacompat.config.validators import ConfigValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +82,8 @@ def _field(name: str) -> str:
 
 def broker_default(effective: ServerConfig, name: str) -> ConfigValue:
     """A topic's value for `name` without an override."""
-    broker_name = TOPIC_TO_BROKER.get(name)
-    if broker_name is None:
-        return topic_keys()[name].default
-    return effective.resolved(broker_name)
+    key = topic_keys()[name]
+    return effective.resolved(key.broker) if key.broker else key.default
 
 
 def effective_log_config(effective: ServerConfig, topic_overrides: Mapping[str, str]) -> LogConfig:

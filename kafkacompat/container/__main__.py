@@ -20,8 +20,8 @@ from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import is_laid_out, load_settings, runs_several, warn_of_settings
 from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, announce, log_level, node_logging, serve
 from kafkacompat.config import ServerConfig, parse_voters
-from kafkacompat.config.errors import ConfigError
-from kafkacompat.config.files import open_regular
+from kafkacompat.config.keys import ConfigError
+from kafkacompat.config.properties import open_regular
 from kafkacompat.container import environment as image
 from kafkacompat.container.folders import Folders
 from kafkacompat.container.login_modules import jaas_settings

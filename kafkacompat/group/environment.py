@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from kafkacompat.config.group import GroupConfigManager, consumer_assignors, share_assignor
+from kafkacompat.config.keys import Settings
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
 from kafkacompat.group.group import Group
 from kafkacompat.group.records import GroupKind, GroupRecord
 from kafkacompat.group.topics import NoTopics, Topic, Topics
-from kafkacompat.ids import parse_int
 from kafkacompat.memory import NO_CONNECTION, Memory
 from kafkacompat.wire.errors import ErrorCode
 
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_GROUP_CONFIGS = {
-    "session_timeout_ms": "session.timeout.ms",
-    "heartbeat_interval_ms": "heartbeat.interval.ms",
-    "assignment_interval_ms": "assignment.interval.ms",
-}
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 """The longest time for which a consumer group takes its topics for unchanged without being told of a change."""
@@ -46,16 +42,23 @@ TimerOperation = Callable[[int], GroupResult]
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupSettings:
-    """Kafka's settings of consumer groups, group.consumer. in their names. Times in ms."""
+    """Kafka's settings of all consumer groups of a node, group.consumer. in their names. Times in ms. What a group may have of its
+    own is asked of GroupConfigManager."""
 
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 1_000
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first is the default."""
     migration_policy: str = "bidirectional"
     regex_refresh_interval_ms: int = 600_000
+
+    @classmethod
+    def from_config(cls, config: Settings) -> ConsumerGroupSettings:
+        return cls(
+            max_size=config.get_int("group.consumer.max.size"),
+            assignors=consumer_assignors(config.get_list("group.consumer.assignors")),
+            migration_policy=(config.get_string("group.consumer.migration.policy") or "").lower(),
+            regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
+        )
 
     @property
     def allows_upgrade(self) -> bool:
@@ -68,14 +71,22 @@ class ConsumerGroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupSettings:
-    """Kafka's settings of share groups, group.share. in their names. Times in ms."""
+    """Kafka's settings of all share groups of a node, group.share. in their names. Times in ms."""
 
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 1_000
     max_size: int = 200
     assignor: str = "simple"
     initialize_retry_interval_ms: int = 30_000
+
+    @classmethod
+    def from_config(cls, config: Settings) -> ShareGroupSettings:
+        return cls(
+            max_size=config.get_int("group.share.max.size"),
+            assignor=share_assignor(config.get_list("group.share.assignors")),
+            initialize_retry_interval_ms=max(
+                config.get_int("group.share.initialize.retry.interval.ms"),
+                config.get_int("offsets.commit.timeout.ms"),
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +101,20 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
-    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Of groups' own settings, by their names: the least and the greatest value. A setting that is not here has none."""
+
+    @classmethod
+    def from_config(cls, config: Settings) -> GroupSettings:
+        """The settings in force at the start. As in Kafka, none of them is dynamic."""
+        return cls(
+            min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
+            max_size=config.get_int("group.max.size"),
+            offset_metadata_max_size=config.get_int("offset.metadata.max.bytes"),
+            offsets_retention_ms=config.get_int("offsets.retention.minutes") * 60_000,
+            consumer=ConsumerGroupSettings.from_config(config),
+            share=ShareGroupSettings.from_config(config),
+        )
 
 
 class GroupTimers(Protocol):
@@ -125,22 +148,46 @@ class GroupTasks(Protocol):
     def is_scheduled(self, key: TimerKey) -> bool: ...
 
 
+class RebalanceMeters(Protocol):
+    """They are told of rebalances, for metrics."""
+
+    def consumer_rebalanced(self) -> None:
+        """A consumer group has a new epoch."""
+        ...
+
+    def share_rebalanced(self) -> None:
+        """A share group has a new epoch for another reason than a member that leaves."""
+        ...
+
+    def rebalance_completed(self) -> None:
+        """The assignment of a generation of a classic group is written."""
+        ...
+
+
+class NoMeters:
+    def consumer_rebalanced(self) -> None: ...
+
+    def share_rebalanced(self) -> None: ...
+
+    def rebalance_completed(self) -> None: ...
+
+
+FenceMembers: TypeAlias = "Callable[[Environment, Any, Sequence[Any], int], GroupResult]"
+"""Called with a consumer group, members of it, and the wall clock in ms."""
+
+
 class Environment:
     """The environment of one shard."""
 
     __slots__ = (
-        "assignment_interval_ms",
-        "fence",
-        "group_configs",
+        "_fence",
+        "configs",
         "groups",
         "memory",
+        "meters",
         "new_topics_version",
-        "note_completed_rebalance",
-        "note_rebalance",
-        "note_share_rebalance",
         "random",
         "settings",
-        "share_assignment_interval_ms",
         "subscribers",
         "tasks",
         "timers",
@@ -151,79 +198,40 @@ class Environment:
     def __init__(
         self,
         settings: GroupSettings,
+        configs: GroupConfigManager,
         timers: GroupTimers,
         tasks: GroupTasks,
         random: Random,
         groups: dict[str, Group],
+        fence: FenceMembers,
         memory: Memory | None = None,
+        meters: RebalanceMeters | None = None,
     ) -> None:
-        """`memory`: of the groups of all shards of this node."""
+        """`configs`: what groups have of their own, or from the node. `fence` removes members from a consumer group; their timers
+        call it. `memory`: of the groups of all shards of this node."""
         self.settings = settings
+        self.configs = configs
         self.timers = timers
         self.tasks = tasks
         self.random = random
         self.groups = groups
+        self._fence = fence
         self.memory = group_memory(DEFAULT_GROUPS_BYTES) if memory is None else memory
+        self.meters = NoMeters() if meters is None else meters
         self.subscribers: dict[str, set[str]] = {}
         """Topic -> ids of the consumer and share groups that subscribe to it."""
         self.topics: Topics = NoTopics()
         self.new_topics_version = -1
         """The version of the last image with topics that the one before did not have."""
         self.topic_hashes: dict[str, tuple[Topic, int]] = {}
-        self.group_configs: Callable[[str], Mapping[str, str]] = lambda group_id: {}
-        """The dynamic settings of a group (KIP-848)."""
-        self.fence: Callable[[Any, Sequence[Any], int], GroupResult] = lambda group, members, now_ms: (
-            nothing()
-        )
-        """Removes members from a consumer group. Their timers call it."""
-        self.assignment_interval_ms: Callable[[], int] = lambda: settings.consumer.assignment_interval_ms
-        """group.consumer.assignment.interval.ms, which is dynamic."""
-        self.share_assignment_interval_ms: Callable[[], int] = lambda: settings.share.assignment_interval_ms
-        """group.share.assignment.interval.ms, which is dynamic."""
-        self.note_rebalance: Callable[[], None] = lambda: None
-        """Called for each new epoch of a consumer group."""
-        self.note_share_rebalance: Callable[[], None] = lambda: None
-        """Called for each new epoch of a share group for another reason than a member that leaves."""
-        self.note_completed_rebalance: Callable[[], None] = lambda: None
-        """Called for each generation of a classic group whose assignment is written."""
+
+    def fence(self, group: Any, members: Sequence[Any], now_ms: int) -> GroupResult:
+        return self._fence(self, group, members, now_ms)
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
         """None also if the group is of another kind."""
         group = self.groups.get(group_id)
         return group if group is not None and group.kind is GroupKind.CLASSIC else None  # type: ignore[return-value]
-
-    def consumer_setting(self, group_id: str, name: str) -> int:
-        """A setting of ConsumerGroupSettings, or the group's own."""
-        own = self._own_setting(group_id, f"consumer.{_GROUP_CONFIGS[name]}")
-        if own is not None:
-            return own
-        if name == "assignment_interval_ms":
-            return self.assignment_interval_ms()
-        value: int = getattr(self.settings.consumer, name)
-        return value
-
-    def share_setting(self, group_id: str, name: str) -> int:
-        """A setting of ShareGroupSettings, or the group's own."""
-        own = self._own_setting(group_id, f"share.{_GROUP_CONFIGS[name]}")
-        if own is not None:
-            return own
-        if name == "assignment_interval_ms":
-            return self.share_assignment_interval_ms()
-        value: int = getattr(self.settings.share, name)
-        return value
-
-    def _own_setting(self, group_id: str, name: str) -> int | None:
-        """The group's own value within the broker's bounds, which may have changed since it was set. None without one, or
-        if another version has set what is no number here."""
-        text = self.group_configs(group_id).get(name)
-        if text is None:
-            return None
-        try:
-            own = parse_int(text.strip())
-        except ValueError:
-            return None
-        low, high = self.settings.bounds.get(name, (own, own))
-        return min(max(own, low), high)
 
     def new_uuid(self) -> str:
         """A random id in Kafka's text form."""

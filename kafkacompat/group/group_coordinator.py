@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkacompat.config.group import GroupConfigManager
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
@@ -49,8 +50,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.api.transaction_services import TransactionVerifier
+    from kafkacompat.config.keys import Settings
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
+    from kafkacompat.group.end_offsets import EndOffsetReader
     from kafkacompat.ports import Random
+    from kafkacompat.share.service import SharePersister
     from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -91,22 +96,41 @@ class CoordinatorSettings:
     load_step_bytes: int = LOAD_STEP_BYTES
     groups_max_bytes: int = DEFAULT_GROUPS_BYTES
 
+    @classmethod
+    def from_config(cls, config: Settings) -> CoordinatorSettings:
+        """The settings in force at the start. As in Kafka, none of them is dynamic."""
+        return cls(
+            group=GroupSettings.from_config(config),
+            commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
+            retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+            compression=config.get_int("offsets.topic.compression.codec"),
+            load_step_bytes=min(config.get_int("offsets.load.buffer.size"), LOAD_STEP_BYTES),
+            groups_max_bytes=config.get_int("group.coordinator.max.bytes"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupServices:
+    """What the group coordinator has of its node besides what every coordinator has."""
+
+    random: Random
+    effective: Callable[[], Settings]
+    """The node's settings as they are now, for groups without settings of their own."""
+    persister: SharePersister
+    ends: EndOffsetReader
+    verifier: Callable[[], TransactionVerifier | None]
+    """It asks the transaction coordinator, whose markers this coordinator writes: so each of them is asked for when it is needed.
+    None: nothing is verified."""
+
 
 class GroupCoordinator:
     def __init__(
-        self,
-        services: CoordinatorServices,
-        random: Random,
-        settings: CoordinatorSettings,
-        assignment_interval_ms: Callable[[], int] | None = None,
-        share_assignment_interval_ms: Callable[[], int] | None = None,
+        self, services: CoordinatorServices, of_groups: GroupServices, settings: CoordinatorSettings
     ) -> None:
-        """Serves nothing before `start`. `assignment_interval_ms`: group.consumer.assignment.interval.ms as it is now.
-        `share_assignment_interval_ms`: that of share groups."""
-        self._assignment_interval_ms = assignment_interval_ms
-        self._share_assignment_interval_ms = share_assignment_interval_ms
+        """Serves nothing before `start`."""
+        self._configs = GroupConfigManager(of_groups.effective, self._overrides)
         self._tasks = tasks = services.tasks
-        self._random = random
+        self._random = of_groups.random
         self._settings = settings
         self.meters = GroupMeters(services.clock)
         self._sweeps = GroupSweeps(services.clock, self.meters, tasks)
@@ -124,10 +148,18 @@ class GroupCoordinator:
         )
         self.load_times = self._shards.load_times
         self.transactional_offsets = TransactionalOffsets(
-            services.partitions, services.clock, self._shard, self._shard_at, self.meters, tasks
+            services.partitions,
+            services.clock,
+            self._shard,
+            self._shard_at,
+            self.meters,
+            tasks,
+            of_groups.verifier,
         )
-        self.share = ShareGroups(self._shard, self.is_active, tasks)
-        self.share_offsets = ShareGroupOffsets(self.share, self._shard, lambda: self._topics, tasks)
+        self.share = ShareGroups(self._shard, self.is_active, tasks, of_groups.persister)
+        self.share_offsets = ShareGroupOffsets(
+            self.share, self._shard, lambda: self._topics, tasks, of_groups.ends
+        )
         self._memory = group_memory(settings.groups_max_bytes)
         self._active = False
         self._expiry: Started | None = None
@@ -206,19 +238,13 @@ class GroupCoordinator:
 
     def _make_machine(self, partition: int, epoch: int, timers: ShardTimers) -> GroupMetadataManager:
         tasks = StepTasks(self._tasks, timers)
-        machine = GroupMetadataManager(self._settings.group, timers, tasks, self._random, self._memory)
-        machine.env.group_configs = self._group_configs
-        machine.env.note_rebalance = self.meters.consumer_rebalanced
-        machine.env.note_share_rebalance = self.meters.share_rebalanced
-        machine.env.note_completed_rebalance = self.meters.rebalance_completed
-        if self._assignment_interval_ms is not None:
-            machine.env.assignment_interval_ms = self._assignment_interval_ms
-        if self._share_assignment_interval_ms is not None:
-            machine.env.share_assignment_interval_ms = self._share_assignment_interval_ms
+        machine = GroupMetadataManager(
+            self._settings.group, self._configs, timers, tasks, self._random, self._memory, self.meters
+        )
         machine.on_topics(self._topics, set(), has_new=False)
         return machine
 
-    def _group_configs(self, group_id: str) -> Mapping[str, str]:
+    def _overrides(self, group_id: str) -> Mapping[str, str]:
         return self._image.config(ConfigResourceType.GROUP, group_id)
 
     async def _expire_offsets(self) -> None:

@@ -12,7 +12,6 @@ Follows KIP-211 and offsets.retention.minutes.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure, Refused, Reply
@@ -22,7 +21,14 @@ from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, re
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup, replay_consumer_record, take_up
 from kafkacompat.group.consumer.conversion import resume_downgrade
 from kafkacompat.group.consumer.membership import fence_members
-from kafkacompat.group.environment import Environment, GroupSettings, GroupTasks, GroupTimers, heartbeat_key
+from kafkacompat.group.environment import (
+    Environment,
+    GroupSettings,
+    GroupTasks,
+    GroupTimers,
+    RebalanceMeters,
+    heartbeat_key,
+)
 from kafkacompat.group.group import CarriedGroup
 from kafkacompat.group.modern_group import ModernGroup
 from kafkacompat.group.offset_metadata_manager import OffsetMetadataManager, is_gone
@@ -47,6 +53,7 @@ from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkacompat.config.group import GroupConfigManager
     from kafkacompat.group.group import Group
     from kafkacompat.group.topics import Topics
     from kafkacompat.memory import Memory
@@ -60,17 +67,20 @@ class GroupMetadataManager:
     def __init__(
         self,
         settings: GroupSettings,
+        configs: GroupConfigManager,
         timers: GroupTimers,
         tasks: GroupTasks,
         random: Random,
         memory: Memory | None = None,
+        meters: RebalanceMeters | None = None,
     ) -> None:
-        """`memory`: of the groups of all shards of this node."""
+        """`configs`: the settings that groups have of their own. `memory`: of the groups of all shards of this node."""
         self.groups: dict[str, Group] = {}
         """By group id, of every kind."""
-        self.env = Environment(settings, timers, tasks, random, self.groups, memory)
+        self.env = Environment(
+            settings, configs, timers, tasks, random, self.groups, fence_members, memory, meters
+        )
         self.offsets = OffsetMetadataManager(self.env)
-        self.env.fence = partial(fence_members, self.env)
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)

@@ -277,9 +277,6 @@ def check_may_leave(group: ModernGroup[Any, Any], member_id: str) -> None:
 # --- target assignments
 
 
-Setting = Callable[[str, str], int]
-"""The setting of a group, by the group's id and the setting's name."""
-
 AT_ONCE_UNITS = 2_000
 """Members, and partitions of their topics, up to which a group is assigned within the request."""
 ASSIGNING = "assigning partitions of a group"
@@ -303,12 +300,12 @@ def may_assign(group: ModernGroup[Any, Any], interval_ms: int, now_ms: int) -> b
 
 
 def is_assignment_due(
-    env: Environment, group: ModernGroup[Any, Any], group_epoch: int, setting: Setting, now_ms: int
+    env: Environment, group: ModernGroup[Any, Any], group_epoch: int, interval: str, now_ms: int
 ) -> bool:
-    """Whether a new target assignment is to be made. `setting` gives a setting of the group's kind."""
+    """Whether a new target assignment is to be made. `interval`: the setting of the group's kind."""
     return (
         group.assignment_epoch < group_epoch
-        and may_assign(group, setting(group.group_id, "assignment_interval_ms"), now_ms)
+        and may_assign(group, env.configs.get_int(group.group_id, interval), now_ms)
         and not env.tasks.is_scheduled(assignment_key(group.group_id))
     )
 

@@ -93,19 +93,18 @@ INITIALIZING = "initializing states of a share group"
 
 
 class ShareGroups:
-    """`persister` is None until the broker's parts are connected. Then share groups are not served."""
-
     def __init__(
         self,
         shard_of: Callable[[str], Shard],
         is_active: Callable[[], bool],
         tasks: Tasks,
+        persister: SharePersister,
     ) -> None:
         """`shard_of` raises Refused."""
         self._shard_of = shard_of
         self.is_active = is_active
         self._tasks = tasks
-        self.persister: SharePersister | None = None
+        self.persister = persister
 
     # --- members
 
@@ -204,10 +203,9 @@ class ShareGroups:
     def _ask_to_initialize(
         self, begun: Initialization, partitions: Sequence[TopicIdPartition]
     ) -> Deferred[Outcomes]:
-        persister, offsets = self.persister, begun.start_offsets
-        assert persister is not None
+        offsets = begun.start_offsets
         some = {each: offsets[each.topic_id][each.partition] for each in partitions}
-        return persister.initialize(begun.group_id, begun.state_epoch, some)
+        return self.persister.initialize(begun.group_id, begun.state_epoch, some)
 
     def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> Deferred[None]:
         """Note what became of these in the group. Raises Refused, or the Deferred fails with it."""
@@ -217,9 +215,7 @@ class ShareGroups:
         )
 
     async def delete_states(self, group_id: str, partitions: Partitions) -> Outcomes:
-        persister = self.persister
-        assert persister is not None
-        ask = partial(persister.delete, group_id)
+        ask = partial(self.persister.delete, group_id)
         return await _ask_in_steps(partitions, ask)
 
     async def release(self, shard: Shard, group_id: str) -> None:
@@ -301,21 +297,20 @@ Piece = tuple[Uuid, list[DescribeShareGroupOffsetsResponsePartition]]
 
 
 class ShareGroupOffsets:
-    """`ends` is None until the broker's parts are connected."""
-
     def __init__(
         self,
         groups: ShareGroups,
         shard_of: Callable[[str], Shard],
         topics: Callable[[], Topics],
         tasks: Tasks,
+        ends: EndOffsetReader,
     ) -> None:
         """`shard_of` raises Refused."""
         self._groups = groups
         self._shard_of = shard_of
         self._topics = topics
         self._tasks = tasks
-        self.ends: EndOffsetReader | None = None
+        self._ends = ends
 
     # --- description
 
@@ -391,16 +386,13 @@ class ShareGroupOffsets:
     async def _tell(self, group_id: str, topic_id: Uuid, name: str, partitions: Sequence[int]) -> Piece:
         """A partition that the topic does not have is told like one without a state. Kafka tells so as well, but asks the
         share coordinator for it during half a minute."""
-        persister, ends = self._groups.persister, self.ends
-        assert persister is not None
-        assert ends is not None
         topic = self._topics().by_id.get(topic_id)
         count = 0 if topic is None else len(topic.partitions)
         keys = [TopicIdPartition(topic_id, index) for index in partitions if index < count]
-        summaries = await persister.read_summary(group_id, keys)
+        summaries = await self._groups.persister.read_summary(group_id, keys)
         by_index = {key.partition: summary for key, summary in summaries.items()}
         wanted = [TopicPartition(name, index) for index, each in by_index.items() if _has_lag(each)]
-        ended: EndOffsets = await ends.latest(wanted) if wanted else {}
+        ended: EndOffsets = await self._ends.latest(wanted) if wanted else {}
         return topic_id, [
             _told(index, by_index.get(index, NO_STATE), ended.get(TopicPartition(name, index)))
             for index in partitions

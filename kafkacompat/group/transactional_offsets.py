@@ -36,8 +36,6 @@ NO_SEQUENCE = -1
 
 
 class TransactionalOffsets:
-    """`verifier` is set once it exists. With None nothing is verified."""
-
     def __init__(
         self,
         partitions: PartitionService,
@@ -46,15 +44,17 @@ class TransactionalOffsets:
         at: Callable[[int], Shard],
         meters: GroupMeters,
         tasks: Tasks,
+        verifier: Callable[[], TransactionVerifier | None],
     ) -> None:
-        """`find` and `at` return the shard of a group and of a partition, or raise Refused."""
+        """`find` and `at` return the shard of a group and of a partition, or raise Refused. Without a verifier nothing is
+        verified."""
         self._partitions = partitions
         self._clock = clock
         self._find = find
         self._at = at
         self._meters = meters
         self._tasks = tasks
-        self.verifier: TransactionVerifier | None = None
+        self._verifier = verifier
 
     def commit(self, request: TxnOffsetCommitRequest, version: int) -> Deferred[TxnOffsetCommitResponse]:
         def refused(refusal: Refused) -> TxnOffsetCommitResponse:
@@ -64,10 +64,11 @@ class TransactionalOffsets:
             shard = self._find(request.group_id)
             shard.require_active()
             verification_guard = self._begin(shard, request, version)
-            if verification_guard is None or self.verifier is None:
+            verifier = None if verification_guard is None else self._verifier()
+            if verification_guard is None or verifier is None:
                 written = self._write(shard, request, version, None)
             else:
-                verified = self._write_verified(self.verifier, shard, request, version, verification_guard)
+                verified = self._write_verified(verifier, shard, request, version, verification_guard)
                 written = self._tasks.run("committing offsets in a transaction", verified)
         except Refused as refusal:
             return Deferred.of(refused(refusal))

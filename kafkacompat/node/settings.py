@@ -27,7 +27,7 @@ from kafkacompat.config import (
     group_keys,
     topic_keys,
 )
-from kafkacompat.config.synonyms import listener_base
+from kafkacompat.config.keys import listener_base
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkacompat.config import ConfigError
-from kafkacompat.config.synonyms import LISTENER_PREFIX, listener_base
+from kafkacompat.config.keys import LISTENER_PREFIX, listener_base
 
 OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer."
 DONE_HERE: Mapping[str, frozenset[str]] = {

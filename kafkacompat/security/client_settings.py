@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.config import ConfigError
 from kafkacompat.config.endpoints import SECURITY_PROTOCOLS
-from kafkacompat.config.synonyms import listener_prefix
+from kafkacompat.config.keys import listener_prefix
 from kafkacompat.security.gssapi import MECHANISM as GSSAPI
 from kafkacompat.security.jaas import (
     KERBEROS_LOGIN_MODULE,

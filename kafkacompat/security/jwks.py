@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kafkacompat.config.files import open_regular
+from kafkacompat.config.properties import open_regular
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ports import Clock, Timers, Workers

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.config import ConfigError
-from kafkacompat.config.files import NOT_REGULAR, is_unusual
 from kafkacompat.config.keys import as_list
+from kafkacompat.config.properties import NOT_REGULAR, is_unusual
 from kafkacompat.security.gssapi import MECHANISM, GssapiSaslServer, GssRefused
 from kafkacompat.security.kerberos_names import SETTING as RULES
 from kafkacompat.security.kerberos_names import KerberosPrincipal, KerberosShortNamer, MalformedPrincipal

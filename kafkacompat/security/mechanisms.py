@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ConfigError
-from kafkacompat.config.keys import as_int, as_list
-from kafkacompat.config.synonyms import listener_prefix
+from kafkacompat.config.keys import as_int, as_list, listener_prefix
 from kafkacompat.security.delegation_tokens import TokenCredential
 from kafkacompat.security.gssapi import MECHANISM as GSSAPI
 from kafkacompat.security.jaas import (

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.config import ConfigError, broker_keys, parse_value
-from kafkacompat.config.files import open_regular
+from kafkacompat.config.properties import open_regular
 from kafkacompat.security.http_fetch import Bounds, FetchFailed, HttpAddress, fetch, http_address
 from kafkacompat.security.jaas import LoginModule
 from kafkacompat.security.oauthbearer import (

@@ -23,7 +23,7 @@ from kafkacompat.security.stores import PEM, Store, StoreError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from kafkacompat.config.validators import ConfigValue
+    from kafkacompat.config.keys import ConfigValue
     from kafkacompat.security.stores import KeyEntry
 
 KEYSTORE_TYPE = "ssl.keystore.type"

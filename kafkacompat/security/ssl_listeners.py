@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkacompat.config.synonyms import listener_prefix
+from kafkacompat.config.keys import listener_prefix
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
 from kafkacompat.ports.network import Unidentified
 from kafkacompat.security.distinguished_name import DerError, rfc2253, subject

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkacompat.config.files import open_regular
+from kafkacompat.config.properties import open_regular
 from kafkacompat.security import pem
 from kafkacompat.security.distinguished_name import DerError, issuer, rfc2253, subject
 from kafkacompat.security.jks import MAGIC, JksError, JksStore, WrongPassword, parse_jks

@@ -14,8 +14,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.group.end_offsets import EndOffsetReader
-from kafkacompat.group.group_coordinator import GroupCoordinator
-from kafkacompat.group.settings import coordinator_settings
+from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator, GroupServices
 from kafkacompat.net.failures import UnsupportedByPeer
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.persister import ShareStatePersister, Topics
@@ -66,7 +65,7 @@ class TransactionsSide:
             channels_to(channels, image, listener_name, MARKERS_PURPOSE),
             settings,
         )
-        self._verifier = AddPartitionsToTxnManager(
+        self.verifier = AddPartitionsToTxnManager(
             services.node_id,
             image,
             self.coordinator,
@@ -76,12 +75,11 @@ class TransactionsSide:
             UnsupportedByPeer,
             verifies,
         )
-        groups.transactional_offsets.verifier = self._verifier
-        self.services = Transactions(self.coordinator, markers, self._verifier, services.timers)
+        self.services = Transactions(self.coordinator, markers, self.verifier, services.timers)
 
     @property
     def verifications(self) -> VerifierMeter:
-        return self._verifier.meter
+        return self.verifier.meter
 
     def start(self) -> None:
         self.coordinator.start()
@@ -92,7 +90,7 @@ class TransactionsSide:
 
     def stop(self) -> None:
         self.coordinator.stop()
-        self._verifier.close()
+        self.verifier.close()
 
 
 STATE_PURPOSE = "share-group-state"
@@ -107,7 +105,6 @@ class SharesSide:
         services: CoordinatorServices,
         listener_name: str,
         channels: Any,
-        groups: GroupCoordinator,
         topics: Topics,
         image: Callable[[], MetadataImage],
         random: Random,
@@ -126,15 +123,13 @@ class SharesSide:
             services.tasks,
             random,
         )
-        self._ends = EndOffsetReader(
+        self.ends = EndOffsetReader(
             services.node_id,
             services.partitions,
             image,
             channels_to(channels, image, listener_name, END_OFFSETS_PURPOSE),
             services.tasks,
         )
-        groups.share.persister = self.persister
-        groups.share_offsets.ends = self._ends
 
     def start(self) -> None:
         self.coordinator.start()
@@ -145,7 +140,7 @@ class SharesSide:
         self.persister.on_image(old, new)
 
     def stop(self) -> None:
-        self._ends.close()
+        self.ends.close()
         self.persister.close()
         self.coordinator.stop()
 
@@ -160,7 +155,6 @@ class BrokerShares:
         doors: NodeDoors,
         settings: NodeSettings,
         partitions: ReplicaManager,
-        coordinator: GroupCoordinator,
         topics: Topics,
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
     ) -> None:
@@ -175,7 +169,6 @@ class BrokerShares:
             services,
             listener_name,
             channels,
-            coordinator,
             topics,
             image,
             random,
@@ -246,12 +239,17 @@ class BrokerCoordinators:
             doors.workers.loading,
             doors.keep,
         )
+        self.shares = BrokerShares(services, doors, settings, partitions, topics, create_topics)
         self.groups = GroupCoordinator(
             services,
-            doors.random,
-            coordinator_settings(settings.effective),
-            lambda: settings.get_int("group.consumer.assignment.interval.ms"),
-            lambda: settings.get_int("group.share.assignment.interval.ms"),
+            GroupServices(
+                doors.random,
+                lambda: settings.effective,
+                self.shares.state.persister,
+                self.shares.state.ends,
+                lambda: self.transactions.verifier,
+            ),
+            CoordinatorSettings.from_config(settings.effective),
         )
         self.transactions = TransactionsSide(
             services,
@@ -264,7 +262,6 @@ class BrokerCoordinators:
             TransactionCoordinatorSettings.from_config(settings.effective),
             lambda: settings.get_boolean("transaction.partition.verification.enable"),
         )
-        self.shares = BrokerShares(services, doors, settings, partitions, self.groups, topics, create_topics)
 
     def serve(self, node: Node) -> None:
         """Give handlers the services."""

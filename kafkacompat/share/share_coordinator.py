@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.config.reading import Settings
+from kafkacompat.config.keys import Settings
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES, LoadCosts
 from kafkacompat.coordinator.services import CoordinatorServices

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat import expressions
-from kafkacompat.config.reading import Settings
+from kafkacompat.config.keys import Settings
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.refusals import or_refused

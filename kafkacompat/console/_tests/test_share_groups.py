@@ -232,7 +232,12 @@ def test_the_view_has_groups_of_all_kinds_in_order() -> None:
     state.shared({1: CoordinatorConnection((SEEN,))})  # nothing is known yet
     others = tuple(GroupSeen(name, "classic", "empty", 0, 1) for name in ("a", "z"))
     state.looked(snapshot(topic("t", partition(0, latest=10), partition(1, latest=0)), groups=others))
-    state.shared({1: CoordinatorConnection((SEEN,)), 2: CoordinatorConnection((replace(SEEN, group_id="b"),), hidden=3)})
+    state.shared(
+        {
+            1: CoordinatorConnection((SEEN,)),
+            2: CoordinatorConnection((replace(SEEN, group_id="b"),), hidden=3),
+        }
+    )
     view = shown(state)
     assert [group["group"] for group in view["groups"]] == ["a", "b", "g", "z"]
     assert view["groups_hidden"] == 3

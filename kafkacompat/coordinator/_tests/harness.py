@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkacompat._tests.doubles import START_MS, CountingRandom, HandTime
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.config import LogConfig
+from kafkacompat.config import LogConfig, broker_keys
 from kafkacompat.controller.image import (
     BrokerEndpoint,
     BrokerRegistration,
@@ -20,7 +20,7 @@ from kafkacompat.controller.image import (
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator
+from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator, GroupServices
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_loader import open_directory
@@ -186,20 +186,46 @@ class AutoCreate:
         self.asked += topics
 
 
+class NodeSettings:
+    """The settings of a broker: Kafka's defaults, and what a test sets."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def value(self, name: str) -> Any:
+        return self._values.get(name, broker_keys()[name].default)
+
+    get_int = get_boolean = get_string = get_list = value
+
+
+AT_ONCE = {"group.consumer.assignment.interval.ms": 0, "group.share.assignment.interval.ms": 0}
+"""Settings of a broker that assigns partitions again without a delay."""
+
+
 class World:
     """A coordinator that leads all partitions of the offsets topic, with topics `t` (3 partitions) and `u` (1)."""
 
     def __init__(
-        self, group: GroupSettings | None = None, partitions: Partitions | None = None, count: int = 1
+        self,
+        group: GroupSettings | None = None,
+        partitions: Partitions | None = None,
+        count: int = 1,
+        node: Mapping[str, int] | None = None,
+        persister: Any = None,
     ) -> None:
+        """`node`: settings of the broker."""
         self.time = HandTime()
         self.tasks = Tasks(self.time)
         self.partitions = partitions or Partitions()
         self.partitions.now_ms = self.time.now_ms
         self.random = CountingRandom()
         self.settings = CoordinatorSettings(group=group or GroupSettings())
+        self.node_settings = NodeSettings(node or {})
         self.image = image_of([], offset=-1)
         self.count = count
+        self.persister = persister
+        self.ends: Any = None
+        self.verifier: Any = None
         self.connection_id = 1
         """Of the requests from now on."""
         self.workers: Workers | None = None
@@ -222,7 +248,13 @@ class World:
                 self.workers,
                 self._keep,
             ),
-            self.random,
+            GroupServices(
+                self.random,
+                lambda: self.node_settings,
+                self.persister,
+                self.ends,
+                lambda: self.verifier,
+            ),
             self.settings,
         )
         coordinator.start()

@@ -18,7 +18,7 @@ from kafkacompat.coordinator._tests.clients import (
     leave,
     member_id_of,
 )
-from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
 from kafkacompat.group._tests.members import Member
 from kafkacompat.group._tests.sharers import Sharer, ShareWorld
 from kafkacompat.group._tests.test_large_consumer_groups import (
@@ -31,7 +31,6 @@ from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.environment import (
     CONNECTION_BYTES_MAX,
     MEMBER_BYTES_MAX,
-    ConsumerGroupSettings,
     GroupSettings,
 )
 from kafkacompat.group.modern_group import ModernGroup
@@ -46,8 +45,7 @@ LONG = "c" * 32_000
 
 @pytest.fixture
 def world() -> World:
-    settings = ConsumerGroupSettings(assignment_interval_ms=0)
-    return World(GroupSettings(initial_rebalance_delay_ms=0, consumer=settings))
+    return World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
 
 
 def memory_of(world: World) -> Memory:

@@ -30,9 +30,9 @@ from kafkacompat.coordinator.shard import ShardState, ShardTimers
 from kafkacompat.group._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.group.classic.classic_group import empty_group_record
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.group_coordinator import CoordinatorSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord, decode_record, encode_record
-from kafkacompat.group.settings import coordinator_settings
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
@@ -522,9 +522,9 @@ def test_settings_have_kafkas_names() -> None:
         def get_string(self, name: str) -> str:
             return {"group.consumer.migration.policy": "Upgrade"}[name]
 
-    settings = coordinator_settings(Numbers())
+    settings = CoordinatorSettings.from_config(Numbers())  # type: ignore[arg-type]  # as much of it as is used
     consumer = settings.group.consumer
-    assert consumer.session_timeout_ms == asked["group.consumer.session.timeout.ms"]
+    assert consumer.max_size == asked["group.consumer.max.size"]
     assert (consumer.assignors, consumer.allows_upgrade, consumer.allows_downgrade) == (
         ("range",),
         True,

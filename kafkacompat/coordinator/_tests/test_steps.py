@@ -211,7 +211,7 @@ def test_offsets_of_deleted_topics_go_in_steps_and_are_not_shown_meanwhile() -> 
 @pytest.mark.parametrize("partition", [2_999, 3_500], ids=["an old one stands there", "nothing stands there"])
 def test_an_offset_in_a_transaction_for_a_topic_made_anew_outlives_its_predecessors(partition: int) -> None:
     world = stored(3_000)
-    world.coordinator.transactional_offsets.verifier = Verifier()
+    world.verifier = Verifier()
     keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
     world.publish(keep)
     world.publish([*keep, topic_image("t", 4_000, b"n" * 16)])
@@ -241,7 +241,7 @@ def test_an_offset_in_a_transaction_for_a_topic_made_anew_outlives_its_predecess
 
 def test_an_offset_of_a_deleted_topic_goes_although_its_transaction_ends_meanwhile() -> None:
     world = stored(3_000)
-    world.coordinator.transactional_offsets.verifier = Verifier()
+    world.verifier = Verifier()
     keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
     world.publish([*keep, topic_image("t", 4_000)])
     one = TxnOffsetCommitRequestPartition(partition_index=3_500, committed_offset=7, committed_metadata="")
@@ -397,7 +397,7 @@ def test_a_large_group_is_deleted_in_steps_and_nobody_uses_it_meanwhile() -> Non
 
 def test_offsets_whose_transaction_ends_while_a_large_group_is_deleted_go_too() -> None:
     world = stored(3_000)
-    world.coordinator.transactional_offsets.verifier = Verifier()
+    world.verifier = Verifier()
     one = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
     asked = TxnOffsetCommitRequest(
         transactional_id="tx",

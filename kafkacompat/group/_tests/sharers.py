@@ -94,15 +94,12 @@ class Persister:
 class ShareWorld(World):
     """A coordinator with a share coordinator."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.persister = Persister()
-        share = ShareGroupSettings(**{"assignment_interval_ms": 0, **settings})
-        super().__init__(GroupSettings(share=share))
-
-    def _make(self) -> Any:
-        coordinator = super()._make()
-        coordinator.share.persister = self.persister
-        return coordinator
+    def __init__(self, assignment_interval_ms: int = 0, **settings: Any) -> None:
+        super().__init__(
+            GroupSettings(share=ShareGroupSettings(**settings)),
+            node={"group.share.assignment.interval.ms": assignment_interval_ms},
+            persister=Persister(),
+        )
 
 
 def heartbeat(world: World, **fields: Any) -> Any:

@@ -12,14 +12,14 @@ import pytest
 from kafkacompat.api import subscribed_names
 from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import join, subscription
-from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
 from kafkacompat.group import records as group_records
 from kafkacompat.group._tests.members import Member, described, member_of
 from kafkacompat.group.consumer import classic_members, regular_expressions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
-from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.records import (
     consumer_current_assignment_record,
     consumer_member_record,
@@ -32,9 +32,7 @@ from kafkacompat.wire.errors import ErrorCode as E
 
 @pytest.fixture
 def world() -> World:
-    return World(
-        GroupSettings(initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(assignment_interval_ms=0))
-    )
+    return World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
 
 
 def publish(world: World, **counts: int) -> None:

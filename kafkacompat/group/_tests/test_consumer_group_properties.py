@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
 from kafkacompat.group._tests.members import ClassicMember, Member, described
-from kafkacompat.group._tests.test_consumer_groups import AT_ONCE, state
+from kafkacompat.group._tests.test_consumer_groups import state
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.environment import GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.sim._tests.cluster_mutants import Plant
 from kafkacompat.sim._tests.consumer_group_mutants import RARE_CONSUMER_GROUP_MUTANTS
@@ -32,7 +33,7 @@ SLOW = 0.3
 class Life:
     def __init__(self, seed: int, classic: bool) -> None:
         self.random = random.Random(seed)
-        self.world = World(AT_ONCE)
+        self.world = World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
         self.has_classic = classic
         self.sizes = {"t": 3, "u": 1, "v": 5}
         self.publish()

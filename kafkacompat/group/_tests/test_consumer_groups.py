@@ -13,7 +13,7 @@ from kafkacompat.api.join_group import HANDLER as JOIN
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
-from kafkacompat.coordinator._tests.harness import World, image_of, topic_image
+from kafkacompat.coordinator._tests.harness import AT_ONCE, World, image_of, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
@@ -39,19 +39,18 @@ from kafkacompat.wire.messages.txn_offset_commit_request import (
 
 WEEK_MS = 7 * 24 * 3_600_000
 T0, T1, T2 = (("t", index) for index in range(3))
-AT_ONCE = GroupSettings(
-    initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(assignment_interval_ms=0)
-)
 
 
-def world_with(**consumer: Any) -> World:
-    settings = ConsumerGroupSettings(**{"assignment_interval_ms": 0, **consumer})
-    return World(GroupSettings(initial_rebalance_delay_ms=0, consumer=settings))
+def world_with(assignment_interval_ms: int = 0, **consumer: Any) -> World:
+    return World(
+        GroupSettings(initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(**consumer)),
+        node={"group.consumer.assignment.interval.ms": assignment_interval_ms},
+    )
 
 
 @pytest.fixture
 def world() -> World:
-    return World(AT_ONCE)
+    return World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
 
 
 def test_a_member_alone_has_everything(world: World) -> None:
@@ -300,7 +299,12 @@ def test_a_group_has_settings_of_its_own(world: World) -> None:
 @pytest.mark.parametrize(("own", "interval_ms"), [("1000", 6_000), ("90000", 12_000), ("many", 5_000)])
 def test_a_groups_own_setting_stays_within_the_brokers_bounds(own: str, interval_ms: int) -> None:
     """The bounds may have changed since it was set, and another version may have taken another value."""
-    world = World(GroupSettings(bounds={"consumer.heartbeat.interval.ms": (6_000, 12_000)}))
+    world = World(
+        node={
+            "group.consumer.min.heartbeat.interval.ms": 6_000,
+            "group.consumer.max.heartbeat.interval.ms": 12_000,
+        }
+    )
     configs = {(ConfigResourceType.GROUP, "g"): {"consumer.heartbeat.interval.ms": own}}
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])
     world.coordinator.on_image(world.image, replace(world.image, configs=configs))
@@ -589,7 +593,7 @@ def test_offsets_are_told_to_members_at_their_epoch(world: World, stable: bool, 
     assert told("one", 2) == (E.NONE, 1)
     assert told("one", 1) == told("one", 3) == told("one", -1) == (E.STALE_MEMBER_EPOCH, 0)
     assert told("two", 2) == told("", -1) == (E.UNKNOWN_MEMBER_ID, 0)
-    world = World(AT_ONCE)
+    world = World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
     member_id = classic_group(world)
     Member(world, "new", "t").join()
     assert told(member_id, 1)[0] == E.NONE
@@ -1199,7 +1203,7 @@ def test_a_join_in_parts_whose_node_is_killed_is_gone_on_with_or_forgotten(
         assert (group.group_state, group.assignment_epoch) == ("Stable", group.group_epoch)
         assert answer.member_epoch == group.group_epoch
     else:
-        world.time.advance(AT_ONCE.consumer.session_timeout_ms - 1)
+        world.time.advance(45_000 - 1)
         assert len(described(world)[0].members) == 1
         if then == "another joins":
             other = Member(world, "other", *names)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator._tests.clients import leave, subscription
-from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.group._tests.members import Member, described
@@ -42,9 +42,7 @@ COSTS_MAX = 40
 
 
 def new_world() -> World:
-    world = World(
-        GroupSettings(initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(assignment_interval_ms=0))
-    )
+    world = World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", PARTITIONS)])
     return world
 
@@ -369,7 +367,7 @@ def test_the_next_coordinator_leaves_a_large_group_with_a_new_member_as_it_is(wo
 def test_a_downgrade_that_the_policy_forbids_is_not_gone_on_with(world: World) -> None:
     new = converted(world)
     new.leave()
-    policy = ConsumerGroupSettings(assignment_interval_ms=0, migration_policy="upgrade")
+    policy = ConsumerGroupSettings(migration_policy="upgrade")
     world.settings = CoordinatorSettings(group=GroupSettings(consumer=policy))
     world.restart()
     drive(world)

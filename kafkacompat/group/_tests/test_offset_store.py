@@ -21,7 +21,7 @@ class Log:
 
     def __init__(self) -> None:
         unused: Any = None
-        self.store = GroupMetadataManager(GroupSettings(), unused, unused, unused).offsets
+        self.store = GroupMetadataManager(GroupSettings(), unused, unused, unused, unused).offsets
         self.end = 0
 
     def commit(

@@ -435,8 +435,8 @@ def test_an_empty_group_does_not_expire(world: ShareWorld) -> None:
 
 def with_offsets(world: ShareWorld) -> None:
     left_empty(world, "t")
-    world.coordinator.share_offsets.ends = Ends()  # type: ignore[assignment]  # as much of it as is used
-    world.coordinator.share_offsets.ends.of = {  # type: ignore[attr-defined]
+    world.coordinator.share_offsets._ends = Ends()  # type: ignore[assignment]  # as much of it as is used
+    world.coordinator.share_offsets._ends.of = {  # type: ignore[attr-defined]
         TopicPartition("t", 0): EndOffset(E.NONE, 100),
         TopicPartition("t", 2): EndOffset(E.LEADER_NOT_AVAILABLE),
     }
@@ -693,7 +693,7 @@ def test_nothing_is_asked_again_after_the_end(world: ShareWorld) -> None:
 def test_many_offsets_are_told_in_pieces(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """One group may be asked for half a million topics that need not exist."""
     left_empty(world, "t", "u")
-    world.coordinator.share_offsets.ends = Ends()  # type: ignore[assignment]  # as much of it as is used
+    world.coordinator.share_offsets._ends = Ends()  # type: ignore[assignment]  # as much of it as is used
     asked = [("t", [0, 1, 2]), ("gone", [7]), ("u", [0]), ("never", [0, 1, 2, 3, 4]), ("t", [5])]
     at_once = offsets(world, *asked)
     for most in (1, 2, 3, 4):

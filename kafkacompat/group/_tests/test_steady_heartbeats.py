@@ -22,7 +22,6 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.harness import NODE_ID, World, topic_image
 from kafkacompat.group._tests.members import Owned, topic_partitions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
@@ -59,7 +58,7 @@ class Side:
     """A broker as its connections see it."""
 
     def __init__(self, *, repeats: bool) -> None:
-        self.world = World(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=1_000)))
+        self.world = World()
         self.node = LiveNode(self.world)
         self.meters = RequestMeters()
         self.dispatcher = ApiDispatcher(self.node, pauseless(self.world.time), meters=self.meters)  # type: ignore[arg-type]

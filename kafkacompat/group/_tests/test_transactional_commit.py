@@ -25,7 +25,7 @@ NOW_MS = 1_000
 def machine(state: ClassicGroupState | None) -> GroupMetadataManager:
     """A machine with the group `g` in a state, generation 3, member `m`, static as `i`. None: no group."""
     unused: Any = None
-    made = GroupMetadataManager(GroupSettings(), unused, unused, unused)
+    made = GroupMetadataManager(GroupSettings(), unused, unused, unused, unused)
     if state is not None:
         group = ClassicGroup("g", generation_id=3, protocol_type="consumer")
         if state is not ClassicGroupState.EMPTY:

@@ -48,7 +48,7 @@ class Committing:
     def __init__(self) -> None:
         self.world = RealWorld()
         self.verifier = Verifier()
-        self.world.coordinator.transactional_offsets.verifier = self.verifier
+        self.world.verifier = self.verifier
 
     def ask(self, version: int, offset: int = 5, group: str = "g") -> Any:
         partition = TxnOffsetCommitRequestPartition(
@@ -173,7 +173,7 @@ def test_a_marker_whose_turn_comes_after_the_coordinator_has_moved_is_refused() 
 
 def test_a_commit_that_is_not_verified_is_not_written() -> None:
     committing = Committing()
-    committing.world.coordinator.transactional_offsets.verifier = None
+    committing.world.verifier = None
     assert committing.commit(5) is E.INVALID_TXN_STATE
     assert committing.world.batches() == []
 

@@ -457,7 +457,7 @@ def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest
         if error is ErrorCode.NONE:
             replies = set_and_propagate_assignments(env, group, assignments)
             group.transition_to(_S.STABLE, at_ms)
-            env.note_completed_rebalance()
+            env.meters.rebalance_completed()
             return nothing().after(replies)
         replies = reset_and_propagate_assignments(env, group, error)
         return maybe_prepare_rebalance_or_complete_join(env, group, at_ms).after(replies)

@@ -541,7 +541,7 @@ def take_up(
     env: Environment, group: ConsumerGroup, members: Iterable[ConsumerGroupMember] | None = None
 ) -> None:
     """Every member gets a full session, after a load for example. Or only these."""
-    timeout_ms = env.consumer_setting(group.group_id, "session_timeout_ms")
+    timeout_ms = env.configs.get_int(group.group_id, "consumer.session.timeout.ms")
     for member in group.members.values() if members is None else members:
         schedule_session_timeout(env, group.group_id, member.member_id, timeout_ms)
         if member.state is MemberState.UNREVOKED_PARTITIONS:

@@ -160,7 +160,7 @@ def _heartbeat(
         env, group, change, names_changed or regex is RegexUpdate.UPDATED_AND_RESOLVED, records, now_ms
     )
     schedule_session_timeout(
-        env, group.group_id, member_id, env.consumer_setting(group.group_id, "session_timeout_ms")
+        env, group.group_id, member_id, env.configs.get_int(group.group_id, "consumer.session.timeout.ms")
     )
     if caller.part is Part.MEMBER:
         return _written(records, ConsumerGroupHeartbeatResponse(), classic)
@@ -172,7 +172,7 @@ def _heartbeat(
     response = ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
-        heartbeat_interval_ms=env.consumer_setting(group.group_id, "heartbeat_interval_ms"),
+        heartbeat_interval_ms=env.configs.get_int(group.group_id, "consumer.heartbeat.interval.ms"),
     )
     if joins or is_full(request) or updated.assigned != member.assigned:
         response.assignment = _told_assignment(updated.assigned)
@@ -345,7 +345,7 @@ class SteadyHeartbeat:
             or group.group_epoch != epoch
             or group.has_metadata_expired(now_ms)
             or (self._instance_id is not None and group.static_member(self._instance_id) is not member)
-            or env.group_configs(self.group_id) != self._configs
+            or env.configs.overrides(self.group_id) != self._configs
             or not env.timers.reschedule(self._session_key, self._session_timeout_ms)
         ):
             return False
@@ -377,6 +377,6 @@ def steady_heartbeat(
         request.group_id,
         member,
         request.instance_id,
-        env.consumer_setting(request.group_id, "session_timeout_ms"),
-        env.group_configs(request.group_id),
+        env.configs.get_int(request.group_id, "consumer.session.timeout.ms"),
+        env.configs.overrides(request.group_id),
     )

@@ -170,7 +170,7 @@ def maybe_update_epoch(
     if bump or found_hash != group.metadata_hash:
         group_epoch += 1
         records.append(consumer_epoch_record(group.group_id, group_epoch, found_hash))
-        env.note_rebalance()
+        env.meters.consumer_rebalanced()
     group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
     if group.has_subscription_metadata_record:
         records.append(subscription_metadata_tombstone(group.group_id))

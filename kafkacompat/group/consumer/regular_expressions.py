@@ -239,6 +239,6 @@ def _resolved(
     if bump or found_hash != group.metadata_hash:
         epoch = group.group_epoch + 1
         records.append(consumer_epoch_record(group_id, epoch, found_hash))
-        env.note_rebalance()
+        env.meters.consumer_rebalanced()
         group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
     return CoordinatorResult(tuple(records), None)

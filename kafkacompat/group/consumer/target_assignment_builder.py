@@ -101,7 +101,7 @@ def maybe_update_target(
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
     member = change.new
     last = Target(group.assignment_epoch, group.target_of(member.member_id, member.instance_id))
-    if not is_assignment_due(env, group, group_epoch, env.consumer_setting, now_ms):
+    if not is_assignment_due(env, group, group_epoch, "consumer.assignment.interval.ms", now_ms):
         return last
     assign = ASSIGNORS[group.preferred_assignor(*change) or env.settings.consumer.assignors[0]]
     describing = _spec(env, group, change, homogeneous)

@@ -79,7 +79,7 @@ def _refuse_if(is_bad: bool, message: str) -> None:
 def schedule_session_timeout(env: Environment, group_id: str, member_id: str) -> None:
     """The member has a full session from now on."""
     key = ("session", group_id, member_id)
-    env.timers.schedule(key, env.share_setting(group_id, "session_timeout_ms"), _Fencing(env, key))
+    env.timers.schedule(key, env.configs.get_int(group_id, "share.session.timeout.ms"), _Fencing(env, key))
 
 
 def fence_member(env: Environment, group: ShareGroup, member: ShareGroupMember) -> GroupResult:
@@ -125,7 +125,7 @@ def maybe_update_target(
 ) -> ShareTarget:
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
     last = Target(group.assignment_epoch, group.targets.get(member.member_id, NO_PARTITIONS))
-    if not is_assignment_due(env, group, group_epoch, env.share_setting, now_ms):
+    if not is_assignment_due(env, group, group_epoch, "share.assignment.interval.ms", now_ms):
         return last
     spec = _spec(env, group, member, homogeneous)
     shares = max(len(spec.members), sum(map(len, spec.assignable.values())))
@@ -232,7 +232,7 @@ def _heartbeat(
             bump = True
             group_epoch += 1
             records.append(share_epoch_record(group_id, group_epoch, found_hash))
-            env.note_share_rebalance()
+            env.meters.share_rebalanced()
         group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
     size = len(group.members) + (known is None)
     homogeneous = all(count == size for count in counts.values())
@@ -244,7 +244,7 @@ def _heartbeat(
     response = ShareGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=updated.member_epoch,
-        heartbeat_interval_ms=env.share_setting(group_id, "heartbeat_interval_ms"),
+        heartbeat_interval_ms=env.configs.get_int(group_id, "share.heartbeat.interval.ms"),
     )
     # A member tells its topics when it joins and after an error, and then needs its whole assignment back.
     if joins or request.subscribed_topic_names is not None or updated.assigned != member.assigned:

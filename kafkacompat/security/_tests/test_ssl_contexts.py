@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from kafkacompat._tests.certificates import Authority, Identity
 from kafkacompat.config import ConfigError
-from kafkacompat.config.synonyms import listener_prefix
+from kafkacompat.config.keys import listener_prefix
 from kafkacompat.security._tests.test_jks import KEYTOOLS
 from kafkacompat.security.ssl_factory import (
     client_context,
