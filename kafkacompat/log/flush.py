@@ -127,7 +127,7 @@ def new_names(directory: str, *, is_first: bool) -> list[str]:
     return [directory, posixpath.dirname(directory)] if is_first else [directory]
 
 
-def anchor(flushes: Sequence[LogFlush]) -> list[OSError | None]:
+def make_durable(flushes: Sequence[LogFlush]) -> list[OSError | None]:
     """Make new logs durable, and sync each log directory once for all of them. Returns the error of each log, or None.
     Blocks; for a worker thread."""
     failures = [_failure_of(flush.run) for flush in flushes]

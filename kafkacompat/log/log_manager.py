@@ -414,7 +414,7 @@ class LogManager:
         """Keep `log` and retire `other`. `log` is flushed first, because `other` may have on its disk what `log` has
         in the page cache only."""
         suffix = suffix_of_second(other, log)
-        log.is_anchored = False
+        log.is_durable = False
         try:
             log.flush()
         except OSError as error:

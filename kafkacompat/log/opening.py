@@ -187,7 +187,7 @@ class LogOpener:
         log.producer_state.ids_max = self._producer_ids_max
         # The process that created the log may have been killed before the first sync. A recovery point above 0 shows
         # that a sync succeeded.
-        log.is_anchored = not is_new and not has_lost and (clean or recovery_point > 0)
+        log.is_durable = not is_new and not has_lost and (clean or recovery_point > 0)
         return log
 
     def _id_of(self, path: str) -> Uuid:

@@ -113,7 +113,7 @@ class UnifiedLog:
         "cleaned_to",
         "directory",
         "high_watermark",
-        "is_anchored",
+        "is_durable",
         "log_end_offset",
         "log_start_offset",
         "recovery_point",
@@ -145,7 +145,7 @@ class UnifiedLog:
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.is_anchored = True
+        self.is_durable = True
         """Whether the log's directory and topic id are durable. Without them its records would belong to no topic
         after a power loss."""
         mend = None if rebuild_later is None else partial(rebuild_later, self)
@@ -498,9 +498,9 @@ class UnifiedLog:
     def set_high_watermark(self, offset: int) -> None:
         if offset > self.log_end_offset:
             offset = self.log_end_offset
-        # The high watermark is never below the log start. It stays put until the log is anchored, because a power loss
+        # The high watermark is never below the log start. It stays put until the log is durable, because a power loss
         # could still separate the log from its topic.
-        if offset > self.high_watermark and self.is_anchored:
+        if offset > self.high_watermark and self.is_durable:
             self.high_watermark = offset
             if self._state.first_unstable_offset >= 0:
                 self._state.on_high_watermark(offset)
@@ -638,7 +638,7 @@ class UnifiedLog:
         paths += self._snapshots.paths_within(recovery_point, end_offset) + self._snapshots.take_late(
             recovery_point
         )
-        if not self.is_anchored:
+        if not self.is_durable:
             paths.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
             directories = new_names(self.directory, is_first=True)
         return LogFlush(
@@ -653,8 +653,8 @@ class UnifiedLog:
             self._truncations,
         )
 
-    def begin_anchoring(self) -> LogFlush:
-        """What a worker thread must sync before anything in the log is committed. flush.anchor syncs the log directory
+    def begin_making_durable(self) -> LogFlush:
+        """What a worker thread must sync before anything in the log is committed. flush.make_durable syncs the log directory
         above too."""
         paths = [f"{self.directory}/{PARTITION_METADATA_FILE}"]
         return LogFlush(
@@ -670,7 +670,7 @@ class UnifiedLog:
         if self.syncs.failure is not None:
             return
         if flush.directory == self.directory:
-            self.is_anchored = True
+            self.is_durable = True
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
@@ -747,7 +747,7 @@ class UnifiedLog:
         self._state.end_offset = self.log_end_offset
         self._snapshots.take(self._state)
         self._write_epochs(sync=True)
-        if self.recovery_point < self.log_end_offset or not self.is_anchored:
+        if self.recovery_point < self.log_end_offset or not self.is_durable:
             self.flush()
         self.release()
 
@@ -755,7 +755,7 @@ class UnifiedLog:
         """Adopt the new path after the directory was renamed. No flush may be in progress, because it would not find
         its files."""
         self.directory = directory
-        self.is_anchored = False
+        self.is_durable = False
         self._segments.relocate(directory)
         self._snapshots.relocate(directory)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs, changed_topics
 from kafkacompat.faults import report
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
-from kafkacompat.partition.log_syncs import Anchoring
+from kafkacompat.partition.log_syncs import NewLogSyncs
 from kafkacompat.partition.partition import Partition, Standing
 from kafkacompat.partition.purgatories import Wakeups
 from kafkacompat.partition.traffic import BrokerTraffic
@@ -97,7 +97,7 @@ class HostedPartitions:
         self._log_manager = services.logs
         self._clock = services.clock
         self._log_config = services.settings.log_config
-        self.anchoring = Anchoring(services, self._serves, self._anchored)
+        self.new_log_syncs = NewLogSyncs(services, self._serves, self._made_durable)
         self._replication = replication
         self.standing = Standing()
         self.traffic = BrokerTraffic()
@@ -308,7 +308,7 @@ class HostedPartitions:
         if changed or (was_alone and not core.alone):
             # The first other replicas of a leader come without a new epoch, and must be watched from then on.
             self.follow_anew(core)
-        self.anchoring.add(core)
+        self.new_log_syncs.add(core)
         if self.placing is not None:
             self.placing.role_taken(core, image)
         advanced = core.maybe_increment_leader_high_watermark(now_ms)
@@ -327,7 +327,7 @@ class HostedPartitions:
             self._replication.role_taken(core)
 
     def _may_follow(self, core: Partition) -> bool:
-        return core.log.is_anchored and not core.is_held_back
+        return core.log.is_durable and not core.is_held_back
 
     def _hold_back(self, core: Partition) -> None:
         """Hold the partition back while a checkpoint offset is too high for its log. Otherwise new records would count
@@ -343,9 +343,9 @@ class HostedPartitions:
         await told
         core.is_held_back = False
         if self._serves(core):
-            self._anchored(core)
+            self._made_durable(core)
 
-    def _anchored(self, core: Partition) -> None:
+    def _made_durable(self, core: Partition) -> None:
         """The log is durable, or its checkpoints are correct. With both, the partition may follow and its records may
         be committed."""
         self.follow_anew(core)
@@ -354,7 +354,7 @@ class HostedPartitions:
 
     def log_replaced(self, core: Partition) -> None:
         """The partition's log is now in another directory, under a name that is not durable yet."""
-        self.anchoring.add(core)
+        self.new_log_syncs.add(core)
         self.advanced(core)
 
     def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:

@@ -1,4 +1,4 @@
-"""Syncs of logs that requests and followers wait for: flush.messages (Flushes), and new logs (Anchoring).
+"""Syncs of logs that requests and followers wait for: flush.messages (Flushes), and new logs (NewLogSyncs).
 
 They run in workers of the log directory, so that neither the loop nor another directory waits for a disk. A failed sync
 gives KAFKA_STORAGE_ERROR. Requests and images are unknown here.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
-from kafkacompat.log.flush import anchor
+from kafkacompat.log.flush import make_durable
 from kafkacompat.ports import LogRefused, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
@@ -45,12 +45,12 @@ class Flushes:
     def __init__(
         self,
         services: PartitionServices,
-        anchoring: Mapping[TopicPartition, Deferred[ErrorCode]],
+        new_log_syncs: Mapping[TopicPartition, Deferred[ErrorCode]],
     ) -> None:
-        """`anchoring` has the syncs of new logs, which produce requests wait for as well. A sync started here covers the
+        """`new_log_syncs` has the syncs of new logs, which produce requests wait for as well. A sync started here covers the
         same files."""
         self._services = services
-        self._anchoring = anchoring
+        self._new_log_syncs = new_log_syncs
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
         self._next: dict[TopicPartition, tuple[Partition, Deferred[ErrorCode]]] = {}
         """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then.
@@ -120,14 +120,14 @@ class Flushes:
         self, partitions: Iterable[TopicPartition]
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
         """The result (NONE or an error) of each partition with a sync to wait for. None if no partition has one."""
-        if not self._running and not self._anchoring:
+        if not self._running and not self._new_log_syncs:
             return None
         pending: dict[TopicPartition, Deferred[ErrorCode]] = {}
         for name in partitions:
             following = self._next.get(name)
             flush = self._running.get(name) if following is None else following[1]
             if flush is None:
-                flush = self._anchoring.get(name)
+                flush = self._new_log_syncs.get(name)
             if flush is not None:
                 pending[name] = flush
         if not pending:
@@ -139,7 +139,7 @@ def _nothing() -> None:
     pass
 
 
-class Anchoring:
+class NewLogSyncs:
     """Makes new logs durable, many in one job: the file with the topic id, the directory, and its name in the log
     directory.
 
@@ -153,21 +153,21 @@ class Anchoring:
         self,
         services: PartitionServices,
         serves: Callable[[Partition], bool],
-        anchored: Callable[[Partition], None],
+        made_durable: Callable[[Partition], None],
     ) -> None:
-        """`anchored` is called with each served partition whose log is now durable."""
+        """`made_durable` is called with each served partition whose log is now durable."""
         self._services = services
         self._serves = serves
-        self._anchored = anchored
+        self._made_durable = made_durable
         self._waiting: dict[str, dict[Partition, Deferred[ErrorCode]]] = {}
         """By log directory. An entry stays while a task makes logs of that directory durable."""
         self.answers: dict[TopicPartition, Deferred[ErrorCode]] = {}
         """The results that produce requests wait for."""
 
     def add(self, core: Partition) -> None:
-        if core.log.is_anchored:
+        if core.log.is_durable:
             return
-        core.is_being_anchored = True
+        core.is_being_made_durable = True
         place = posixpath.dirname(core.log.directory)
         waiting = self._waiting.get(place)
         if waiting is not None and core in waiting:
@@ -175,11 +175,11 @@ class Anchoring:
         if waiting is None:
             waiting = self._waiting[place] = {}
             # If it ended, no new log of the directory would ever be durable.
-            self._services.start_or_halt(f"making new logs in {place} durable", self._anchor(place))
+            self._services.start_or_halt(f"making new logs in {place} durable", self._make_durable(place))
         answer: Deferred[ErrorCode] = Deferred()
         waiting[core] = self.answers[core.topic_partition] = answer
 
-    async def _anchor(self, place: str) -> None:
+    async def _make_durable(self, place: str) -> None:
         waiting = self._waiting[place]
         delay_ms = 0  # one job covers all logs of the same image
         while True:
@@ -187,17 +187,17 @@ class Anchoring:
             if not waiting:
                 del self._waiting[place]
                 return
-            delay_ms = await self._anchor_some(place, waiting)
+            delay_ms = await self._make_some_durable(place, waiting)
 
-    async def _anchor_some(self, place: str, waiting: dict[Partition, Deferred[ErrorCode]]) -> int:
+    async def _make_some_durable(self, place: str, waiting: dict[Partition, Deferred[ErrorCode]]) -> int:
         """Returns the delay before the next job."""
         batch = list(islice(waiting.items(), ANCHORED_AT_ONCE))
         for core, _ in batch:
             del waiting[core]
         logs = [core.log for core, _ in batch]
-        flushes = [log.begin_anchoring() for log in logs]
+        flushes = [log.begin_making_durable() for log in logs]
         try:
-            failures = await self._services.workers.log_sync.at(place).submit(partial(anchor, flushes))
+            failures = await self._services.workers.log_sync.at(place).submit(partial(make_durable, flushes))
         except Exception as error:
             if not passes(error):
                 report("making new logs durable", error)
@@ -210,11 +210,11 @@ class Anchoring:
         delay_ms = 0
         for (core, answer), log, flush, failure in zip(batch, logs, flushes, failures, strict=True):
             code = ErrorCode.NONE
-            core.is_being_anchored = False
+            core.is_being_made_durable = False
             if failure is None:
                 log.finish_flush(flush)
                 if core.log is log and self._serves(core):
-                    self._anchored(core)
+                    self._made_durable(core)
             else:
                 self._services.logs.log_failed(log, failure)
                 code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -54,7 +54,7 @@ class Partition:
         "alone",
         "epoch_start_offset",
         "followers",
-        "is_being_anchored",
+        "is_being_made_durable",
         "is_held_back",
         "is_leader",
         "isr",
@@ -98,7 +98,7 @@ class Partition:
         self.is_leader = False
         self.alone = False
         """This node leads and the partition has no other replica: appended records count as replicated."""
-        self.is_being_anchored = False
+        self.is_being_made_durable = False
         """The log's name and topic id are being made durable. When that is done, the high watermark moves."""
         self.is_held_back = False
         """The log was truncated and a checkpoint offset is still too high: its records do not count as replicated."""
@@ -357,8 +357,8 @@ class Partition:
     def cannot_be_read_yet(self) -> bool:
         """Whether consumers must wait. The log was left by a kill, and until it is durable nothing in it counts as
         committed. An answer with its high watermark would show a log that ends too early. Another sync of the log may
-        make it durable first, but the high watermark does not move before the anchoring ends."""
-        return self.is_being_anchored and not self.offsets_are_available()
+        make it durable first, but the high watermark does not move before that is done."""
+        return self.is_being_made_durable and not self.offsets_are_available()
 
 
 class Replica:

@@ -105,7 +105,7 @@ class ReplicaManager:
         self.release_wakeups = self.wakeups.release
         self.advanced = self.wakeups.advanced
         self.when_replicated = self.wakeups.produces.when_replicated
-        self._flushes = Flushes(services, hosted.anchoring.answers)
+        self._flushes = Flushes(services, hosted.new_log_syncs.answers)
         self.when_flushed = self._flushes.when_flushed
         self._searches = Searches(
             services, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
@@ -396,10 +396,10 @@ class ReplicaManager:
             return OffsetLookup(self.hosted.absent(partition))
         question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id, connection_id)
         if core.is_leader and replica_id < 0 and core.cannot_be_read_yet():
-            anchored = self.hosted.anchoring.answers.get(partition)
-            if anchored is not None:
+            durable = self.hosted.new_log_syncs.answers.get(partition)
+            if durable is not None:
                 # This lasts a moment after a start. Not every client retries OFFSET_NOT_AVAILABLE.
-                return anchored.and_then(lambda _: self._list_offset_later(partition, question))
+                return durable.and_then(lambda _: self._list_offset_later(partition, question))
         return self._list_offset(partition, question)
 
     def _list_offset_later(self, partition: TopicPartition, question: Question) -> Deferred[OffsetLookup]:

@@ -160,7 +160,7 @@ class Log(Protocol):
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    is_anchored: bool
+    is_durable: bool
     """False for a new log until its directory and topic id are durable. Until then its high watermark does not move."""
 
     @property
@@ -261,8 +261,8 @@ class Log(Protocol):
 
     def active_producers(self) -> Iterator[ProducerStateEntry]: ...
 
-    def begin_anchoring(self) -> Any:
-        """The work that makes a new log durable, for log.flush.anchor in a worker. `finish_flush` follows."""
+    def begin_making_durable(self) -> Any:
+        """The work that makes a new log durable, for log.flush.make_durable in a worker. `finish_flush` follows."""
         ...
 
     def begin_flush(self) -> LogFlush:

@@ -109,8 +109,8 @@ def test_many_partitions_are_read_parked_and_told_in_steps() -> None:
             if len(api.world.engine.purgatory):
                 break
             one_step(api)
-        # The log becomes anchored, which otherwise happens a moment later.
-        api.world.log("t", COUNT - 1).is_anchored = True
+        # The log becomes durable, which otherwise happens a moment later.
+        api.world.log("t", COUNT - 1).is_durable = True
         api.world.produce("t", COUNT - 1)
         response = answered(api, reply)
         assert [row.partition_index for row in rows(response)] == list(range(COUNT))

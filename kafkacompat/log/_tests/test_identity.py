@@ -23,7 +23,7 @@ from kafkacompat.log.checkpoint import (
     parse_epochs,
     parse_offsets,
 )
-from kafkacompat.log.flush import anchor
+from kafkacompat.log.flush import make_durable
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
@@ -455,12 +455,12 @@ def test_nothing_is_committed_before_a_power_loss_would_leave_the_log_to_its_top
     manager = manager_on(disk)
     log = manager.get_or_create(NAME, OLD, CONFIG)
     fill(log, 0, 10)
-    assert (log.is_anchored, log.high_watermark) == (False, 0)
+    assert (log.is_durable, log.high_watermark) == (False, 0)
     assert manager_on(disk.lose_power()).get(NAME) is None
-    flush = log.begin_anchoring()
+    flush = log.begin_making_durable()
     synced: list[tuple[str, str]] = []
     disk.refuse = lambda operation, path: synced.append((operation, path))
-    assert anchor([flush]) == [None]
+    assert make_durable([flush]) == [None]
     log.finish_flush(flush)
     assert synced[-3:] == [
         ("sync", "/a/t-0/partition.metadata"),
@@ -468,7 +468,7 @@ def test_nothing_is_committed_before_a_power_loss_would_leave_the_log_to_its_top
         ("sync_directory", "/a"),
     ]
     fill(log, 10, 11)
-    assert (log.is_anchored, log.high_watermark, log.recovery_point) == (True, 11, 0)
+    assert (log.is_durable, log.high_watermark, log.recovery_point) == (True, 11, 0)
     found = manager_on(disk.lose_power())
     assert found.logs[NAME].topic_id == OLD
 
@@ -476,18 +476,18 @@ def test_nothing_is_committed_before_a_power_loss_would_leave_the_log_to_its_top
 def test_a_sync_that_was_begun_under_another_name_says_nothing_of_this_one() -> None:
     disk = MemoryDisk()
     log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
-    former = log.begin_anchoring()
-    assert anchor([former]) == [None]
+    former = log.begin_making_durable()
+    assert make_durable([former]) == [None]
     disk.rename("/a/t-0", "/a/t-0.moved")
     log.relocate("/a/t-0.moved")
     log.finish_flush(former)
-    assert not log.is_anchored
+    assert not log.is_durable
     fill(log, 0, 10)
     assert log.high_watermark == 0
-    flush = log.begin_anchoring()
-    assert anchor([flush]) == [None]
+    flush = log.begin_making_durable()
+    assert make_durable([flush]) == [None]
     log.finish_flush(flush)
-    assert log.is_anchored
+    assert log.is_durable
 
 
 def test_a_flush_makes_a_new_log_durable_as_well() -> None:
@@ -495,7 +495,7 @@ def test_a_flush_makes_a_new_log_durable_as_well() -> None:
     log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
     fill(log, 0, 10)
     log.flush()
-    assert log.is_anchored
+    assert log.is_durable
     assert numbers(manager_on(disk.lose_power()).logs[NAME]) == list(range(10))
 
 
@@ -509,9 +509,9 @@ def test_a_log_that_a_stop_left_behind_new_is_not_taken_for_durable(clean: bool)
         manager.shut_down(7)
     again = manager_on(disk.copy())
     log = again.logs[NAME]
-    if not log.is_anchored:
-        flush = log.begin_anchoring()
-        assert anchor([flush]) == [None]
+    if not log.is_durable:
+        flush = log.begin_making_durable()
+        assert make_durable([flush]) == [None]
         log.finish_flush(flush)
     fill(log, 0, 10)
     log.flush()
@@ -526,11 +526,11 @@ def test_an_id_whose_sync_has_failed_is_written_anew() -> None:
     disk = MemoryDisk()
     log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
     disk.lost_syncs["partition.metadata"] = OSError(errno.EIO, "lost")
-    assert anchor([log.begin_anchoring()]) != [None]
+    assert make_durable([log.begin_making_durable()]) != [None]
     disk = disk.copy()
     log = manager_on(disk).logs[NAME]
-    flush = log.begin_anchoring()
-    assert anchor([flush]) == [None]
+    flush = log.begin_making_durable()
+    assert make_durable([flush]) == [None]
     log.finish_flush(flush)
     fill(log, 0, 10)
     log.flush()
@@ -544,7 +544,7 @@ def test_logs_that_are_made_durable_together_sync_the_directory_above_once() -> 
         manager.get_or_create(TopicPartition("t", number), OLD, CONFIG, (A, B)[number % 2][1])
         for number in range(6)
     ]
-    flushes = [log.begin_anchoring() for log in logs]
+    flushes = [log.begin_making_durable() for log in logs]
     synced: list[str] = []
 
     def refuse(operation: str, path: str) -> OSError | None:
@@ -553,7 +553,7 @@ def test_logs_that_are_made_durable_together_sync_the_directory_above_once() -> 
         return OSError(errno.EIO, "lost") if path == "/b" else None
 
     disk.refuse = refuse
-    failures = anchor(flushes)
+    failures = make_durable(flushes)
     assert [failure is None for failure in failures] == [True, False] * 3
     assert synced.count("/a") == 1
     assert synced.count("/b") == 1

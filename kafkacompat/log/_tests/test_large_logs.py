@@ -110,7 +110,7 @@ def manager_with(disk: CountingDisk, logs: int, segments: int, **settings: objec
                 log.append_as_leader(batch_of([b"v%d" % at], NOW_MS - 1000 + at), 0, NOW_MS)
                 at += 1
             log.flush()
-            log.is_anchored = True
+            log.is_durable = True
             log.set_high_watermark(log.log_end_offset)
         manager.shut_down(1)
     raise AssertionError

@@ -130,10 +130,10 @@ def test_one_that_is_added_again_is_asked_for_again_though_nothing_has_changed()
     fetches.build(0)
     fetches.take(answer(core, records=batch(0)), 0)
     assert asked_for(fetches) == [(0, 1)]
-    core.log.is_anchored = False
+    core.log.is_durable = False
     fetches.take(answer(core, high_watermark=1), 0)
     assert core.log.high_watermark == 0
-    core.log.is_anchored = True
+    core.log.is_durable = True
     fetches.add(core)
     assert asked_for(fetches) == [(0, 1)]
     fetches.take(answer(core, high_watermark=1), 0)

@@ -28,7 +28,7 @@ def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1)
     log = open_log(MemoryDisk(), LogConfig(min_insync_replicas=min_isr))
     for _ in range(end):
         log.append_as_leader(batch_of([b"value"]), 0, 0)
-    log.is_anchored = True
+    log.is_durable = True
     standing = Standing(LAG_MS)
     standing.brokers = {each: broker_image(each) for each in (1, 2, 3, 4)}
     core = Partition(1, name, bytes(16), log, standing)

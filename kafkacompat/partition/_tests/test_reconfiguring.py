@@ -29,7 +29,7 @@ def opened(*, isr: tuple[int, ...] = (1,), topics: int = 1) -> World:
     for topic in range(topics):
         for index in range(each):
             world.manager.core((f"t{topic}", index))
-    while any(not core.log.is_anchored for core in world.manager.by_id.values()):
+    while any(not core.log.is_durable for core in world.manager.by_id.values()):
         turn(world)
         world.workers.run_all()
     for timer in world.time.pending():

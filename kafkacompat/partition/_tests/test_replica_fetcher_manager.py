@@ -228,7 +228,7 @@ def test_a_truncated_follower_waits_for_its_checkpoints_also_when_it_follows_ane
     if event == "another directory":
         core = former.manager.core(T0)
         assert core is not None
-        core.log.is_anchored = False  # type: ignore[misc]
+        core.log.is_durable = False  # type: ignore[misc]
         former.manager.hosted.log_replaced(core)
     else:
         for node in cluster.nodes.values():

@@ -17,7 +17,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.flush import anchor
+from kafkacompat.log.flush import make_durable
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.services import partition_services
@@ -162,7 +162,7 @@ def test_list_offsets_of_a_log_that_a_kill_left_waits_until_it_is_durable(
 
 
 def test_a_log_that_another_sync_made_durable_first_is_not_read_as_empty() -> None:
-    """The high watermark moves when the anchoring ends, not when a flush of closed segments does."""
+    """The high watermark moves when the log is durable, not when a flush of closed segments does."""
     again = started_after_a_kill()
     again.time.advance(1)
     again.logs.logs[T0].flush()
@@ -290,7 +290,7 @@ def test_a_large_topic_is_made_durable_slice_by_slice() -> None:
     for _ in range(4):
         node.work()
     assert len(node.logs.logs) == count
-    assert all(log.is_anchored for log in node.logs.logs.values())
+    assert all(log.is_durable for log in node.logs.logs.values())
     above = sum(path in ("/a", "/b") for path in synced)
     assert len(synced) - above == count
     assert len(node.after_power_loss()) == count
@@ -348,10 +348,10 @@ def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr(node.workers, "submit", busy)
         node.work()
-    assert not node.logs.logs[T0].is_anchored
+    assert not node.logs.logs[T0].is_durable
     node.time.advance(RETRY_MS)
     node.work()
-    assert node.logs.logs[T0].is_anchored
+    assert node.logs.logs[T0].is_durable
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_a_role_that_is_taken_while_a_job_fails_as_a_whole_leaves_nobody_waiting
     second = node.manager.when_flushed({T0: 1})
     assert first is not None
     assert second is not None
-    ((_, job),) = [each for each in node.workers.submitted if is_anchoring(each[0])]
+    ((_, job),) = [each for each in node.workers.submitted if makes_durable(each[0])]
     job.fail(problem)
     assert faults.take() == [problem] * is_a_bug
     node.workers.submitted = [each for each in node.workers.submitted if not each[1].done]
@@ -384,21 +384,21 @@ def test_a_role_that_is_taken_while_a_job_fails_as_a_whole_leaves_nobody_waiting
 def test_a_bug_after_the_sync_of_a_new_log_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node()
     halted: list[BaseException] = []
-    anchoring = node.manager.hosted.anchoring
-    anchoring._services = replace(anchoring._services, halt=halted.append)
+    syncs = node.manager.hosted.new_log_syncs
+    syncs._services = replace(syncs._services, halt=halted.append)
     bug = KeyError("a bug")
 
-    def anchored(core: Partition) -> None:
+    def made_durable(core: Partition) -> None:
         raise bug
 
-    monkeypatch.setattr(anchoring, "_anchored", anchored)
+    monkeypatch.setattr(syncs, "_made_durable", made_durable)
     node.lead()
     node.work()
     assert halted == [bug]
 
 
-def is_anchoring(job: Any) -> bool:
-    return getattr(job, "func", None) is anchor
+def makes_durable(job: Any) -> bool:
+    return getattr(job, "func", None) is make_durable
 
 
 def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
@@ -421,14 +421,14 @@ def test_a_slow_directory_holds_up_the_new_logs_of_no_other() -> None:
     places = {path: HandWorkers() for path, _ in DIRECTORIES}
     services = node.manager.hosted._services
     pools = replace(services.workers, log_sync=SimpleNamespace(at=places.__getitem__))
-    node.manager.hosted.anchoring._services = replace(services, workers=pools)
+    node.manager.hosted.new_log_syncs._services = replace(services, workers=pools)
     node.lead(OPENED_AT_ONCE_MAX)
     for number in range(OPENED_AT_ONCE_MAX):
         node.produce(TopicPartition("t", number))
     for _ in range(10):
         node.time.advance(1)
         places["/b"].run()
-    anchored = {log.directory[:2] for log in node.logs.logs.values() if log.is_anchored}
-    assert anchored == {"/b"}
-    assert {log.directory[:2] for log in node.logs.logs.values() if not log.is_anchored} == {"/a"}
+    durable = {log.directory[:2] for log in node.logs.logs.values() if log.is_durable}
+    assert durable == {"/b"}
+    assert {log.directory[:2] for log in node.logs.logs.values() if not log.is_durable} == {"/a"}
     assert len(places["/a"].submitted) == 1
