@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -63,11 +63,14 @@ class Machine:
     def where(self) -> tuple[str, str]:
         return ("--bootstrap", self.bootstrap)
 
-    def start(self, *words: str) -> str:
+    def start(self, *words: str, environment: Mapping[str, str] | None = None) -> str:
         """Start it, and return the line that it prints."""
         with open(self.said_path, "wb") as said, open(self.errors_path, "ab") as errors:
             self.process = process = subprocess.Popen(
-                command_line("start", *words, str(self.file)), stdout=said, stderr=errors
+                command_line("start", *words, str(self.file)),
+                stdout=said,
+                stderr=errors,
+                env=os.environ | dict(environment or {}),
             )
         wait_until(lambda: self.said or process.poll() is not None, "it serves", 60)
         assert process.poll() is None, self.errors
@@ -261,6 +264,22 @@ def test_the_output_of_several_brokers_is_one(machine: Machine) -> None:
     assert ", node 2)" in text
 
 
+def test_the_service_manager_hears_of_all_brokers_once(machine: Machine) -> None:
+    output_of("format", "--standalone", str(machine.file))
+    path = machine.root / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(60)
+        machine.start("--brokers", "2", environment={"NOTIFY_SOCKET": str(path)})
+        told = manager.recv(1024).decode()
+        assert told.startswith("READY=1\nSTATUS=kafkacompat ")
+        assert "nodes 1 to 2 serving" in told
+        assert machine.end() == 0
+        manager.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            manager.recv(1024)
+
+
 def test_brokers_that_cannot_start_are_named(machine: Machine) -> None:
     assert "is not formatted; format it first" in refusal_of("start", "--brokers", "2", str(machine.file))
     assert "num.brokers" in refusal_of("start", "--brokers", "many", str(machine.file))
@@ -271,5 +290,21 @@ def test_brokers_that_cannot_start_are_named(machine: Machine) -> None:
         said = refusal_of("start", "--brokers", "2", str(machine.file))
     assert f"broker 2 cannot listen on PLAINTEXT://127.0.0.1:{machine.port + 1}" in said
     assert (machine.data / "meta.properties").exists()
-    assert machine.start()
+    assert machine.start("--brokers", "2")
+    assert machine.end() == 0
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", machine.port + 5))
+        holder.listen()
+        taken = f"metrics.listener.port={machine.port + 5}"
+        said = refusal_of("start", "--override", taken, str(machine.file))
+    assert "metrics.listener.port: cannot listen on" in said
+    meta = machine.data / "node-2" / "data" / "meta.properties"
+    sound = meta.read_text()
+    meta.write_text("version=7\nnode.id=2\n")
+    said = refusal_of("start", str(machine.file))
+    assert said.startswith("broker 2: ")
+    assert "version 7" in said
+    assert not machine.runs(1)
+    meta.write_text(sound)
+    machine.start()
     assert machine.end() == 0

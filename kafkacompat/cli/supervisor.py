@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from subprocess import PIPE
@@ -43,6 +43,8 @@ LONGEST_PAUSE_S = 30.0
 STOP_TIMEOUT_S = 25.0
 """For the brokers without the controller role, and again for the others."""
 EARLIER_TIMEOUT_S = 30.0
+OUTPUT_TIMEOUT_S = 1.0
+"""For what a broker that has ended has written."""
 LINE_BYTES_MAX = 64 * 1024
 """A longer line of a broker's output is taken in pieces."""
 
@@ -187,25 +189,36 @@ class Supervisor:
         self._stopping = trio.Event()
         self._has_served = False
         self._is_clean = True
+        self._refused: str | None = None
+        """Why the brokers cannot start."""
         self._changed = trio.Event()
 
     def run(self) -> int:
-        try:
-            trio.run(self._run)
-        except* CommandFailed as failures:
-            raise _first(failures) from None
+        """Return the exit status. Raises CommandFailed if not every broker can start."""
+        trio.run(self._run)
+        if self._refused is not None:
+            raise CommandFailed(self._refused)
         return 0 if self._is_clean else 1
 
     async def _run(self) -> None:
         with self._signalled():
             async with trio.open_nursery() as nursery:
-                await self._show_metrics(nursery)
+                try:
+                    await self._show_metrics(nursery)
+                except CommandFailed as failure:
+                    self._refused = str(failure)
+                    return
                 for node in self._layout.nodes:
                     self._begin(node, nursery)
                 nursery.start_soon(self._follow_layout, nursery)
                 nursery.start_soon(self._tell_when_all_serve)
-                await self._stopping.wait()
-                await self._stop()
+                try:
+                    await self._stopping.wait()
+                    await self._stop(list(self._brokers.values()))
+                finally:
+                    # Also after a mistake in the program: a process that was started is waited for.
+                    for each in self._brokers.values():
+                        each.stop()
                 nursery.cancel_scope.cancel()
 
     @contextmanager
@@ -271,7 +284,7 @@ class Supervisor:
                 if node_id not in wanted:
                     del self._brokers[node_id]
                     logger.info("broker %d is not one of this machine any more", node_id)
-                    broker.stop()
+                    nursery.start_soon(self._stop, [broker])
             for node_id, node in wanted.items():
                 if node_id not in self._brokers:
                     self._begin(node, nursery)
@@ -288,8 +301,9 @@ class Supervisor:
                 if broker.scope.cancel_called or self._stopping.is_set():
                     break
                 if not self._has_served and not broker.serves:
-                    reason = broker.last_words or how_it_ended(status)
-                    raise CommandFailed(f"broker {broker.node_id}: {reason}")
+                    self._refused = f"broker {broker.node_id}: {broker.last_words or how_it_ended(status)}"
+                    self._stopping.set()
+                    break
                 broker.serves = False
                 ended_soon = ended_soon + 1 if trio.current_time() - started_s < STEADY_S else 1
                 pause_s = restart_pause_s(ended_soon)
@@ -337,6 +351,8 @@ class Supervisor:
                 nursery.start_soon(self._read, process.stdout, lambda line: self._on_output(broker, line))
                 nursery.start_soon(self._read, process.stderr, lambda line: self._on_entry(broker, line))
                 status = await process.wait()
+                # A process of the broker may still hold its output.
+                nursery.cancel_scope.deadline = trio.current_time() + OUTPUT_TIMEOUT_S
             broker.process = None
         assert process.stdin is not None
         await trio.aclose_forcefully(process.stdin)
@@ -395,9 +411,9 @@ class Supervisor:
             text += "; all replicas are on this machine, and do not outlive it"
         return text
 
-    async def _stop(self) -> None:
+    @staticmethod
+    async def _stop(brokers: Sequence[Broker]) -> None:
         """Stop those without a controller first, because they need one to hand over their partitions."""
-        brokers = list(self._brokers.values())
         for controllers in (False, True):
             chosen = [each for each in brokers if each.node.is_controller is controllers]
             for each in chosen:
@@ -435,11 +451,3 @@ def _version(path: os.PathLike[str]) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_mtime_ns, found.st_ino
-
-
-def _first(group: BaseExceptionGroup[CommandFailed]) -> CommandFailed:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, CommandFailed)
-    return error
