@@ -141,6 +141,7 @@ def raw_produce(job: dict[str, Any]) -> dict[str, float]:
     request = produce_frame(topic, partitions, -1 if job["acks"] == "all" else int(job["acks"]), batch)
     stream = Stream(job["bootstrap"])
     sent = received = 0
+    began_s = time.time()
     started = time.perf_counter()
     while received < count:
         while sent < count and sent - received < in_flight:
@@ -156,6 +157,8 @@ def raw_produce(job: dict[str, Any]) -> dict[str, float]:
         "records_per_s": count * per_batch * len(partitions) / took,
         "mb_per_s": count * len(batch) * len(partitions) / took / 1e6,
         "megabytes": count * len(batch) * len(partitions) / 1e6,
+        "began_s": began_s,
+        "seconds": took,
     }
 
 
