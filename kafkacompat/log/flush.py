@@ -25,15 +25,15 @@ class Syncs:
 
     __slots__ = ("_lock", "_mark", "failure", "times_ms")
 
-    def __init__(self, mark: Callable[[], None]) -> None:
-        """`mark` leaves a note for the next start. It is called in the thread whose sync failed."""
+    def __init__(self, mark: Callable[[], None], times_ms: Histogram | None = None) -> None:
+        """`mark` leaves a note for the next start. It is called in the thread whose sync failed. `times_ms` takes the times
+        of flushes."""
         self._lock = threading.Lock()
         self._mark = mark
         self.failure: SyncFailed | None = None
         """The error of the failed sync. From then on nothing that this process has written to the log counts as
         durable."""
-        self.times_ms: Histogram | None = None
-        """Takes the times of flushes, in ms. None if nobody reads them."""
+        self.times_ms = times_ms
 
     def carry_out(self, sync: Callable[[], None]) -> None:
         """Run `sync`. Blocks. Raises SyncFailed. Any other OSError means that the sync could not begin."""

@@ -45,7 +45,7 @@ from kafkacompat.log.opening import (
     look_into,
 )
 from kafkacompat.log.producer_state import PRODUCER_IDS_MAX
-from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.log.unified_log import LogServices, UnifiedLog
 from kafkacompat.meters import Histogram
 from kafkacompat.ports import HalfDone, LogDirStatus, LogRefused, SyncFailed, passes
 from kafkacompat.wire.errors import ErrorCode
@@ -103,14 +103,16 @@ class LogManager:
         self._opener = LogOpener(
             disk,
             clock,
-            self.doomed.add_files,
-            randrange,
             note,
             self._index_cache,
-            self.index_rebuilds.report,
-            self.rolled.add,
-            self.flush_times_ms,
-            producer_ids_max,
+            LogServices(
+                delete_later=self.doomed.add_files,
+                rebuild_later=self.index_rebuilds.report,
+                randrange=randrange,
+                rolled=self.rolled.add,
+                flush_times_ms=self.flush_times_ms,
+                producer_ids_max=producer_ids_max,
+            ),
         )
         self.futures = FutureLogs(disk, self._opener, self.doomed)
         self.predecessors = Predecessors(disk)

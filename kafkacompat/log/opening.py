@@ -34,14 +34,11 @@ from kafkacompat.log.directory import (
 )
 from kafkacompat.log.log_loader import open_directory, trust_syncs_again
 from kafkacompat.log.log_segment import LOG_SUFFIX, file_stem
-from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.log.unified_log import LogServices, UnifiedLog
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.log.index_cache import IndexCache
-    from kafkacompat.log.log_segment import LogSegment
-    from kafkacompat.log.segment_list import DeleteLater
-    from kafkacompat.meters import Histogram
     from kafkacompat.ports import Clock, Disk
 
 
@@ -92,44 +89,22 @@ class TopicUnknown(Exception):
 class LogOpener:
     """Opens all logs of a node."""
 
-    __slots__ = (
-        "_cache",
-        "_clock",
-        "_delete_later",
-        "_disk",
-        "_flush_times_ms",
-        "_note",
-        "_producer_ids_max",
-        "_randrange",
-        "_rebuild_later",
-        "_rolled",
-    )
+    __slots__ = ("_cache", "_clock", "_disk", "_note", "_services")
 
     def __init__(
         self,
         disk: Disk,
         clock: Clock,
-        delete_later: DeleteLater,
-        randrange: Callable[[int], int] | None,
         note: Callable[[str], None],
         cache: IndexCache,
-        rebuild_later: Callable[[UnifiedLog, LogSegment], None],
-        rolled: Callable[[UnifiedLog], None],
-        flush_times_ms: Histogram,
-        producer_ids_max: int,
+        services: LogServices,
     ) -> None:
-        """`delete_later` takes files that logs no longer need, `rebuild_later` segments with damaged indexes. `cache` is
-        the index cache of all logs. `rolled` is called with a log that has closed a segment."""
-        self._flush_times_ms = flush_times_ms
-        self._producer_ids_max = producer_ids_max
-        self._cache = cache
-        self._rebuild_later = rebuild_later
-        self._rolled = rolled
+        """`cache` is the index cache of all logs."""
         self._disk = disk
         self._clock = clock
-        self._delete_later = delete_later
-        self._randrange = randrange
         self._note = note
+        self._cache = cache
+        self._services = services
 
     def open_log(
         self,
@@ -170,25 +145,20 @@ class LogOpener:
             trust_syncs_again(self._disk, path)
         elif is_new and not self._disk.exists(metadata):
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
-        log = UnifiedLog(
+        # The process that created the log may have been killed before the first sync. A recovery point above 0 shows
+        # that a sync succeeded.
+        is_durable = not is_new and not has_lost and (clean or recovery_point > 0)
+        return UnifiedLog(
             self._disk,
             path,
             name,
             topic_id,
             config,
             parts,
+            self._services,
             high_watermark=high_watermark,
-            delete_later=self._delete_later,
-            rebuild_later=self._rebuild_later,
-            randrange=self._randrange,
-            rolled=self._rolled,
+            is_durable=is_durable,
         )
-        log.syncs.times_ms = self._flush_times_ms
-        log.producer_state.ids_max = self._producer_ids_max
-        # The process that created the log may have been killed before the first sync. A recovery point above 0 shows
-        # that a sync succeeded.
-        log.is_durable = not is_new and not has_lost and (clean or recovery_point > 0)
-        return log
 
     def _id_of(self, path: str) -> Uuid:
         """Read the topic id. Without it the name alone does not identify the topic, because an earlier topic of the

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn
 from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
-from kafkacompat.log.producer_state import ProducerStateManager
+from kafkacompat.log.producer_state import PRODUCER_IDS_MAX, ProducerStateManager
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
 from kafkacompat.log.retention import SegmentAges, count_deletable
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList, change_of_many
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
     from kafkacompat.log.producer_snapshots import SnapshotStore
     from kafkacompat.log.producer_state import BatchMetadata
+    from kafkacompat.meters import Histogram
     from kafkacompat.ports import Disk, File, TransactionTerms
     from kafkacompat.records.batch import ValidatedBatch
 
@@ -55,6 +57,27 @@ SYNCED_AT_ONCE = 64
 """The most closed segments that one periodic flush of a log covers. Opening more would block the loop."""
 RETIRED_AT_ONCE = 16
 """Segments of a log that goes whose index pages are freed at once. A full one has 1,300 pages, which take 0.1 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogServices:
+    """What the logs of a node have together. The defaults are for a log that is alone."""
+
+    delete_later: DeleteLater | None = None
+    """Removes files after a delay in ms. Without it they are removed at once."""
+    rebuild_later: Callable[[UnifiedLog, LogSegment], None] | None = None
+    """Has a segment's damaged indexes rebuilt. Without it they are rebuilt at once."""
+    randrange: Callable[[int], int] | None = None
+    """Gives the jitter of rolling by time. Without it there is none."""
+    rolled: Callable[[UnifiedLog], None] = lambda log: None
+    """Called when a segment of a log is closed."""
+    flush_times_ms: Histogram | None = None
+    """Takes the times of flushes. None if nobody reads them."""
+    producer_ids_max: int = PRODUCER_IDS_MAX
+    """Producer ids that a log remembers."""
+
+
+ALONE = LogServices()
 
 
 class LogParts:
@@ -131,31 +154,29 @@ class UnifiedLog:
         topic_id: Uuid,
         config: LogConfig,
         parts: LogParts,
+        services: LogServices = ALONE,
         *,
         high_watermark: int = 0,
-        delete_later: DeleteLater | None = None,
-        rebuild_later: Callable[[UnifiedLog, LogSegment], None] | None = None,
-        randrange: Callable[[int], int] | None = None,
-        rolled: Callable[[UnifiedLog], None] = lambda log: None,
+        is_durable: bool = True,
     ) -> None:
-        """`delete_later(paths, delay_ms)` removes files later; without it they are removed at once. `rebuild_later` has a
-        segment's damaged indexes rebuilt; without it they are rebuilt at once. `randrange` gives the jitter of rolling
-        by time; without it there is none. `rolled` is called when a segment is closed."""
         self._disk = disk
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.is_durable = True
+        self.is_durable = is_durable
         """Whether the log's directory and topic id are durable. Without them its records would belong to no topic
         after a power loss."""
-        mend = None if rebuild_later is None else partial(rebuild_later, self)
-        self._segments = SegmentList(disk, directory, parts.segments, parts.cache, delete_later, mend)
+        rebuild_later = None if services.rebuild_later is None else partial(services.rebuild_later, self)
+        self._segments = SegmentList(
+            disk, directory, parts.segments, parts.cache, services.delete_later, rebuild_later
+        )
         self._epochs = parts.epochs
         self._latest_epoch = parts.epochs.latest_epoch()
         self._state = parts.state
+        self._state.ids_max = services.producer_ids_max
         self._snapshots = parts.snapshots
-        self._randrange = randrange
-        self._rolled = partial(rolled, self)
+        self._randrange = services.randrange
+        self._rolled = partial(services.rolled, self)
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.log_end_offset
         # A high watermark out of range belongs to another log, or to data that the disk has lost. One that is too low
@@ -165,7 +186,7 @@ class UnifiedLog:
         self._state.on_high_watermark(self.high_watermark)
         self.config = config
         self.recovery_point = parts.recovery_point
-        self.syncs = Syncs(self._mark_unsynced)
+        self.syncs = Syncs(self._mark_unsynced, services.flush_times_ms)
         self.cleaned_to = -1
         """The offset where the cleaner continues; -1 if the log was never cleaned. `truncated` tells the cleaner that
         data it has read is gone."""
