@@ -67,7 +67,6 @@ ALLOWED: dict[str, set[str]] = {
         "partition.service",
         "api.request_context",
         "share.service",
-        "api.transaction_services",
         "controller.image",
         "coordinator",
         "net.failures",
@@ -91,9 +90,7 @@ ALLOWED: dict[str, set[str]] = {
         "api.request_context",
     },
     "txn": {
-        "api.context",
         "partition.service",
-        "api.transaction_services",
         "controller.image",
         "coordinator",
         "net.failures",
@@ -113,6 +110,7 @@ ALLOWED: dict[str, set[str]] = {
         "group.service",
         "partition.service",
         "share.service",
+        "txn.service",
     },
     "metrics": {
         "api.meters",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NewType, Protocol, TypeAlias, TypeVar
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.ports import VerificationGuard
 from kafkacompat.records.record import Record, encode_records
 from kafkacompat.wire.codec import steps_decoder
@@ -18,8 +19,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message
 
 if TYPE_CHECKING:
-    from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Buffer, Log, TransactionTerms
+
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
@@ -94,13 +95,37 @@ def encoded_run(encoded: Iterable[tuple[bytes, bytes | None]]) -> Generator[int,
     return RecordRun(count, size, bytes(body))
 
 
-class Refused(Exception):
+class OperationRefused(Exception):
     """An expected refusal of an operation. Nothing has changed."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")
         self.code = code
         self.message = message
+
+
+def or_refused(answer: Deferred[T], refused: Callable[[OperationRefused], T]) -> Deferred[T]:
+    """The answer, with a OperationRefused error turned into the response for it."""
+    if answer.done:
+        try:
+            answer.result()
+        except OperationRefused as refusal:
+            return Deferred.of(refused(refusal))
+        return answer
+    outcome: Deferred[T] = Deferred()
+
+    def done(finished: Deferred[T]) -> None:
+        try:
+            value = finished.result()
+        except OperationRefused as refusal:
+            outcome.resolve(refused(refusal))
+        except Exception as error:
+            outcome.fail(error)
+        else:
+            outcome.resolve(value)
+
+    answer.on_done(done)
+    return outcome
 
 
 class LoadFailure(Exception):

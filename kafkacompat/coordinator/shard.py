@@ -26,9 +26,9 @@ from kafkacompat.coordinator.core import (
     InTransaction,
     LoadFailure,
     Machine,
+    OperationRefused,
     PartitionWriter,
     RecordRun,
-    Refused,
     Reply,
     client_error,
 )
@@ -421,7 +421,7 @@ class Shard:
     def _write_unasked(self, result: CoordinatorResult[Any, None]) -> None:
         what = f"writing to coordinator partition {self.partition}"
         try:
-            self.write(lambda _: result).unheeded(what, Refused)
+            self.write(lambda _: result).unheeded(what, OperationRefused)
         except Exception as error:
             report(what, error)
 
@@ -433,17 +433,17 @@ class Shard:
         if self.state is ShardState.ACTIVE:
             return
         if self.state is ShardState.LOADING:
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise Refused(ErrorCode.NOT_COORDINATOR)
+            raise OperationRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise OperationRefused(ErrorCode.NOT_COORDINATOR)
 
     # --- operations
 
     def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
-        """Run one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
+        """Run one operation. Raises OperationRefused (nothing has changed), or the Deferred fails with it."""
         return self._operations.submit(self._write, operation, None)
 
     def ask(self, operation: Callable[[Caller, int], CoordinatorResult[Any, None]]) -> Deferred[Any]:
-        """Run an operation that answers its caller by a reply, now or in a later operation. Raises Refused, or the
+        """Run an operation that answers its caller by a reply, now or in a later operation. Raises OperationRefused, or the
         Deferred fails with it, if the operation was not carried out. What the log refuses, the operation answers."""
         return self._operations.submit(self._ask, operation)
 
@@ -456,7 +456,7 @@ class Shard:
     def complete_transaction(
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
     ) -> Deferred[ErrorCode]:
-        """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused, or the Deferred
+        """Write a marker, and have the machine take or drop what the transaction wrote. Raises OperationRefused, or the Deferred
         fails with it."""
         return self._operations.submit(
             self._complete_transaction, producer_id, epoch, committed, coordinator_epoch, version
@@ -513,7 +513,7 @@ class Shard:
         answer: Deferred[Any] = Deferred()
         written = self._complete(operation(Caller(answer), now_ms), now_ms)
         if not written.done or written.has_failed:
-            written.unheeded(f"an operation of coordinator partition {self.partition}", Refused)
+            written.unheeded(f"an operation of coordinator partition {self.partition}", OperationRefused)
         return answer
 
     def _complete(
@@ -524,7 +524,7 @@ class Shard:
             error, end_offset = self._operations.exclusively(self._append, result, now_ms, owner)
             if error is not ErrorCode.NONE:
                 answer: Deferred[T] = Deferred()
-                answer.fail(Refused(client_error(error)))
+                answer.fail(OperationRefused(client_error(error)))
                 return answer
             pending = self._log.when_committed(end_offset)
         else:
@@ -590,13 +590,13 @@ class Shard:
             return
         # What the log refuses is undone (CoordinatorResult.refused).
         self._operations.submit(self._complete, following, now_ms).unheeded(
-            f"what follows a write to coordinator partition {self.partition}", Refused
+            f"what follows a write to coordinator partition {self.partition}", OperationRefused
         )
 
     def _after(self, pending: Deferred[ErrorCode], value: T) -> Deferred[T]:
         def release(error: ErrorCode) -> T:
             if error is not ErrorCode.NONE:
-                raise Refused(client_error(error))
+                raise OperationRefused(client_error(error))
             return value
 
         return pending.then(release)
@@ -614,9 +614,9 @@ class Shard:
         try:
             # What the log refuses is undone: the timer of a session is set again, for example.
             self.write(operation).unheeded(
-                f"a timer's operation of coordinator partition {self.partition}", Refused
+                f"a timer's operation of coordinator partition {self.partition}", OperationRefused
             )
-        except Refused as refusal:
+        except OperationRefused as refusal:
             logger.warning(
                 "coordinator partition %d: a timer's operation was refused: %s", self.partition, refusal
             )

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkacompat.coordinator.core import Machine, Refused
+from kafkacompat.coordinator.core import Machine, OperationRefused
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.ids import partition_for_key
@@ -111,11 +111,11 @@ class Shards:
                 shard.start()
 
     def partition_for(self, key: str) -> int:
-        """Raises Refused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        """Raises OperationRefused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
         partition = self._remembered.get(key)
         if partition is None:
             if self.partition_count == 0:
-                raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             partition = partition_for_key(key, self.partition_count)
             if len(key) <= REMEMBERED_LENGTH_MAX:
                 if len(self._remembered) >= MAX_REMEMBERED_KEYS:
@@ -124,12 +124,12 @@ class Shards:
         return partition
 
     def shard_for(self, key: str) -> Shard:
-        """The active or loading shard of a key. Raises Refused NOT_COORDINATOR if another node has it."""
+        """The active or loading shard of a key. Raises OperationRefused NOT_COORDINATOR if another node has it."""
         if self.partition_count == 0:
-            raise Refused(ErrorCode.NOT_COORDINATOR)
+            raise OperationRefused(ErrorCode.NOT_COORDINATOR)
         shard = self._by_partition.get(self.partition_for(key))
         if shard is None:
-            raise Refused(ErrorCode.NOT_COORDINATOR)
+            raise OperationRefused(ErrorCode.NOT_COORDINATOR)
         if shard.state is _INITIAL:
             shard.start()
         return shard

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
-from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, or_refused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.classic.members import JoinCaller, heartbeat, join, leave, sync
@@ -43,7 +42,7 @@ PROTOCOLS_MAX = 100
 """Protocols of one member. Each rebalance examines those of all members. Clients name one to five."""
 
 ShardOf = Callable[[str], "Shard"]
-"""The shard of a group. Raises Refused."""
+"""The shard of a group. Raises OperationRefused."""
 
 
 def join_group(
@@ -73,21 +72,21 @@ def join_group(
         if group is None or isinstance(group, ClassicGroup):
             return join(env, request, caller, now_ms)
         if group.is_dead():
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not isinstance(group, ConsumerGroup):
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            raise OperationRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.is_empty():
             return join(env, request, caller, now_ms)
         return join_consumer_group(env, group, request, caller, now_ms)
 
-    def refused(refusal: Refused) -> JoinGroupResponse:
+    def refused(refusal: OperationRefused) -> JoinGroupResponse:
         # Kafka names the member only in refusals from before the lookup of the coordinator.
         return join_refusal("", refusal.code)
 
     try:
         shard = shard_of(request.group_id)
         return or_refused(shard.ask(operation), refused)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return Deferred.of(refused(refusal))
 
 
@@ -113,36 +112,33 @@ def sync_group(shard_of: ShardOf, request: SyncGroupRequest) -> Deferred[SyncGro
             return sync_consumer_group(env, group, request, caller)
         return sync(env, request, caller)
 
-    def refused(refusal: Refused) -> SyncGroupResponse:
+    def refused(refusal: OperationRefused) -> SyncGroupResponse:
         return SyncGroupResponse(error_code=refusal.code)
 
     try:
         shard = shard_of(request.group_id)
         return or_refused(shard.ask(operation), refused)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return Deferred.of(refused(refusal))
 
 
 def heartbeat_of_member(shard_of: ShardOf, request: HeartbeatRequest) -> Deferred[HeartbeatResponse]:
-    def operation() -> ErrorCode:
+    def operation() -> HeartbeatResponse:
         env = machine_of(shard).env
         group = env.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return heartbeat_of_classic_member(env, group, request)
-        return heartbeat(env, request)
+            return HeartbeatResponse(error_code=heartbeat_of_classic_member(env, group, request))
+        return HeartbeatResponse(error_code=heartbeat(env, request))
 
     try:
         shard = shard_of(request.group_id)
         answer = shard.read(operation)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # Members of a loading group keep their assignments and continue.
             return Deferred.of(HeartbeatResponse())
         return Deferred.of(HeartbeatResponse(error_code=refusal.code))
-    return or_refused(
-        answer.then(lambda code: HeartbeatResponse(error_code=code)),
-        lambda refusal: HeartbeatResponse(error_code=refusal.code),
-    )
+    return or_refused(answer, lambda refusal: HeartbeatResponse(error_code=refusal.code))
 
 
 def leave_group(shard_of: ShardOf, request: LeaveGroupRequest) -> Deferred[LeaveGroupResponse]:
@@ -155,12 +151,12 @@ def leave_group(shard_of: ShardOf, request: LeaveGroupRequest) -> Deferred[Leave
             return leave_consumer_group(env, group, request.members, now_ms)
         return leave(env, request.group_id, request.members, now_ms)
 
-    def refused(refusal: Refused) -> LeaveGroupResponse:
+    def refused(refusal: OperationRefused) -> LeaveGroupResponse:
         return LeaveGroupResponse(error_code=refusal.code)
 
     try:
         shard = shard_of(request.group_id)
         answer = shard.write(operation)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return Deferred.of(refused(refusal))
     return or_refused(answer, refused)

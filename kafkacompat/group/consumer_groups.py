@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.controller.image import changed_topics
-from kafkacompat.coordinator.core import Refused
-from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.heartbeat import (
@@ -57,15 +56,15 @@ def heartbeat(
     is_active: bool,
     tasks: Tasks,
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
-    """`shard_of` raises Refused. Kafka gives no message with an error of the coordinator itself."""
+    """`shard_of` raises OperationRefused. Kafka gives no message with an error of the coordinator itself."""
     if not is_active:  # a member must not be told that its request is bad while nobody can serve it
-        return Deferred.of(_refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        return Deferred.of(_refused(OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
     caller = HeartbeatCaller(context.client_id or "", f"/{context.client_host}", may_describe)
     try:
         validate_heartbeat(request, context.api_version, assignors)
         shard = shard_of(request.group_id)
         answer = _written(shard, request, caller, tasks)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return Deferred.of(_refused(refusal))
     answer = or_refused(answer, _refused)
     if answer.done and may_describe is None:
@@ -92,7 +91,7 @@ async def _written_in_parts(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse:
     """A member that is alone gets the partitions of all its topics at once, so its joining is written in parts. Others are assigned
-    beside the requests anyway. Raises Refused."""
+    beside the requests anyway. Raises OperationRefused."""
     env = machine_of(shard).env
     await in_turns(hash_topics(env, names))
     group = env.groups.get(request.group_id)
@@ -117,23 +116,24 @@ async def _written_in_parts(
 
 
 def _require_member(shard: Shard, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Between two parts it may have left, the group may have been deleted, or another node leads the shard. Raises Refused."""
+    """Between two parts it may have left, the group may have been deleted, or another node leads the shard. Raises
+    OperationRefused."""
     shard.require_active()
     group = machine_of(shard).groups.get(request.group_id)
     if not isinstance(group, ConsumerGroup):
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
     group.member(request.member_id)
 
 
 def _again(shard_of: Callable[[str], Shard], steady: SteadyHeartbeat) -> bool:
     try:
         shard = shard_of(steady.group_id)
-    except Refused:
+    except OperationRefused:
         return False
     return shard.at_once(lambda now_ms: steady.again(machine_of(shard).env, now_ms))
 
 
-def _refused(refusal: Refused) -> ConsumerGroupHeartbeatResponse:
+def _refused(refusal: OperationRefused) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
 
 

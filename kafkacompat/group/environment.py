@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from kafkacompat.config.group import GroupConfigManager, consumer_assignors, share_assignor
 from kafkacompat.config.keys import Settings
-from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused
 from kafkacompat.group.group import Group
 from kafkacompat.group.records import GroupKind, GroupRecord
 from kafkacompat.group.topics import NoTopics, Topic, Topics
@@ -238,10 +238,10 @@ class Environment:
         return urlsafe_b64encode(self.random.uuid()).decode().rstrip("=")
 
     def throw_if_no_room(self, growth: int, connection_id: int = NO_CONNECTION) -> None:
-        """Raises Refused COORDINATOR_LOAD_IN_PROGRESS if the node has no memory for what a member tells. Java's client and
+        """Raises OperationRefused COORDINATOR_LOAD_IN_PROGRESS if the node has no memory for what a member tells. Java's client and
         librdkafka then come back to the same coordinator later. They give up after GROUP_MAX_SIZE_REACHED."""
         if not self.memory.has_room(growth, connection_id):
-            raise Refused(
+            raise OperationRefused(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 "The coordinator has no memory left for members of groups (group.coordinator.max.bytes).",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.group.records import DEAD, GroupKind
 from kafkacompat.wire.errors import ErrorCode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 CommitPartitionValidator: TypeAlias = "Callable[[str, Uuid, int], None]"
-"""Called with topic name, topic id and partition. Raises Refused if the member may not commit that partition."""
+"""Called with topic name, topic id and partition. Raises OperationRefused if the member may not commit that partition."""
 
 
 class Group(Protocol):
@@ -55,16 +55,16 @@ class Group(Protocol):
         is_transactional: bool,
         api_version: int,
     ) -> CommitPartitionValidator | None:
-        """Raises Refused. The result checks each partition; None if all of them may be committed. `member_epoch` is the
+        """Raises OperationRefused. The result checks each partition; None if all of them may be committed. `member_epoch` is the
         generation of a classic member."""
         ...
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises Refused."""
+        """Raises OperationRefused."""
         ...
 
     def validate_offset_delete(self) -> None:
-        """Raises Refused."""
+        """Raises OperationRefused."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool: ...
@@ -118,13 +118,13 @@ class CarriedGroup:
         names_nobody = member_epoch < 0 and member_id == "" and group_instance_id is None
         if (is_transactional and names_nobody) or (member_epoch < 0 and self.is_empty()):
             return
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         pass
 
     def validate_offset_delete(self) -> None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
 
     def is_subscribed_to(self, topic: str) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""The group coordinator of this node: GroupService of api/context.
+"""The group coordinator of this node: GroupService.
 
 It finds the shard of a group, checks the request, runs the operation there, and puts errors in each response.
 """
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.config.group import GroupConfigManager
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
-from kafkacompat.coordinator.refusals import commit_refusal, or_refused
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.coordinator.shards import Shards
@@ -27,7 +26,13 @@ from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, GroupSettings, g
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.listing import describe_all, list_all
 from kafkacompat.group.meters import GroupMeters
-from kafkacompat.group.offset_metadata_manager import SeenOffsets, commit_offsets, see_offsets, tell_offsets
+from kafkacompat.group.offset_metadata_manager import (
+    SeenOffsets,
+    commit_offsets,
+    commit_refusal,
+    see_offsets,
+    tell_offsets,
+)
 from kafkacompat.group.share_groups import ShareGroupOffsets, ShareGroups
 from kafkacompat.group.step_tasks import StepTasks
 from kafkacompat.group.sweeps import GroupSweeps
@@ -50,8 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.api.transaction_services import TransactionVerifier
     from kafkacompat.config.keys import Settings
+    from kafkacompat.coordinator.services import TransactionVerifier
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
     from kafkacompat.group.end_offsets import EndOffsetReader
     from kafkacompat.ports import Random
@@ -233,7 +238,7 @@ class GroupCoordinator:
         )
 
     def partition_for(self, group_id: str) -> int:
-        """Raises Refused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
+        """Raises OperationRefused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
         return self._shards.partition_for(group_id)
 
     def _make_machine(self, partition: int, epoch: int, timers: ShardTimers) -> GroupMetadataManager:
@@ -295,7 +300,7 @@ class GroupCoordinator:
                     commit_offsets(_machine(shard).offsets, request, context.api_version, now_ms)
                 )
             )
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return Deferred.of(commit_refusal(request, refusal.code))
         return or_refused(answer, lambda refusal: commit_refusal(request, refusal.code))
 
@@ -320,8 +325,11 @@ class GroupCoordinator:
     def offset_fetch(
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> Deferred[OffsetFetchResponse]:
+        return self._tasks.run("fetching offsets", self._fetch_groups(request))
+
+    async def _fetch_groups(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         answers = [self._fetch_group(group, request.require_stable) for group in request.groups]
-        return gather(answers).then(lambda groups: OffsetFetchResponse(groups=groups))
+        return OffsetFetchResponse(groups=await gather(answers))
 
     def _fetch_group(
         self, group: OffsetFetchRequestGroup, require_stable: bool
@@ -331,7 +339,7 @@ class GroupCoordinator:
             seen = shard.read(lambda: see_offsets(_machine(shard).offsets, group, require_stable))
             if seen.done:
                 return self._tell_offsets(seen.result(), group)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return Deferred.of(self._refused_fetch(group, refusal))
         return self._tasks.run("waiting for offsets to be committed", self._tell_later(seen, group))
 
@@ -340,7 +348,7 @@ class GroupCoordinator:
     ) -> OffsetFetchResponseGroup:
         try:
             offsets = await seen
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return self._refused_fetch(group, refusal)
         return await self._tell_offsets(offsets, group)
 
@@ -349,7 +357,9 @@ class GroupCoordinator:
     ) -> Deferred[OffsetFetchResponseGroup]:
         return self._tasks.run("telling the offsets of a group", _told(seen, group))
 
-    def _refused_fetch(self, group: OffsetFetchRequestGroup, refusal: Refused) -> OffsetFetchResponseGroup:
+    def _refused_fetch(
+        self, group: OffsetFetchRequestGroup, refusal: OperationRefused
+    ) -> OffsetFetchResponseGroup:
         # To a reader, a write that could not be committed means that this node may no longer be the leader.
         unavailable = refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and self._active
         code = ErrorCode.NOT_COORDINATOR if unavailable else refusal.code
@@ -358,13 +368,13 @@ class GroupCoordinator:
     def offset_delete(
         self, request: OffsetDeleteRequest, context: RequestContext
     ) -> Deferred[OffsetDeleteResponse]:
-        def refused(refusal: Refused) -> OffsetDeleteResponse:
+        def refused(refusal: OperationRefused) -> OffsetDeleteResponse:
             return OffsetDeleteResponse(error_code=refusal.code)
 
         try:
             shard = self._shard(request.group_id)
             answer = self._sweeps.delete_offsets(shard, request)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return Deferred.of(refused(refusal))
         return or_refused(answer, refused)
 
@@ -377,7 +387,7 @@ class GroupCoordinator:
         return self._tasks.run("describing groups", self._describe_groups(request.groups, absent_is_error))
 
     async def _describe_groups(self, names: Sequence[str], absent_is_error: bool) -> DescribeGroupsResponse:
-        def refused(group_id: str, refusal: Refused) -> DescribedGroup:
+        def refused(group_id: str, refusal: OperationRefused) -> DescribedGroup:
             return DescribedGroup(group_id=group_id, error_code=refusal.code)
 
         shard_of = partial(self._shard, may_be_empty=True)
@@ -393,7 +403,7 @@ class GroupCoordinator:
         )
 
     async def _describe_consumer_groups(self, names: Sequence[str]) -> ConsumerGroupDescribeResponse:
-        def refused(group_id: str, refusal: Refused) -> DescribedConsumerGroup:
+        def refused(group_id: str, refusal: OperationRefused) -> DescribedConsumerGroup:
             return DescribedConsumerGroup(group_id=group_id, error_code=refusal.code)
 
         described = await in_turns(describe_all(names, self._shard, describe_consumer_group, refused))
@@ -410,16 +420,18 @@ class GroupCoordinator:
         try:
             listed = await in_turns(list_all(request, self._shards.started))
             lists = await gather(listed)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return ListGroupsResponse(error_code=refusal.code)
         return ListGroupsResponse(groups=[group for groups in lists for group in groups])
 
     def delete_groups(
         self, request: DeleteGroupsRequest, context: RequestContext
     ) -> Deferred[DeleteGroupsResponse]:
-        names = request.groups_names
+        return self._tasks.run("deleting groups", self._delete_groups(request.groups_names))
+
+    async def _delete_groups(self, names: Sequence[str]) -> DeleteGroupsResponse:
         results = [self._tasks.run("deleting a group", self._delete_group(name)) for name in names]
-        return gather(results).then(lambda each: DeleteGroupsResponse(results=each))
+        return DeleteGroupsResponse(results=await gather(results))
 
     async def _delete_group(self, group_id: str) -> DeletableGroupResult:
         try:
@@ -427,23 +439,23 @@ class GroupCoordinator:
             # Kafka also asks first whether it is a share group: its states are deleted before it is.
             await self.share.release(shard, group_id)
             await self._sweeps.delete_group(shard, group_id)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return DeletableGroupResult(group_id=group_id, error_code=refusal.code)
         return DeletableGroupResult(group_id=group_id)
 
     def _shard(self, group_id: str | None, may_be_empty: bool = False) -> Shard:
-        """The shard of a group, not necessarily active. Raises Refused."""
+        """The shard of a group, not necessarily active. Raises OperationRefused."""
         if not self._active:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if group_id is None or (group_id == "" and not may_be_empty):
-            raise Refused(ErrorCode.INVALID_GROUP_ID)
+            raise OperationRefused(ErrorCode.INVALID_GROUP_ID)
         return self._shards.shard_for(group_id)
 
     def _shard_at(self, partition: int) -> Shard:
-        """The shard of a partition, started. Raises Refused."""
+        """The shard of a partition, started. Raises OperationRefused."""
         shard = self._shards.get(partition) if self._active else None
         if shard is None:
-            raise Refused(ErrorCode.NOT_COORDINATOR)
+            raise OperationRefused(ErrorCode.NOT_COORDINATOR)
         if shard.state is ShardState.INITIAL:
             shard.start()
         return shard

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure, Refused, Reply
+from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure, OperationRefused, Reply
 from kafkacompat.faults import report
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
@@ -348,14 +348,14 @@ def _has_expired(
 
 
 def begin_deletion(machine: GroupMetadataManager, group_id: str) -> Group:
-    """The group, if it may be deleted. Raises Refused, also for groups of unsupported kinds."""
+    """The group, if it may be deleted. Raises OperationRefused, also for groups of unsupported kinds."""
     group = machine.groups.get(group_id)
     if isinstance(group, CarriedGroup) and not group.is_empty():
-        raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        raise OperationRefused(ErrorCode.NON_EMPTY_GROUP)
     if group is None or isinstance(group, CarriedGroup) or group.is_dead():
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not group.is_empty():
-        raise Refused(ErrorCode.NON_EMPTY_GROUP)
+        raise OperationRefused(ErrorCode.NON_EMPTY_GROUP)
     return group
 
 

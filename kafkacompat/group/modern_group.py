@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 
 from xxhash import xxh3_64_intdigest
 
-from kafkacompat.coordinator.core import LoadFailure, Refused
+from kafkacompat.coordinator.core import LoadFailure, OperationRefused
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.group.environment import Environment, GroupResult
@@ -151,10 +151,10 @@ class ModernGroup(Generic[M, T]):
         return now_ms >= self.refresh_deadline_ms or self.group_epoch < self.refresh_epoch
 
     def member(self, member_id: str) -> M:
-        """Raises Refused."""
+        """Raises OperationRefused."""
         found = self.members.get(member_id)
         if found is None:
-            raise Refused(
+            raise OperationRefused(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return found

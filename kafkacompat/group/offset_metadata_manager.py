@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.rebalance import reschedule_heartbeat
 from kafkacompat.group.environment import Environment
@@ -258,7 +258,7 @@ def commit_offsets(
     api_version: int,
     now_ms: int,
 ) -> CoordinatorResult[GroupRecord, OffsetCommitResponse]:
-    """Raises Refused for the whole request."""
+    """Raises OperationRefused for the whole request."""
     group_id = request.group_id
     may_commit = validated(
         manager,
@@ -305,7 +305,7 @@ def commit_offsets(
 
 
 def throw_if_no_room(manager: OffsetMetadataManager, records: Sequence[OffsetRecord]) -> None:
-    """Raises Refused if the node has no memory for new offsets, or for longer metadata. Others are committed as usual."""
+    """Raises OperationRefused if the node has no memory for new offsets, or for longer metadata. Others are committed as usual."""
     env = manager.env
     if not env.memory.has_room(SPARE_BYTES):
         env.throw_if_no_room(manager.growth(records))
@@ -325,7 +325,7 @@ def validated(
     api_version: int,
     is_transactional: bool,
 ) -> CommitPartitionValidator | None:
-    """The check of each partition. Raises Refused. A group that is absent is created by a commit without a member."""
+    """The check of each partition. Raises OperationRefused. A group that is absent is created by a commit without a member."""
     group = manager.env.groups.get(group_id)
     if group is not None:
         return group.validate_offset_commit(
@@ -333,8 +333,8 @@ def validated(
         )
     if member_epoch >= 0:
         if api_version >= ABSENT_GROUP_ON_COMMIT_SINCE and not is_transactional:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+            raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        raise OperationRefused(ErrorCode.ILLEGAL_GENERATION)
     manager.env.throw_if_no_room(size_of_group(group_id))
     return None
 
@@ -352,12 +352,12 @@ class SeenOffsets(NamedTuple):
 def see_offsets(
     manager: OffsetMetadataManager, request: OffsetFetchRequestGroup, require_stable: bool
 ) -> SeenOffsets:
-    """Copy the offsets, so that they can be sent later. Raises Refused."""
+    """Copy the offsets, so that they can be sent later. Raises OperationRefused."""
     group_id = request.group_id
     group = manager.env.groups.get(group_id)
     if group is not None:
         if group.is_dead():
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         group.validate_offset_fetch(request.member_id, request.member_epoch)
     offsets = {} if group is None else manager.of_group(group_id)
     names: Iterable[str] = offsets
@@ -429,11 +429,11 @@ def _fetched(seen: SeenOffsets, topic: str, topic_id: Uuid, partition: int) -> O
 def delete_offsets(
     manager: OffsetMetadataManager, request: OffsetDeleteRequest
 ) -> CoordinatorResult[GroupRecord, OffsetDeleteResponse]:
-    """Raises Refused for the whole request. Groups of unsupported kinds keep their offsets."""
+    """Raises OperationRefused for the whole request. Groups of unsupported kinds keep their offsets."""
     group_id = request.group_id
     group = manager.env.groups.get(group_id)
     if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     group.validate_offset_delete()
     records: list[GroupRecord] = []
     topics = []
@@ -457,7 +457,7 @@ def delete_offsets(
 def commit_transactional_offsets(
     manager: OffsetMetadataManager, request: TxnOffsetCommitRequest, api_version: int, now_ms: int
 ) -> CoordinatorResult[GroupRecord, TxnOffsetCommitResponse]:
-    """Raises Refused for the whole request."""
+    """Raises OperationRefused for the whole request."""
     group_id = request.group_id
     may_commit = _validated(manager, request, api_version)
     limit = manager.env.settings.offset_metadata_max_size
@@ -504,11 +504,11 @@ def _validated(
 def _check_of(
     may_commit: CommitPartitionValidator, manager: OffsetMetadataManager, topic: str
 ) -> Callable[[int], None]:
-    """The check of a topic's partitions. The request has no topic ids. Raises Refused for a topic that does not exist,
+    """The check of a topic's partitions. The request has no topic ids. Raises OperationRefused for a topic that does not exist,
     because it is assigned to nobody."""
     known = manager.env.topics.by_name.get(topic)
     if known is None:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+        raise OperationRefused(ErrorCode.ILLEGAL_GENERATION)
 
     def check(partition: int) -> None:
         with _stale_epochs_as_generations():
@@ -522,7 +522,43 @@ def _stale_epochs_as_generations() -> Iterator[None]:
     """The API has no STALE_MEMBER_EPOCH."""
     try:
         yield
-    except Refused as refusal:
+    except OperationRefused as refusal:
         if refusal.code is ErrorCode.STALE_MEMBER_EPOCH:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION, refusal.message) from None
+            raise OperationRefused(ErrorCode.ILLEGAL_GENERATION, refusal.message) from None
         raise
+
+
+# --- refusals
+
+
+def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """A response with the error for every requested partition, because it has no error field above them."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def transactional_commit_refusal(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """Like `commit_refusal`."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

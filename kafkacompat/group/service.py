@@ -5,22 +5,51 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
     from kafkacompat.wire.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
+    from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+    from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
+    from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+    from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+    from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+    from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse
     from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
     from kafkacompat.wire.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
+    from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
+    from kafkacompat.wire.messages.describe_groups_response import DescribeGroupsResponse
     from kafkacompat.wire.messages.describe_share_group_offsets_request import (
         DescribeShareGroupOffsetsRequest,
     )
     from kafkacompat.wire.messages.describe_share_group_offsets_response import (
         DescribeShareGroupOffsetsResponse,
     )
+    from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+    from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
+    from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+    from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
+    from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest
+    from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
+    from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+    from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
+    from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
+    from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
+    from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest
+    from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
     from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
     from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+    from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
+    from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
+    from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+    from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 
 class ShareGroupService(Protocol):
@@ -55,3 +84,99 @@ class ShareGroupOffsetService(Protocol):
     def delete(
         self, request: DeleteShareGroupOffsetsRequest, context: RequestContext
     ) -> Deferred[DeleteShareGroupOffsetsResponse]: ...
+
+
+class GroupService(Protocol):
+    """The group coordinator (coordinator/ and group/). Takes request messages, returns response messages.
+
+    Calls that must wait return a Deferred. The handlers in api/ check authorization, topic existence and version
+    shapes first.
+    """
+
+    def is_active(self) -> bool: ...
+
+    @property
+    def share(self) -> ShareGroupService: ...
+
+    @property
+    def share_offsets(self) -> ShareGroupOffsetService: ...
+
+    def join_group(
+        self,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        may_describe: Callable[[list[str]], set[str]] | None,
+    ) -> Deferred[JoinGroupResponse]:
+        """`may_describe`: see consumer_group_heartbeat. The group may have members of both protocols."""
+        ...
+
+    def sync_group(
+        self, request: SyncGroupRequest, context: RequestContext
+    ) -> Deferred[SyncGroupResponse]: ...
+
+    def heartbeat(
+        self, request: HeartbeatRequest, context: RequestContext
+    ) -> Deferred[HeartbeatResponse]: ...
+
+    def leave_group(
+        self, request: LeaveGroupRequest, context: RequestContext
+    ) -> Deferred[LeaveGroupResponse]: ...
+
+    def offset_commit(
+        self, request: OffsetCommitRequest, context: RequestContext
+    ) -> Deferred[OffsetCommitResponse]: ...
+
+    def offset_fetch(
+        self, request: OffsetFetchRequest, context: RequestContext
+    ) -> Deferred[OffsetFetchResponse]:
+        """The request and the response use the batched shape (Groups), whatever the client's version is."""
+        ...
+
+    def offset_delete(
+        self, request: OffsetDeleteRequest, context: RequestContext
+    ) -> Deferred[OffsetDeleteResponse]: ...
+
+    def describe_groups(
+        self, request: DescribeGroupsRequest, context: RequestContext
+    ) -> Deferred[DescribeGroupsResponse]: ...
+
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        may_describe: Callable[[list[str]], set[str]] | None,
+    ) -> Deferred[ConsumerGroupHeartbeatResponse]:
+        """`may_describe` tells which topics of a regular expression the member may see. None means all."""
+        ...
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[ConsumerGroupDescribeResponse]: ...
+
+    def list_groups(
+        self, request: ListGroupsRequest, context: RequestContext
+    ) -> Deferred[ListGroupsResponse]: ...
+
+    def delete_groups(
+        self, request: DeleteGroupsRequest, context: RequestContext
+    ) -> Deferred[DeleteGroupsResponse]: ...
+
+    def partition_for(self, group_id: str) -> int: ...
+
+    def transactional_offset_commit(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> Deferred[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit: the offsets become visible when the transaction is committed."""
+        ...
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Deferred[ErrorCode]:
+        """Write a marker to a partition of the offsets topic. It makes the transaction's offsets visible or drops them."""
+        ...

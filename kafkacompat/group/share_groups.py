@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.coordinator.core import Refused
-from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.describe import describe_share_group
@@ -100,7 +99,7 @@ class ShareGroups:
         tasks: Tasks,
         persister: SharePersister,
     ) -> None:
-        """`shard_of` raises Refused."""
+        """`shard_of` raises OperationRefused."""
         self._shard_of = shard_of
         self.is_active = is_active
         self._tasks = tasks
@@ -114,7 +113,7 @@ class ShareGroups:
         if (
             not self.is_active()
         ):  # a member must not be told that its request is bad while nobody can serve it
-            return Deferred.of(_refused(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+            return Deferred.of(_refused(OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
@@ -125,7 +124,7 @@ class ShareGroups:
                 shard.require_active()
                 what = "a heartbeat with many topics"
                 answer = self._tasks.run(what, self._beat_with(names, shard, request, context))
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return Deferred.of(_refused(refusal))
         return or_refused(answer.then(self._respond), _refused)
 
@@ -192,7 +191,7 @@ class ShareGroups:
             logger.warning("the states of share group %s could not be initialized", group_id[:64])
         try:
             await self.end_initialization(group_id, begun.partitions, succeeded)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             # The group says still that they are being initialized, so whoever coordinates it asks again after a while.
             logger.warning("the states of share group %s could not be noted: %s", group_id[:64], refusal)
 
@@ -208,7 +207,7 @@ class ShareGroups:
         return self.persister.initialize(begun.group_id, begun.state_epoch, some)
 
     def end_initialization(self, group_id: str, partitions: Partitions, succeeded: bool) -> Deferred[None]:
-        """Note what became of these in the group. Raises Refused, or the Deferred fails with it."""
+        """Note what became of these in the group. Raises OperationRefused, or the Deferred fails with it."""
         shard = self._shard_of(group_id)
         return shard.write(
             lambda _: end_initialization(machine_of(shard).env, group_id, partitions, succeeded)
@@ -219,7 +218,7 @@ class ShareGroups:
         return await _ask_in_steps(partitions, ask)
 
     async def release(self, shard: Shard, group_id: str) -> None:
-        """Delete the states of a group that is about to be deleted. Raises Refused: then the group stays. For a group of
+        """Delete the states of a group that is about to be deleted. Raises OperationRefused: then the group stays. For a group of
         another kind nothing is done and nothing awaited."""
         shard.require_active()
         if not isinstance(machine_of(shard).groups.get(group_id), ShareGroup):
@@ -228,7 +227,7 @@ class ShareGroups:
         if partitions:
             for outcome in (await self.delete_states(group_id, partitions)).values():
                 if outcome.code is not ErrorCode.NONE:
-                    raise Refused(outcome.code, outcome.message)
+                    raise OperationRefused(outcome.code, outcome.message)
 
 
 async def _ask_in_steps(partitions: Mapping[Uuid, Collection[int]], ask: Ask) -> Outcomes:
@@ -266,12 +265,12 @@ def _together(pieces: list[Outcomes]) -> Generator[int, None, Outcomes]:
     return found
 
 
-def _refused_description(group_id: str, refusal: Refused) -> DescribedGroup:
+def _refused_description(group_id: str, refusal: OperationRefused) -> DescribedGroup:
     message = error_text(refusal.code) if group_id else None
     return DescribedGroup(group_id=group_id, error_code=refusal.code, error_message=message)
 
 
-def _refused(refusal: Refused) -> ShareGroupHeartbeatResponse:
+def _refused(refusal: OperationRefused) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
 
 
@@ -305,7 +304,7 @@ class ShareGroupOffsets:
         tasks: Tasks,
         ends: EndOffsetReader,
     ) -> None:
-        """`shard_of` raises Refused."""
+        """`shard_of` raises OperationRefused."""
         self._groups = groups
         self._shard_of = shard_of
         self._topics = topics
@@ -328,15 +327,15 @@ class ShareGroupOffsets:
     async def _describe(self, group: DescribeShareGroupOffsetsRequestGroup) -> Described:
         try:
             return await self._describe_group(group)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             message = error_text(refusal.code)
             return Described(group_id=group.group_id, error_code=refusal.code, error_message=message)
 
     async def _describe_group(self, group: DescribeShareGroupOffsetsRequestGroup) -> Described:
-        """Raises Refused. Topics None: all that have a state. That is known to the group's coordinator only."""
+        """Raises OperationRefused. Topics None: all that have a state. That is known to the group's coordinator only."""
         group_id = group.group_id
         if not self._groups.is_active():
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         topics = self._topics()
         if group.topics is None:
             if not group_id:
@@ -358,7 +357,7 @@ class ShareGroupOffsets:
             present.setdefault(known.id, (known.name, {}))[1].update(dict.fromkeys(topic.partitions))
         if present and not is_sound:
             # Kafka's persister refuses to read share-partitions that cannot be.
-            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
         asked_for = [(topic_id, name, list(indexes)) for topic_id, (name, indexes) in present.items()]
         return await self._read(group_id, asked_for, absent)
 
@@ -412,7 +411,7 @@ class ShareGroupOffsets:
             shard = self._shard_of(group_id)
             begun = await shard.write(lambda _: alter_offsets(machine_of(shard).env, group_id, asked))
             return await self._initialize(shard, asked, begun)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             message = refusal.message or error_text(refusal.code)
             return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
 
@@ -449,14 +448,14 @@ class ShareGroupOffsets:
             return DeleteShareGroupOffsetsResponse(
                 responses=await self._delete_topics(request.group_id, names)
             )
-        except Refused as refusal:
+        except OperationRefused as refusal:
             message = refusal.message or error_text(refusal.code)
             return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=message)
 
     async def _delete_topics(
         self, group_id: str, names: Sequence[str]
     ) -> list[DeleteShareGroupOffsetsResponseTopic]:
-        """Raises Refused."""
+        """Raises OperationRefused."""
         shard = self._shard_of(group_id)
         begun = await shard.write(lambda _: begin_deletion_of_offsets(machine_of(shard).env, group_id, names))
         answers = list(begun.refused)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, RecordRun
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, stretches
 from kafkacompat.deferred import Deferred, gather
@@ -159,7 +159,7 @@ class GroupSweeps:
     # --- deletion of a group
 
     def delete_group(self, shard: Shard, group_id: str) -> Deferred[None]:
-        """Delete a group. Raises Refused, or the Deferred fails with it. A group that fits into a stretch is deleted at
+        """Delete a group. Raises OperationRefused, or the Deferred fails with it. A group that fits into a stretch is deleted at
         once. For a larger one the offsets are deleted first, and it cannot be used meanwhile."""
         return shard.in_turn(lambda: self._delete_group(shard, group_id))
 
@@ -195,7 +195,7 @@ class GroupSweeps:
     # --- deletion of offsets
 
     def delete_offsets(self, shard: Shard, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
-        """Delete offsets. Raises Refused. A request for more partitions than a stretch is carried out in pieces, like
+        """Delete offsets. Raises OperationRefused. A request for more partitions than a stretch is carried out in pieces, like
         many small requests."""
         if sum(len(topic.partitions) for topic in request.topics) <= STRETCH:
             return shard.write(
@@ -231,7 +231,7 @@ class GroupSweeps:
             try:
                 written = self._write_batch(shard, batch)
             except Exception as error:
-                if not isinstance(error, Refused):
+                if not isinstance(error, OperationRefused):
                     report(f"writing to coordinator partition {shard.partition}", error)
                 return False
             if written.done and written.has_failed:

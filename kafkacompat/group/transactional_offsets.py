@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import InTransaction, Refused, client_error
-from kafkacompat.coordinator.refusals import or_refused, transactional_commit_refusal
+from kafkacompat.coordinator.core import InTransaction, OperationRefused, client_error, or_refused
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
-from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
+from kafkacompat.group.offset_metadata_manager import (
+    commit_transactional_offsets,
+    transactional_commit_refusal,
+)
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.transaction_services import TransactionVerifier
+    from kafkacompat.coordinator.services import TransactionVerifier
     from kafkacompat.group.meters import GroupMeters
     from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Clock
@@ -46,7 +48,7 @@ class TransactionalOffsets:
         tasks: Tasks,
         verifier: Callable[[], TransactionVerifier | None],
     ) -> None:
-        """`find` and `at` return the shard of a group and of a partition, or raise Refused. Without a verifier nothing is
+        """`find` and `at` return the shard of a group and of a partition, or raise OperationRefused. Without a verifier nothing is
         verified."""
         self._partitions = partitions
         self._clock = clock
@@ -57,7 +59,7 @@ class TransactionalOffsets:
         self._verifier = verifier
 
     def commit(self, request: TxnOffsetCommitRequest, version: int) -> Deferred[TxnOffsetCommitResponse]:
-        def refused(refusal: Refused) -> TxnOffsetCommitResponse:
+        def refused(refusal: OperationRefused) -> TxnOffsetCommitResponse:
             return transactional_commit_refusal(request, _for_version(refusal.code, version))
 
         try:
@@ -70,7 +72,7 @@ class TransactionalOffsets:
             else:
                 verified = self._write_verified(verifier, shard, request, version, verification_guard)
                 written = self._tasks.run("committing offsets in a transaction", verified)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return Deferred.of(refused(refusal))
         return or_refused(written, refused)
 
@@ -82,7 +84,7 @@ class TransactionalOffsets:
         version: int,
         verification_guard: VerificationGuard,
     ) -> TxnOffsetCommitResponse:
-        """Raises Refused."""
+        """Raises OperationRefused."""
         partition = TopicPartition(OFFSETS_TOPIC, shard.partition)
         codes = await verifier.ask(
             request.transactional_id,
@@ -92,7 +94,7 @@ class TransactionalOffsets:
             version >= ADDS_SINCE,
         )
         if codes[partition] is not ErrorCode.NONE:
-            raise Refused(client_error(codes[partition]))
+            raise OperationRefused(client_error(codes[partition]))
         return await self._write(shard, request, version, verification_guard)
 
     def end(
@@ -108,14 +110,14 @@ class TransactionalOffsets:
             ended = self._at(partition).complete_transaction(
                 producer_id, producer_epoch, committed, coordinator_epoch, version
             )
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return Deferred.of(refusal.code)
         return or_refused(ended, lambda refusal: refusal.code)
 
     def _begin(self, shard: Shard, request: TxnOffsetCommitRequest, version: int) -> VerificationGuard | None:
         log = self._partitions.log(TopicPartition(OFFSETS_TOPIC, shard.partition))
         if log is None:
-            raise Refused(ErrorCode.NOT_COORDINATOR)
+            raise OperationRefused(ErrorCode.NOT_COORDINATOR)
         try:
             return log.start_verification(
                 request.producer_id,
@@ -125,7 +127,7 @@ class TransactionalOffsets:
                 self._clock.now_ms(),
             )
         except LogRefused as refused:
-            raise Refused(refused.code) from refused
+            raise OperationRefused(refused.code) from refused
 
     def _write(
         self,
@@ -134,7 +136,7 @@ class TransactionalOffsets:
         version: int,
         verification_guard: VerificationGuard | None,
     ) -> Deferred[TxnOffsetCommitResponse]:
-        """Raises Refused, or the Deferred fails with it."""
+        """Raises OperationRefused, or the Deferred fails with it."""
         machine = shard.machine
         assert isinstance(machine, GroupMetadataManager)
         return shard.transactional_write(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.coordinator.services import CoordinatorServices
@@ -23,15 +22,17 @@ from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinat
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager, VerifierMeter
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
+from kafkacompat.txn.service import Transactions
 from kafkacompat.txn.transaction_coordinator import TransactionCoordinator, TransactionCoordinatorSettings
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, ProducerIds
+    from kafkacompat.api.context import Node
     from kafkacompat.deferred import Deferred
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.ports import Random, Workers
     from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.txn.service import ProducerIds
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
 MARKERS_PURPOSE = "transaction-markers"
@@ -55,7 +56,9 @@ class TransactionsSide:
     ) -> None:
         """`listener_name` is the listener of the brokers. `image` returns the newest image that the partitions have
         applied. `verifies` returns the present value of transaction.partition.verification.enable."""
-        markers = LocalMarkerWriter(services.partitions, groups, services.clock, settings.request_timeout_ms)
+        markers = LocalMarkerWriter(
+            services.partitions, groups, services.clock, services.tasks, settings.request_timeout_ms
+        )
         self.coordinator = TransactionCoordinator(
             services,
             matching,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, SHARE_STATE_TOPIC, Uuid
@@ -288,7 +288,7 @@ class ShareStatePersister:
             return NO_LEADER
         try:
             partition = topic.partitions.get(self._coordinator.partition_for(key.coordinator_key))
-        except Refused:
+        except OperationRefused:
             return NO_LEADER
         leader = NO_LEADER if partition is None else partition.leader
         broker = image.brokers.get(leader)

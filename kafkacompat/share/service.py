@@ -140,7 +140,8 @@ class ShareCoordinatorService(Protocol):
     def is_active(self) -> bool: ...
 
     def partition_for(self, coordinator_key: str) -> int:
-        """The partition of `__share_group_state`. Raises Refused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        """The partition of `__share_group_state`. Raises OperationRefused COORDINATOR_NOT_AVAILABLE while the topic does not
+        exist."""
         ...
 
     def initialize_state(

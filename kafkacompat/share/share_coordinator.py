@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config.keys import Settings
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES, LoadCosts
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardTimers
@@ -177,7 +177,7 @@ class ShareCoordinator:
         self.sweeps.on_image(old, new)
 
     def partition_for(self, coordinator_key: str) -> int:
-        """Raises Refused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        """Raises OperationRefused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
         return self._shards.partition_for(coordinator_key)
 
     def _make_machine(self, partition: int, epoch: int, timers: ShardTimers) -> ShareCoordinatorShard:
@@ -242,8 +242,10 @@ class ShareCoordinator:
                 try:
                     shard = self._shards.partition_for(key.coordinator_key)
                     size += self._batches_of_snapshot(api, shard, key) * BATCH_BYTES
-                except Refused:  # without the topic no node is the coordinator
-                    of_topic[key.partition] = api.refused(_told(api, Refused(ErrorCode.NOT_COORDINATOR)))
+                except OperationRefused:  # without the topic no node is the coordinator
+                    of_topic[key.partition] = api.refused(
+                        _told(api, OperationRefused(ErrorCode.NOT_COORDINATOR))
+                    )
                     yield _ANSWER_COST
                     continue
                 together = waiting.get(shard)
@@ -276,11 +278,11 @@ class ShareCoordinator:
         try:
             shard = self._shards.shard_for(together.asked[0][0].coordinator_key)
             answer = shard.write(lambda now_ms: self._decide(api, shard, together.asked, now_ms))
-        except Refused as refusal:
+        except OperationRefused as refusal:
             answer = Deferred.of(refused(refusal))
         except Exception as error:
             report(f"carrying out a request to {api.verb}", error)
-            answer = Deferred.of(refused(Refused(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            answer = Deferred.of(refused(OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)))
         for position, (key, _) in enumerate(together.asked):
             answers[key.topic_id][key.partition] = _One(answer, position, refused)
 
@@ -313,7 +315,7 @@ class _One:
     def value(self) -> Any:
         try:
             return self.answer.result()[self.position]
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return self.refused(refusal)[self.position]
 
 
@@ -341,12 +343,14 @@ def _respond(api: StateApi, answers: Answers) -> Generator[int, None, Any]:
     return api.response(results=results)
 
 
-def _told(api: StateApi, refusal: Refused) -> ShareError:
+def _told(api: StateApi, refusal: OperationRefused) -> ShareError:
     reason = refusal.message or error_text(refusal.code)
     return ShareError(refusal.code, f"Unable to {api.verb}: {reason}")
 
 
-def _refused(api: StateApi, asked: list[tuple[SharePartitionKey, Any]], refusal: Refused) -> list[Any]:
+def _refused(
+    api: StateApi, asked: list[tuple[SharePartitionKey, Any]], refusal: OperationRefused
+) -> list[Any]:
     return [api.refused(_told(api, refusal))] * len(asked)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.controller.image import changed_topics
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
 from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, stretches
 from kafkacompat.faults import report
@@ -257,7 +257,7 @@ def _told(what: str, shard: Shard, done: Deferred[None]) -> None:
 
 
 def _failed(what: str, shard: Shard, error: Exception) -> None:
-    if not isinstance(error, Refused):
+    if not isinstance(error, OperationRefused):
         report(f"{what} of share coordinator partition {shard.partition}", error)
     elif error.code not in _LATER:
         logger.warning("%s of share coordinator partition %d: %s", what, shard.partition, error)

@@ -1,5 +1,5 @@
 """Checks whether a transaction may write to partitions that this node leads:
-api.transaction_services.TransactionVerifier.
+txn.service.TransactionVerifier.
 
 It asks the transaction's coordinator, on any node, to verify or to add partitions, and translates the answer for the
 producer. Follows Kafka's AddPartitionsToTxnManager: one request is in flight per node and others are collected. If two
@@ -28,8 +28,8 @@ from kafkacompat.wire.messages.add_partitions_to_txn_request import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.transaction_services import TransactionService
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.txn.service import TransactionService
 
 EPOCH_BUMP_VERSION = 2
 Errors = Mapping[TopicPartition, ErrorCode]

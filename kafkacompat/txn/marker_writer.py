@@ -1,4 +1,4 @@
-"""WriteTxnMarkers for the partitions that this node leads: api.transaction_services.MarkerWriter.
+"""WriteTxnMarkers for the partitions that this node leads: txn.service.MarkerWriter.
 
 It writes one control batch per marker and partition, acknowledged when every in-sync replica has it. The group
 coordinator writes to partitions of the offsets topic, because it must know of the marker.
@@ -7,9 +7,10 @@ coordinator writes to partitions of the offsets topic, because it must know of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID, OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import TransactionTerms
 from kafkacompat.records.control import build_end_transaction_marker
@@ -23,9 +24,10 @@ from kafkacompat.wire.messages.write_txn_markers_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import GroupService
     from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Clock
+    from kafkacompat.tasks import Tasks
+    from kafkacompat.txn.service import OffsetsMarkers
     from kafkacompat.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 
 ALL_REPLICAS = -1
@@ -42,31 +44,56 @@ _AS_NOT_LEADER = frozenset(
 
 class LocalMarkerWriter:
     def __init__(
-        self, partitions: PartitionService, groups: GroupService, clock: Clock, timeout_ms: int
+        self,
+        partitions: PartitionService,
+        groups: OffsetsMarkers,
+        clock: Clock,
+        tasks: Tasks,
+        timeout_ms: int,
     ) -> None:
         """`timeout_ms` bounds the wait for the replicas (request.timeout.ms)."""
         self._partitions = partitions
         self._groups = groups
         self._clock = clock
+        self._tasks = tasks
         self._timeout_ms = timeout_ms
 
     def write(self, request: WriteTxnMarkersRequest) -> Deferred[WriteTxnMarkersResponse]:
-        work = _Work()
+        written = _Written()
         self._partitions.hold_wakeups()
         try:
-            results = [self._write_one(marker, work) for marker in request.markers]
+            results = [self._write_one(marker, written) for marker in request.markers]
         finally:
             self._partitions.release_wakeups()
         # Kafka answers by partition, so a marker without partitions gets no answer.
         response = WriteTxnMarkersResponse(markers=[each for each in results if each.topics])
-        if work.appended:
-            ends = {partition: end for partition, (end, _) in work.appended.items()}
-            replicated = self._partitions.when_replicated(ends, self._timeout_ms)
-            if replicated is not None:
-                work.wait_for(replicated)
-        return when_all_done(work.waits).then(lambda _: response)
+        return self._tasks.run("writing markers of transactions", self._when_replicated(written, response))
 
-    def _write_one(self, marker: WritableTxnMarker, work: _Work) -> WritableTxnMarkerResult:
+    async def _when_replicated(
+        self, written: _Written, response: WriteTxnMarkersResponse
+    ) -> WriteTxnMarkersResponse:
+        if written.appended:
+            ends = {partition: end for partition, (end, _) in written.appended.items()}
+            replicated = self._partitions.when_replicated(ends, self._timeout_ms)
+            codes: Mapping[TopicPartition, ErrorCode] = {}
+            try:
+                codes = {} if replicated is None else await replicated
+            except Exception as error:
+                report("waiting for the replicas of transactions' markers", error)
+            if replicated is not None:
+                for partition, (_, answers) in written.appended.items():
+                    for answer in answers:
+                        answer.error_code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        for answer, ended in written.in_groups:
+            try:
+                code = await ended
+            except Exception as error:
+                report("writing the marker of a transaction to a group's partition", error)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _AS_NOT_LEADER else code
+        return response
+
+    def _write_one(self, marker: WritableTxnMarker, written: _Written) -> WritableTxnMarkerResult:
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
         asked: list[tuple[TopicPartition, WritableTxnMarkerPartitionResult]] = []
         for topic in marker.topics:
@@ -81,7 +108,7 @@ class LocalMarkerWriter:
             self._refuse(asked)
         else:
             for partition, answer in asked:
-                self._end(marker, partition, answer, work)
+                self._end(marker, partition, answer, written)
         return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=list(topics.values()))
 
     def _refuse(self, asked: Sequence[tuple[TopicPartition, WritableTxnMarkerPartitionResult]]) -> None:
@@ -101,21 +128,21 @@ class LocalMarkerWriter:
         marker: WritableTxnMarker,
         partition: TopicPartition,
         answer: WritableTxnMarkerPartitionResult,
-        work: _Work,
+        written: _Written,
     ) -> None:
         if partition.topic != OFFSETS_TOPIC:
-            self._append(marker, partition, answer, work)
+            self._append(marker, partition, answer, written)
         elif self._partitions.leader_error(partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            self._end_in_group(marker, partition.partition, answer, work)
+            self._end_in_group(marker, partition.partition, answer, written)
 
     def _append(
         self,
         marker: WritableTxnMarker,
         partition: TopicPartition,
         answer: WritableTxnMarkerPartitionResult,
-        work: _Work,
+        written: _Written,
     ) -> None:
         batch = build_end_transaction_marker(
             committed=marker.transaction_result,
@@ -135,12 +162,16 @@ class LocalMarkerWriter:
         )
         answer.error_code = result.error
         if result.error is ErrorCode.NONE:
-            _, waiting = work.appended.get(partition, (0, []))
+            _, waiting = written.appended.get(partition, (0, []))
             waiting.append(answer)
-            work.appended[partition] = result.last_offset + 1, waiting
+            written.appended[partition] = result.last_offset + 1, waiting
 
     def _end_in_group(
-        self, marker: WritableTxnMarker, index: int, answer: WritableTxnMarkerPartitionResult, work: _Work
+        self,
+        marker: WritableTxnMarker,
+        index: int,
+        answer: WritableTxnMarkerPartitionResult,
+        written: _Written,
     ) -> None:
         ended = self._groups.end_transaction(
             index,
@@ -150,41 +181,16 @@ class LocalMarkerWriter:
             marker.coordinator_epoch,
             marker.transaction_version,
         )
-
-        def done(finished: Deferred[ErrorCode]) -> None:
-            code = finished.result()
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _AS_NOT_LEADER else code
-
-        if ended.done:
-            done(ended)
-        else:
-            answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until the result is known, or if it never is
-            ended.on_done(done)
-            work.waits.append(ended)
+        written.in_groups.append((answer, ended))
 
 
-class _Work:
-    """The work of one request."""
+class _Written:
+    """What one request has begun."""
 
-    __slots__ = ("appended", "waits")
+    __slots__ = ("appended", "in_groups")
 
     def __init__(self) -> None:
         self.appended: dict[TopicPartition, tuple[int, list[WritableTxnMarkerPartitionResult]]] = {}
         """(end offset, the answers that depend on it) per partition."""
-        self.waits: list[Deferred[Any]] = []
-        """Pending results. Their callbacks fill in the answers."""
-
-    def wait_for(self, replicated: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-        for _, answers in self.appended.values():
-            for answer in answers:
-                answer.error_code = (
-                    ErrorCode.UNKNOWN_SERVER_ERROR
-                )  # until the result is known, or if it never is
-
-        def done(finished: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-            for partition, code in finished.result().items():
-                for answer in self.appended[partition][1]:
-                    answer.error_code = code
-
-        replicated.on_done(done)
-        self.waits.append(replicated)
+        self.in_groups: list[tuple[WritableTxnMarkerPartitionResult, Deferred[ErrorCode]]] = []
+        """The answers for partitions of the group coordinator, and what it tells."""

@@ -21,7 +21,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
 from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.tasks import pause
@@ -84,18 +84,18 @@ def checked_timeout_ms(
 ) -> int:
     """The timeout of the producer's transactions: NO_TIMEOUT_MS with two-phase commit, whose end is decided elsewhere.
 
-    Raises Refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without `transaction.two.phase.commit.enable`;
+    Raises OperationRefused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without `transaction.two.phase.commit.enable`;
     UNSUPPORTED_VERSION for a prepared transaction that is to be kept, which Kafka 4.3 does not do yet (KIP-939);
     INVALID_TRANSACTION_TIMEOUT (`transaction.max.timeout.ms`).
     """
     if has_two_phase_commit and not settings.has_two_phase_commit:
-        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        raise OperationRefused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if keeps_prepared:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+        raise OperationRefused(ErrorCode.UNSUPPORTED_VERSION)
     if has_two_phase_commit:
         return NO_TIMEOUT_MS
     if not 0 < timeout_ms <= settings.max_timeout_ms:
-        raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        raise OperationRefused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     return timeout_ms
 
 
@@ -108,13 +108,13 @@ def init_producer_id(
     connection_id: int = NO_CONNECTION,
 ) -> TransactionResult[Initialised]:
     """`timeout_ms` is from `checked_timeout_ms`. `expected` is the producer id and epoch that the producer believes it
-    has, or NO_EXPECTATION. Raises Refused."""
+    has, or NO_EXPECTATION. Raises OperationRefused."""
     transaction = machine.transactions.get(transactional_id)
     is_known = transaction is not None
     if transaction is None:
         if not machine.env.memory.has_room(size_of_id(transactional_id), connection_id):
             # Producers come back later. The memory is given back when ids expire (transactional.id.expiration.ms).
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise OperationRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         transaction = machine.new_metadata(
             transactional_id,
             TxnTransitMetadata(
@@ -124,12 +124,12 @@ def init_producer_id(
         )
         machine.transactions[transactional_id] = transaction
     if transaction.pending_state is not None:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     values = transaction.values
     if expected != NO_EXPECTATION and not _is_of(values, expected):
-        raise Refused(ErrorCode.PRODUCER_FENCED)
+        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
     if values.state in PREPARED:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if values.state is TransactionState.ONGOING:
         return fence(machine, transaction, now_ms).answering(Initialised(ErrorCode.CONCURRENT_TRANSACTIONS))
     following = _next_epoch(machine, values, expected)
@@ -178,7 +178,7 @@ def _next_epoch(
         return replace(values, epoch=values.epoch + 1, last_producer_epoch=values.epoch)
     if expected.epoch == values.last_producer_epoch:
         return values  # the answer to the same request was lost
-    raise Refused(ErrorCode.PRODUCER_FENCED)
+    raise OperationRefused(ErrorCode.PRODUCER_FENCED)
 
 
 # --- AddPartitionsToTxn
@@ -193,17 +193,17 @@ def add_partitions(
     client_transaction_version: int,
     now_ms: int,
 ) -> TransactionResult[None]:
-    """Add partitions, and begin the transaction if necessary. Raises Refused."""
+    """Add partitions, and begin the transaction if necessary. Raises OperationRefused."""
     transaction = machine.find(transactional_id)
     values = transaction.values
     if transaction.pending_state is not None:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if values.producer_id != producer_id:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if values.epoch != epoch:
-        raise Refused(ErrorCode.PRODUCER_FENCED)
+        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
     if values.state in PREPARED:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_open = values.state is TransactionState.ONGOING
     if is_open and partitions <= values.partitions:
         return CoordinatorResult((), None)
@@ -225,14 +225,14 @@ def verify_partitions(
     epoch: int,
     partitions: frozenset[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether each partition is part of the open transaction. Changes nothing. Raises Refused for all of them."""
+    """Whether each partition is part of the open transaction. Changes nothing. Raises OperationRefused for all of them."""
     values = machine.find(transactional_id).values
     if values.producer_id != producer_id:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if values.epoch != epoch:
-        raise Refused(ErrorCode.PRODUCER_FENCED)
+        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
     if values.state in PREPARED:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     return {
         partition: ErrorCode.NONE if partition in values.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for partition in partitions
@@ -270,7 +270,7 @@ class EndAction(Enum):
 def end_transaction(
     machine: TransactionStateManager, transactional_id: str, request: EndRequest, now_ms: int
 ) -> TransactionResult[Ended]:
-    """Raises Refused."""
+    """Raises OperationRefused."""
     transaction = machine.find(transactional_id)
     action = decide(transaction, request)
     if action is EndAction.DONE_BEFORE:
@@ -284,20 +284,20 @@ def end_transaction(
 def fence(
     machine: TransactionStateManager, transaction: TransactionMetadata, now_ms: int
 ) -> TransactionResult[Ended]:
-    """Abort an open transaction with a higher epoch, which fences its producer. Raises Refused."""
+    """Abort an open transaction with a higher epoch, which fences its producer. Raises OperationRefused."""
     epoch = transaction.prepare_fence_producer_epoch()
     request = EndRequest(
         transaction.values.producer_id, epoch, False, machine.env.transaction_version(), from_client=False
     )
     try:
         return _prepared(machine, transaction, request, decide(transaction, request), now_ms)
-    except Refused:
+    except OperationRefused:
         transaction.drop_transition()
         raise
 
 
 def decide(transaction: TransactionMetadata, request: EndRequest) -> EndAction:
-    """Raises Refused with the error for the client."""
+    """Raises OperationRefused with the error for the client."""
     values = transaction.values
     if request.version < EPOCH_BUMP_VERSION:
         return _decide_by_state(transaction, values, request)
@@ -308,19 +308,19 @@ def _decide_by_state(
     transaction: TransactionMetadata, values: TxnTransitMetadata, request: EndRequest
 ) -> EndAction:
     if values.producer_id != request.producer_id:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.epoch < values.epoch or (request.from_client and request.epoch != values.epoch):
-        raise Refused(ErrorCode.PRODUCER_FENCED)
+        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
     if transaction.pending_state is not None and not transaction.is_fencing:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     state = values.state
     if state is _S.ONGOING:
         return EndAction.PREPARE
     if state in PREPARED and _is_same_outcome(state, request.committed):
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if state in COMPLETED and _is_same_outcome(state, request.committed):
         return EndAction.DONE_BEFORE
-    raise Refused(ErrorCode.INVALID_TXN_STATE)
+    raise OperationRefused(ErrorCode.INVALID_TXN_STATE)
 
 
 def _decide_by_epoch(
@@ -328,7 +328,7 @@ def _decide_by_epoch(
 ) -> EndAction:
     state = values.state
     if transaction.pending_state is not None and not transaction.is_fencing:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     after_overflow = (
         not transaction.is_fencing
         and values.prev_producer_id == request.producer_id
@@ -338,7 +338,7 @@ def _decide_by_epoch(
     after_bump = not transaction.is_fencing and values.epoch == request.epoch + 1
     is_retry = after_bump or after_overflow
     if values.producer_id != request.producer_id and not after_overflow:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not request.from_client:
         valid = request.epoch >= values.epoch
     elif state in PREPARED:
@@ -348,17 +348,17 @@ def _decide_by_epoch(
     else:
         valid = request.epoch == values.epoch
     if not valid:
-        raise Refused(ErrorCode.PRODUCER_FENCED)
+        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
     if state is _S.ONGOING:
         return EndAction.PREPARE
     if state in PREPARED and _is_same_outcome(state, request.committed):
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if state in COMPLETED and is_retry:
         if _is_same_outcome(state, request.committed):
             return EndAction.DONE_BEFORE
     elif state in AT_REST and not request.committed:
         return EndAction.EMPTY_ABORT
-    raise Refused(ErrorCode.INVALID_TXN_STATE)
+    raise OperationRefused(ErrorCode.INVALID_TXN_STATE)
 
 
 def _is_same_outcome(state: TransactionState, committed: bool) -> bool:
@@ -445,10 +445,10 @@ def has_timed_out(machine: TransactionStateManager, transaction: TransactionMeta
 def abort_timed_out(
     machine: TransactionStateManager, transactional_id: str, now_ms: int
 ) -> TransactionResult[Ended]:
-    """Raises Refused. The next round then tries again."""
+    """Raises OperationRefused. The next round then tries again."""
     transaction = machine.find(transactional_id)
     if transaction.pending_state is not None:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     return fence(machine, transaction, now_ms)
 
 

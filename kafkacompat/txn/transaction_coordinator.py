@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat import expressions
 from kafkacompat.config.keys import Settings
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, or_refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
-from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, Shards, stretches
@@ -63,12 +62,11 @@ from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdRe
 from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import ProducerIds
-    from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.inter_broker_sender import Requests
     from kafkacompat.ports import Clock, Workers
     from kafkacompat.tasks import Tasks
+    from kafkacompat.txn.service import MarkerWriter, ProducerIds
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
@@ -220,14 +218,17 @@ class TransactionCoordinator:
                     timeout_ms, self._settings.transactions, request.enable_2pc, request.keep_prepared_txn
                 )
             shard = self._shard(transactional_id)
-            written = shard.write(
-                lambda now_ms: init_producer_id(
+
+            def operation(now_ms: int) -> CoordinatorResult[Any, InitProducerIdResponse]:
+                result = init_producer_id(
                     machine_of(shard), transactional_id, timeout_ms, expected, now_ms, connection_id
                 )
-            )
-        except Refused as refusal:
+                return result.answering(_initialised(result.response))
+
+            written = shard.write(operation)
+        except OperationRefused as refusal:
             return Deferred.of(_refused_initialisation(refusal))
-        return or_refused(written.then(_initialised), _refused_initialisation)
+        return or_refused(written, _refused_initialisation)
 
     def add_partitions(
         self,
@@ -251,10 +252,10 @@ class TransactionCoordinator:
             )
             if not result.records:
                 return Deferred.of(ErrorCode.NONE)
-            written = shard.write(lambda _: result)
-        except Refused as refusal:
+            written = shard.write(lambda _: result.answering(ErrorCode.NONE))
+        except OperationRefused as refusal:
             return Deferred.of(refusal.code)
-        return or_refused(written.then(lambda _: ErrorCode.NONE), lambda refusal: refusal.code)
+        return or_refused(written, lambda refusal: refusal.code)
 
     def verify_partitions(
         self,
@@ -268,7 +269,7 @@ class TransactionCoordinator:
             return verify_partitions(
                 machine_of(shard), transactional_id, producer_id, producer_epoch, partitions
             )
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return dict.fromkeys(partitions, refusal.code)
 
     def end_transaction(self, request: EndTxnRequest, client_version: int) -> Deferred[EndTxnResponse]:
@@ -285,10 +286,10 @@ class TransactionCoordinator:
             response = EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
             if not result.records:
                 return Deferred.of(response)
-            written = shard.write(lambda _: result)
-        except Refused as refusal:
+            written = shard.write(lambda _: result.answering(response))
+        except OperationRefused as refusal:
             return Deferred.of(_refused_end(refusal))
-        return or_refused(written.then(lambda _: response), _refused_end)
+        return or_refused(written, _refused_end)
 
     # --- looking
 
@@ -310,7 +311,7 @@ class TransactionCoordinator:
     def _describe(self, transactional_id: str) -> TransactionState:
         try:
             return describe_transaction(machine_of(self._shard(transactional_id)), transactional_id)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return TransactionState(transactional_id=transactional_id, error_code=refusal.code)
 
     async def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
@@ -359,11 +360,11 @@ class TransactionCoordinator:
     # --- finding the shard
 
     def _shard(self, transactional_id: str) -> Shard:
-        """The active shard of an id. Raises Refused."""
+        """The active shard of an id. Raises OperationRefused."""
         if not self._active:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not transactional_id:
-            raise Refused(ErrorCode.INVALID_REQUEST)
+            raise OperationRefused(ErrorCode.INVALID_REQUEST)
         shard = self._shards.shard_for(transactional_id)
         shard.require_active()
         return shard
@@ -375,11 +376,11 @@ def _initialised(answer: Initialised) -> InitProducerIdResponse:
     )
 
 
-def _refused_initialisation(refusal: Refused) -> InitProducerIdResponse:
+def _refused_initialisation(refusal: OperationRefused) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=refusal.code, producer_id=-1, producer_epoch=-1)
 
 
-def _refused_end(refusal: Refused) -> EndTxnResponse:
+def _refused_end(refusal: OperationRefused) -> EndTxnResponse:
     return EndTxnResponse(error_code=refusal.code)
 
 
@@ -427,7 +428,7 @@ class TransactionSweeps:
     async def _abort(self, shard: Shard, transactional_id: str) -> None:
         try:
             await shard.write(partial(abort_timed_out, machine_of(shard), transactional_id))
-        except Refused as refusal:
+        except OperationRefused as refusal:
             if refusal.code not in _LATER:
                 logger.warning(
                     "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
@@ -459,5 +460,5 @@ def machine_of(shard: Shard) -> TransactionStateManager:
 async def _forget(shard: Shard, result: CoordinatorResult[Any, None]) -> None:
     try:
         await shard.write(lambda _: result)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         logger.warning("transactional ids that are unused stay: %s", refusal)

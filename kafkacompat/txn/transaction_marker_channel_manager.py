@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
@@ -27,8 +27,8 @@ from kafkacompat.wire.messages.write_txn_markers_request import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.txn.service import MarkerWriter
     from kafkacompat.txn.transaction_state_manager import Markers
 
 logger = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class TransactionMarkerChannelManager:
             try:
                 await self._write_end(sending)
                 return
-            except Refused as refusal:
+            except OperationRefused as refusal:
                 logger.info("the end of %r could not be written: %s", transactional_id, refusal)
             except Exception as error:
                 # No other component would end it, so it stays pending.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sys import getsizeof
 from typing import NamedTuple, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused, Reply
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, Reply
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
 from kafkacompat.memory import NO_CONNECTION, Memory
@@ -165,10 +165,10 @@ class TransactionStateManager:
     # --- for the operations
 
     def find(self, transactional_id: str) -> TransactionMetadata:
-        """Raises Refused INVALID_PRODUCER_ID_MAPPING for an id that was never initialised or has expired."""
+        """Raises OperationRefused INVALID_PRODUCER_ID_MAPPING for an id that was never initialised or has expired."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
-            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return transaction
 
     def new_metadata(
@@ -178,10 +178,10 @@ class TransactionStateManager:
         return TransactionMetadata(transactional_id, values, held)
 
     def fresh_producer_id(self) -> int:
-        """Raises Refused COORDINATOR_LOAD_IN_PROGRESS while a block of ids is being requested."""
+        """Raises OperationRefused COORDINATOR_LOAD_IN_PROGRESS while a block of ids is being requested."""
         producer_id = self.env.next_producer_id()
         if producer_id is None:
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise OperationRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return producer_id
 
     def step(

@@ -24,12 +24,12 @@ from kafkacompat.api.long_requests import RequestTasks, given
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
-from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition import list_offsets as searches
 from kafkacompat.partition._tests.fakes import image_of, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.tasks import TURN_COST, Tasks, at_once
+from kafkacompat.txn.service import Transactions
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.codec_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError

@@ -11,7 +11,6 @@ from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestTasks, given
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.config.describe import (
     describe_broker,
@@ -26,6 +25,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.tasks import TURN_COST, at_once
+from kafkacompat.txn.service import Transactions
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.coordinator._tests.clients import form_group, join, member_id_of, sync
 from kafkacompat.coordinator._tests.harness import World
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.sweeps import machine_of
@@ -113,7 +113,7 @@ def test_a_failed_timer_that_waited_for_its_turn_is_reported(world: World, fault
         raise KeyError("a bug")
 
     def refused(_: int) -> CoordinatorResult[Any, None]:
-        raise Refused(E.COORDINATOR_NOT_AVAILABLE)
+        raise OperationRefused(E.COORDINATOR_NOT_AVAILABLE)
 
     def act() -> None:
         for number, operation in enumerate((broken, refused)):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator._tests.test_shard import Heard, Result, World, loaded
-from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE
 from kafkacompat.deferred import Deferred
 from kafkacompat.wire.errors import ErrorCode as E
@@ -30,7 +30,7 @@ class Asked:
     def _told(done: Deferred[Any]) -> Any:
         try:
             return done.result().said
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return refusal.code
 
     def park(self, name: str) -> None:
@@ -141,9 +141,9 @@ def test_an_operation_that_raises_leaves_what_is_parked(asked: Asked) -> None:
     asked.park("parked")
 
     def operation(caller: Caller, now_ms: int) -> Result:
-        raise Refused(E.ILLEGAL_GENERATION)
+        raise OperationRefused(E.ILLEGAL_GENERATION)
 
-    with pytest.raises(Refused):
+    with pytest.raises(OperationRefused):
         asked.ask("own", operation)
     assert not asked.heard
     asked.world.shard.close()
@@ -153,7 +153,7 @@ def test_an_operation_that_raises_leaves_what_is_parked(asked: Asked) -> None:
 @pytest.mark.parametrize("moves", [False, True], ids=["is refused", "meets an unloaded shard"])
 def test_an_operation_that_waited_for_its_turn_answers_its_caller(asked: Asked, moves: bool) -> None:
     def refused(caller: Caller, now_ms: int) -> Result:
-        raise Refused(E.ILLEGAL_GENERATION)
+        raise OperationRefused(E.ILLEGAL_GENERATION)
 
     def act() -> None:
         asked.ask("waited", refused)

@@ -11,7 +11,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.coordinator._tests.harness import Partitions
-from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused, Reply
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, Reply
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.services import CoordinatorServices
@@ -134,7 +134,7 @@ def test_a_marker_comes_neither_before_the_load_nor_after_the_end() -> None:
         (ShardState.CLOSED, E.NOT_COORDINATOR),
     ):
         assert world.shard.state is state
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(OperationRefused) as refusal:
             world.shard.complete_transaction(9, 0, True, 0, 2)
         assert refusal.value.code is code
         world.time.advance(0)
@@ -259,7 +259,7 @@ def test_what_an_append_leads_to_is_refused_once_the_shard_is_closed() -> None:
 
     leads_to(world, ask)
     world.say("a")
-    with pytest.raises(Refused, match="NOT_COORDINATOR"):
+    with pytest.raises(OperationRefused, match="NOT_COORDINATOR"):
         answers[0].result()
 
 
@@ -293,7 +293,7 @@ def test_what_the_log_has_not_taken_is_undone_and_told(refusal: E | None) -> Non
             say()
         assert undone == ["refused", E.UNKNOWN_SERVER_ERROR]
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(OperationRefused):
             say().result()
         assert undone == ["refused", E.COORDINATOR_NOT_AVAILABLE]
     assert (world.machine.said, world.end) == ([], 0)

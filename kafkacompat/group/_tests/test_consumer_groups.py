@@ -14,7 +14,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage, Topi
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
 from kafkacompat.coordinator._tests.harness import AT_ONCE, World, image_of, topic_image
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.group import consumer_groups, modern_group
@@ -558,7 +558,7 @@ def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has
         )
         try:
             result = commit_transactional_offsets(machine.offsets, request, 5, world.time.now_ms())
-        except Refused as refusal:
+        except OperationRefused as refusal:
             return refusal.code
         return int(result.response.topics[0].partitions[0].error_code)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
@@ -45,7 +45,7 @@ def commit(made: GroupMetadataManager, metadata: str = "", **fields: Any) -> Any
     )
     try:
         result = commit_transactional_offsets(made.offsets, request, 5, NOW_MS)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return refusal.code
     (record,) = result.records
     assert isinstance(record, OffsetRecord)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.group.consumer_protocol import MalformedSubscription, topics_of_all
 from kafkacompat.group.records import GroupKind, GroupMetadataRecord
 from kafkacompat.group.sizes import size_of_classic_member, size_of_group
@@ -447,29 +447,29 @@ class ClassicGroup:
         api_version: int,
     ) -> None:
         if self.state is ClassicGroupState.DEAD:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if member_epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
         if member_epoch < 0 and member_id == "" and group_instance_id is None:
             if is_transactional:
                 return
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         error = self.validate_member(member_id, group_instance_id)
         if error is not ErrorCode.NONE:
-            raise Refused(error)
+            raise OperationRefused(error)
         if member_epoch != self.generation_id:
-            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+            raise OperationRefused(ErrorCode.ILLEGAL_GENERATION)
         if self.state is ClassicGroupState.COMPLETING_REBALANCE and not is_transactional:
-            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+            raise OperationRefused(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         pass
 
     def validate_offset_delete(self) -> None:
         if self.state is ClassicGroupState.DEAD:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
+            raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
         if self.state is not ClassicGroupState.EMPTY and not self.uses_consumer_protocol():
-            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+            raise OperationRefused(ErrorCode.NON_EMPTY_GROUP)
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
         if self.protocol_type is None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import Caller, CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused
 from kafkacompat.group.classic.members import JoinCaller
 from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.consumer.consumer_group import (
@@ -69,15 +69,15 @@ with the same error."""
 def join_consumer_group(
     env: Environment, group: ConsumerGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
-    """Answers the caller when the records are committed. Raises Refused."""
+    """Answers the caller when the records are committed. Raises OperationRefused."""
     if sum(len(protocol.metadata) for protocol in request.protocols) > METADATA_BYTES_MAX:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
     is_unknown = request.member_id == ""
     member_id = request.member_id or env.new_uuid()
     throw_if_full(env, group, member_id)
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if not group.supports_classic_protocols(request.protocol_type, [name for name, _ in protocols]):
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported."
         )
     if is_unknown and request.group_instance_id is None and caller.requires_known_member_id:
@@ -93,7 +93,7 @@ def join_consumer_group(
     try:
         subscription = subscription_of(protocols[0][1])
     except WireError:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.UNKNOWN_SERVER_ERROR, "The embedded consumer protocol is malformed."
         ) from None
     may_downgrade = replaced is not None and may_downgrade_replacing(env, group, replaced)
@@ -168,7 +168,7 @@ def _owned(env: Environment, subscription: ConsumerProtocolSubscription) -> list
 def sync_consumer_group(
     env: Environment, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller
 ) -> GroupResult:
-    """Answers the caller when everything before is committed. Raises Refused."""
+    """Answers the caller when everything before is committed. Raises OperationRefused."""
     member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
     name, metadata = member.classic.protocols[0]
@@ -176,11 +176,11 @@ def sync_consumer_group(
         None,
         name,
     ):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise OperationRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_behind = group.assignment_epoch > member.member_epoch
     if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
         schedule_join_timeout_if_absent(env, group.group_id, member)
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise OperationRefused(ErrorCode.REBALANCE_IN_PROGRESS)
     session_timeout_ms = member.classic.session_timeout_ms
 
     def committed(error: ErrorCode, at_ms: int) -> GroupResult:
@@ -204,7 +204,7 @@ def sync_consumer_group(
 def heartbeat_of_classic_member(
     env: Environment, group: ConsumerGroup, request: HeartbeatRequest
 ) -> ErrorCode:
-    """REBALANCE_IN_PROGRESS if the member should rejoin for its next step. Raises Refused."""
+    """REBALANCE_IN_PROGRESS if the member should rejoin for its next step. Raises OperationRefused."""
     member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
     schedule_session_timeout(env, group.group_id, member.member_id, member.classic.session_timeout_ms)
@@ -222,19 +222,19 @@ def heartbeat_of_classic_member(
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
 ) -> ConsumerGroupMember:
-    """Raises Refused."""
+    """Raises OperationRefused."""
     if instance_id is None:
         member = group.member(member_id)
     else:
         found = group.static_member(instance_id)
         if found is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         throw_if_fenced(found, member_id, instance_id)
         member = found
     if not member.uses_classic_protocol:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID)
     if member.member_epoch != generation_id:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+        raise OperationRefused(ErrorCode.ILLEGAL_GENERATION)
     return member
 
 
@@ -248,7 +248,7 @@ def leave_consumer_group(
         answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         try:
             member = _leaving(group, identity)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             answer.error_code = refusal.code
         else:
             leaving[member.member_id] = member
@@ -264,7 +264,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMem
         return group.member(identity.member_id)
     member = group.static_member(instance_id)
     if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID)
     if identity.member_id:  # an administrator removes an instance without knowing its member id
         throw_if_fenced(member, identity.member_id, instance_id)
     return member

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.faults import report
 from kafkacompat.group.consumer.assignor import Assignment
 from kafkacompat.group.consumer.consumer_group_member import (
@@ -338,7 +338,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         api_version: int,
     ) -> CommitPartitionValidator | None:
         if self._is_dead:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if member_epoch < 0 and not self.members:
             return None
         if is_transactional and member_epoch == -1 and member_id == "" and group_instance_id is None:
@@ -349,7 +349,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             and not member.uses_classic_protocol
             and api_version < FIRST_COMMIT_VERSION_WITH_EPOCHS
         ):
-            raise Refused(
+            raise OperationRefused(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
             )
@@ -357,13 +357,13 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             return None
         stale = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
         if member_epoch > member.member_epoch:
-            raise Refused(stale)
+            raise OperationRefused(stale)
 
         def validate(topic: str, topic_id: Uuid, partition: int) -> None:
             """A commit with an older epoch counts for what the member has had since then."""
             assigned_at = member.assignment_epoch(topic_id, partition)
             if assigned_at is None or member_epoch < assigned_at:
-                raise Refused(stale)
+                raise OperationRefused(stale)
 
         return validate
 
@@ -372,13 +372,13 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             return
         member = self.member(member_id or "")
         if member_epoch != member.member_epoch:
-            raise Refused(
+            raise OperationRefused(
                 ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
             )
 
     def validate_offset_delete(self) -> None:
         if self._is_dead:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
+            raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
         return stored.commit_timestamp_ms

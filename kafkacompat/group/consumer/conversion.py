@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import CoordinatorResult, RecordRun, Refused, encoded_run
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, RecordRun, encoded_run
 from kafkacompat.group.classic.classic_group import (
     EMPTY_ASSIGNMENT,
     ClassicGroup,
@@ -78,23 +78,23 @@ MEMBER_COST = 40
 
 
 def validate_online_upgrade(env: Environment, group: ClassicGroup) -> None:
-    """Raises Refused GROUP_ID_NOT_FOUND."""
+    """Raises OperationRefused GROUP_ID_NOT_FOUND."""
     cannot = f"Cannot upgrade classic group {group.group_id} to consumer group because "
     if not env.settings.consumer.allows_upgrade:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{cannot}online upgrade is disabled.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"{cannot}online upgrade is disabled.")
     if not group.uses_consumer_protocol():
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.GROUP_ID_NOT_FOUND, f"{cannot}the group does not use the consumer embedded protocol."
         )
     if len(group.members) > env.settings.consumer.max_size:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.GROUP_ID_NOT_FOUND, f"{cannot}the group size exceeds the consumer group maximum size."
         )
 
 
 def upgraded(env: Environment, classic: ClassicGroup, records: list[GroupRecord]) -> ConsumerGroup:
     """The group as it is after these records, with every member still a classic one. Parked members have to rejoin.
-    Raises Refused if a member's metadata cannot be converted."""
+    Raises OperationRefused if a member's metadata cannot be converted."""
     group = at_once(consumer_group_of(env, classic))
     records += classic.tombstones()
     records += upgrade_records(group)
@@ -119,7 +119,7 @@ def upgrade_records(group: ConsumerGroup) -> Iterator[GroupRecord]:
 
 
 def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int, None, ConsumerGroup]:
-    """The group with all its members, made in steps beside the others. Raises Refused."""
+    """The group with all its members, made in steps beside the others. Raises OperationRefused."""
     generation = classic.generation_id
     group = ConsumerGroup(classic.group_id, {}, env.memory)
     group.set_assignment_epoch(generation, 0)
@@ -149,13 +149,13 @@ def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int,
             )
             yield MEMBER_COST
     except CustomAssignor:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"{cannot}an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
             "assignor before re-attempting the upgrade.",
         ) from None
     except (WireError, KeyError, MalformedSubscription):
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed."
         ) from None
     group.set_group_epoch(generation, metadata_hash(env, group.topic_names))
@@ -196,7 +196,7 @@ def downgraded(
     rebalance: bool = True,
 ) -> GroupResult:
     """The classic group of the remaining members takes the group's place. `joining` replaces a static member by records
-    that come `before`. Raises Refused if the members' metadata cannot be converted."""
+    that come `before`. Raises OperationRefused if the members' metadata cannot be converted."""
     gone = set(leaving)
     renamed: dict[str, str] = {}
     if joining is not None:
@@ -235,7 +235,7 @@ def classic_group_of(
     joining: ConsumerGroupMember | None = None,
     renamed: Mapping[str, str] | None = None,
 ) -> Generator[int, None, ClassicGroup]:
-    """The group with all members but those that are gone, made in steps beside the others. Raises Refused if the members'
+    """The group with all members but those that are gone, made in steps beside the others. Raises OperationRefused if the members'
     metadata cannot be converted."""
     classic = ClassicGroup(
         group.group_id,
@@ -274,7 +274,7 @@ def classic_group_of(
             classic.assign(each, assignment_bytes(target, env.topics, version))
             yield MEMBER_COST // 2
     except (WireError, KeyError):  # only the first protocol of a member was read when it joined
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed."
         ) from None
     return classic
@@ -300,7 +300,7 @@ class PreparedUpgrade:
     """The classic group at the beginning."""
     group: ConsumerGroup | None
     records: RecordRun | None
-    refusal: Refused | None
+    refusal: OperationRefused | None
 
     def fits(self, classic: ClassicGroup) -> bool:
         generation_id, protocol_name, members = self.seen
@@ -333,12 +333,12 @@ def _is_unchanged(seen: SeenMember, present: ClassicGroupMember) -> bool:
 def upgraded_if_prepared(
     env: Environment, classic: ClassicGroup, records: list[GroupRecord], now_ms: int
 ) -> ConsumerGroup:
-    """Like `upgraded`. Raises Refused: COORDINATOR_LOAD_IN_PROGRESS if the member has to come back, or why the group cannot
-    be converted."""
+    """Like `upgraded`. Raises OperationRefused: COORDINATOR_LOAD_IN_PROGRESS if the member has to come back, or why the group
+    cannot be converted."""
     prepared: PreparedUpgrade | None = classic.prepared_upgrade
     if prepared is None or not prepared.fits(classic):
         _prepare_upgrade(env, classic)
-        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The group is being converted.")
+        raise OperationRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The group is being converted.")
     if prepared.refusal is not None:
         raise prepared.refusal
     group, run = prepared.group, prepared.records
@@ -378,7 +378,7 @@ def _prepared_upgrade(env: Environment, classic: ClassicGroup) -> Generator[int,
     seen = _seen(classic)
     try:
         group = yield from consumer_group_of(env, classic)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return PreparedUpgrade(seen, None, None, refusal)
     records = yield from encoded_run(map(encode_record, chain(classic.tombstones(), upgrade_records(group))))
     return PreparedUpgrade(seen, group, records, None)
@@ -444,7 +444,7 @@ def _prepared_downgrade(
         return PreparedDowngrade(seen)
     try:
         classic = yield from classic_group_of(env, group, now_ms)
-    except Refused:
+    except OperationRefused:
         return None
     if seen != _seen_members(group):
         return PreparedDowngrade(seen)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember, MemberState, OwnedPartitions
 from kafkacompat.wire.errors import ErrorCode
 
@@ -44,7 +44,7 @@ class Reconciliation:
     """The partitions that the request says the member has, None if it says nothing."""
 
     def next_of(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """The member after this step, or the same if it cannot go on. Raises Refused FENCED_MEMBER_EPOCH."""
+        """The member after this step, or the same if it cannot go on. Raises OperationRefused FENCED_MEMBER_EPOCH."""
         if member.state is MemberState.STABLE:
             if member.member_epoch != self.target_epoch:
                 return self._towards_target(member, member.member_epoch)
@@ -56,7 +56,7 @@ class Reconciliation:
         if member.state is MemberState.UNRELEASED_PARTITIONS:
             return self._towards_target(member, member.member_epoch)
         if self.owned is None or self.owned:
-            raise Refused(
+            raise OperationRefused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The consumer group member is in a unknown state. "
                 "The member must abandon all its partitions and rejoin.",

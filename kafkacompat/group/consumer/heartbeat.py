@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.classic.rebalance import refuse_all_parked
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup, schedule_session_timeout, session_key
 from kafkacompat.group.consumer.consumer_group_member import (
@@ -71,7 +71,7 @@ CLIENT_MEMBER_IDS_SINCE = 1
 def validate_heartbeat(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]
 ) -> None:
-    """Raises Refused INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
+    """Raises OperationRefused INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_IDS_SINCE or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
         _refuse_if(is_blank(request.member_id), "MemberId can't be empty.")
@@ -93,7 +93,7 @@ def validate_heartbeat(
     else:
         _refuse_if(epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH, "MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
@@ -101,7 +101,7 @@ def validate_heartbeat(
 
 def _refuse_if(is_so: bool, message: str) -> None:
     if is_so:
-        raise Refused(ErrorCode.INVALID_REQUEST, message)
+        raise OperationRefused(ErrorCode.INVALID_REQUEST, message)
 
 
 Result = CoordinatorResult[GroupRecord, ConsumerGroupHeartbeatResponse]
@@ -129,7 +129,7 @@ class HeartbeatCaller:
 def consumer_group_heartbeat(
     env: Environment, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, now_ms: int
 ) -> Result:
-    """Raises Refused."""
+    """Raises OperationRefused."""
     if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
         return _leave(env, request, now_ms)
     return _heartbeat(env, request, caller, now_ms)
@@ -193,10 +193,10 @@ def _group_for(
     env: Environment, group_id: str, creates: bool, records: list[GroupRecord], now_ms: int
 ) -> ConsumerGroup:
     """The group, or one that comes to be with these records. An empty classic group is replaced, another is converted.
-    Raises Refused."""
+    Raises OperationRefused."""
     group = env.groups.get(group_id)
     if group is not None and group.is_dead():
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if isinstance(group, ConsumerGroup):
         return group
     if not creates:
@@ -205,12 +205,12 @@ def _group_for(
             if group is None
             else f"Group {group_id} is not a consumer group."
         )
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, reason)
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, reason)
     classic = env.classic_group(group_id)
     if group is None:
         return ConsumerGroup(group_id, {})
     if classic is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if classic.is_empty():
         records += classic.tombstones()
         return ConsumerGroup(group_id, {})
@@ -288,16 +288,18 @@ def _told_assignment(assigned: OwnedPartitions) -> ToldAssignment:
 def _leave(env: Environment, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Result:
     group = env.groups.get(request.group_id)
     if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     if group.kind is not GroupKind.CONSUMER:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+        raise OperationRefused(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
+        )
     assert isinstance(group, ConsumerGroup)
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence_members(env, group, [group.member(request.member_id)], now_ms).answering(response)
     member = group.static_member(request.instance_id)
     if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
+        raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
     throw_if_fenced(member, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
         return fence_members(env, group, [member], now_ms).answering(response)

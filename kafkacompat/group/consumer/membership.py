@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.consumer.consumer_group import (
     ConsumerGroup,
     SubscribedTopics,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 def throw_if_full(env: Environment, group: ConsumerGroup, member_id: str) -> None:
     limit = env.settings.consumer.max_size
     if len(group.members) >= limit and member_id not in group.members:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {limit} members.",
         )
@@ -75,11 +75,11 @@ def static_member_for(
     epoch_of: ConsumerGroupHeartbeatRequest | None,
 ) -> ConsumerGroupMember:
     """The member of an instance id. One that joins takes the place of the former one. `epoch_of` is None for a classic
-    member. Raises Refused."""
+    member. Raises OperationRefused."""
     existing = group.static_member(instance_id)
     if not joins:
         if existing is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         throw_if_fenced(existing, member_id, instance_id)
         if epoch_of is not None:
             check_epoch(existing, epoch_of)
@@ -88,7 +88,7 @@ def static_member_for(
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
     is_released = existing.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
     if epoch_of is not None and not existing.uses_classic_protocol and not is_released:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is "
             f"owned by {existing.member_id} member.",
@@ -105,7 +105,7 @@ def static_member_for(
 
 def throw_if_fenced(member: ConsumerGroupMember, member_id: str, instance_id: str) -> None:
     if member.member_id != member_id:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
         )
@@ -123,7 +123,7 @@ def check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequ
         and _is_subset(request.topic_partitions, member.assigned)
     ):
         return
-    raise Refused(
+    raise OperationRefused(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {'greater' if received > known else 'smaller'} member epoch ({received}) than "
         f"the one known by the group coordinator ({known}). The member must abandon all its partitions and rejoin.",
@@ -186,7 +186,7 @@ def reconcile(
     owned: Sequence[Any] | None,
     records: list[GroupRecord],
 ) -> ConsumerGroupMember:
-    """The member after its next step towards the target. Raises Refused."""
+    """The member after its next step towards the target. Raises OperationRefused."""
     if not has_subscription_changed and member.is_reconciled_to(target.epoch):
         return member
     by_id = env.topics.by_id
@@ -229,7 +229,7 @@ def fence_members(
         else:
             try:
                 return downgraded(env, group, gone, now_ms)
-            except Refused:
+            except OperationRefused:
                 pass  # the members go all the same: their partitions must not stay with them
     group_id = group.group_id
     records: list[GroupRecord] = []

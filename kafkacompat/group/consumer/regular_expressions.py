@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat import expressions
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.group.consumer.assignor import Meter
 from kafkacompat.group.consumer.consumer_group import (
@@ -56,11 +56,11 @@ class RegexUpdate(Enum):
 
 
 def compiled(regex: str) -> Any:
-    """Raises Refused INVALID_REGULAR_EXPRESSION."""
+    """Raises OperationRefused INVALID_REGULAR_EXPRESSION."""
     try:
         return expressions.compiled(regex)
     except ExpressionRefused as refused:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {str(refused).partition(':')[0]}.",
         ) from None
@@ -76,7 +76,7 @@ def maybe_update_regular_expressions(
     now_ms: int,
 ) -> RegexUpdate:
     """Drop an expression whose last subscriber goes, and have the group's expressions resolved when that is due. Raises
-    Refused INVALID_REGULAR_EXPRESSION."""
+    OperationRefused INVALID_REGULAR_EXPRESSION."""
     update = RegexUpdate.NO_CHANGE
     is_new = False
     if old.subscribed_topic_regex != new.subscribed_topic_regex:
@@ -101,7 +101,7 @@ def _throw_if_too_many(group: ConsumerGroup, old: ConsumerGroupMember) -> None:
     """If there is no room for another expression, and the member's former one does not make room."""
     goes = old.regex is not None and group.regexes.get(old.regex) == 1
     if len(group.regexes) - goes >= EXPRESSIONS_MAX:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"The group has reached its maximum of {EXPRESSIONS_MAX} regular expressions.",
         )
@@ -163,7 +163,7 @@ def _resolve(
         found: list[str] = []
         try:
             pattern = compiled(regex)
-        except Refused:
+        except OperationRefused:
             # Another broker has accepted it. It matches nothing here, as the group's description shows, and the others
             # are resolved all the same.
             pass

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
 from kafkacompat.group.modern_group import (
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def validate_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Raises Refused INVALID_REQUEST."""
+    """Raises OperationRefused INVALID_REQUEST."""
     _refuse_if(is_blank(request.member_id), "MemberId can't be empty.")
     _refuse_if(is_blank(request.group_id), "GroupId can't be empty.")
     _refuse_if(is_blank(request.rack_id), "RackId can't be empty.")
@@ -70,7 +70,7 @@ def validate_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 
 def _refuse_if(is_bad: bool, message: str) -> None:
     if is_bad:
-        raise Refused(ErrorCode.INVALID_REQUEST, message)
+        raise OperationRefused(ErrorCode.INVALID_REQUEST, message)
 
 
 # --- sessions
@@ -202,7 +202,7 @@ Result = CoordinatorResult[GroupRecord, Beat]
 def share_group_heartbeat(
     env: Environment, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str, now_ms: int
 ) -> Result:
-    """Raises Refused. `client_host` has the leading slash of Java's InetAddress."""
+    """Raises OperationRefused. `client_host` has the leading slash of Java's InetAddress."""
     if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
         return _leave(env, request)
     return _heartbeat(env, request, client_id, client_host, now_ms)
@@ -260,7 +260,7 @@ def _heartbeat(
 def _throw_if_full(env: Environment, group: ShareGroup, member_id: str) -> None:
     limit = env.settings.share.max_size
     if len(group.members) >= limit and member_id not in group.members:
-        raise Refused(
+        raise OperationRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The share group has reached its maximum capacity of {limit} members.",
         )
@@ -278,7 +278,7 @@ def _check_epoch(member: ShareGroupMember, received: int) -> None:
             f"a smaller member epoch ({received}) than the one known by the group coordinator ({known}), and it does not "
             f"match the previous member epoch ({previous})."
         )
-    raise Refused(
+    raise OperationRefused(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The share group member has {reason} The member must abandon all its partitions and rejoin.",
     )
@@ -345,8 +345,10 @@ def _told_assignment(assigned: Partitions) -> Assignment:
 def _leave(env: Environment, request: ShareGroupHeartbeatRequest) -> Result:
     group = env.groups.get(request.group_id)
     if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     if not isinstance(group, ShareGroup):
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
+        raise OperationRefused(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group."
+        )
     response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     return fence_member(env, group, group.member(request.member_id)).answering(Beat(response, None))

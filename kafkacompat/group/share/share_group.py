@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.group.modern_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -193,8 +193,10 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
     def validate_offset_delete(self) -> None:
         raise self.not_a_consumer_group()
 
-    def not_a_consumer_group(self) -> Refused:
-        return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
+    def not_a_consumer_group(self) -> OperationRefused:
+        return OperationRefused(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group."
+        )
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> None:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.group.records import GroupRecord, state_partitions_record
 from kafkacompat.group.share.share_group import ShareGroup
@@ -54,16 +54,16 @@ class Initialization(NamedTuple):
 
 
 def share_group_for(env: Environment, group_id: str, creates: bool) -> ShareGroup:
-    """The group, or one that comes to be with these records. No group of another kind becomes one. Raises Refused."""
+    """The group, or one that comes to be with these records. No group of another kind becomes one. Raises OperationRefused."""
     group = env.groups.get(group_id)
     if group is None:
         if creates:
             return ShareGroup(group_id, {})
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
     if not isinstance(group, ShareGroup):
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     if group.is_dead():
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return group
 
 
@@ -202,7 +202,7 @@ def alter_offsets(
     env: Environment, group_id: str, asked: StartOffsets
 ) -> CoordinatorResult[GroupRecord, Initialization]:
     """The states are made anew, with these start offsets, except for topics that were deleted meanwhile. The group is
-    created if there is none. Raises Refused."""
+    created if there is none. Raises OperationRefused."""
     group = share_group_for(env, group_id, creates=True)
     _throw_if_not_empty(group)
     by_id = env.topics.by_id
@@ -235,7 +235,7 @@ class Deletion(NamedTuple):
 def begin_deletion_of_offsets(
     env: Environment, group_id: str, topic_names: Sequence[str]
 ) -> CoordinatorResult[GroupRecord, Deletion]:
-    """Raises Refused."""
+    """Raises OperationRefused."""
     group = _empty_share_group(env, group_id)
     states = group.states
     if states is None:
@@ -292,7 +292,7 @@ def end_deletion_of_offsets(
 
 
 def begin_deletion_of_states(env: Environment, group_id: str) -> CoordinatorResult[GroupRecord, Partitions]:
-    """All states of a share group that is about to be deleted. None of a group of another kind. Raises Refused."""
+    """All states of a share group that is about to be deleted. None of a group of another kind. Raises OperationRefused."""
     group = env.groups.get(group_id)
     if not isinstance(group, ShareGroup) or group.states is None:
         return CoordinatorResult((), {})
@@ -313,11 +313,11 @@ def _empty_share_group(env: Environment, group_id: str) -> ShareGroup:
     group = env.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         reason = "not found" if group is None else "is not a share group"
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
     _throw_if_not_empty(group)
     return group
 
 
 def _throw_if_not_empty(group: ShareGroup) -> None:
     if group.members:
-        raise Refused(ErrorCode.NON_EMPTY_GROUP, error_text(ErrorCode.NON_EMPTY_GROUP))
+        raise OperationRefused(ErrorCode.NON_EMPTY_GROUP, error_text(ErrorCode.NON_EMPTY_GROUP))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.share import dead_letter_queue, dead_letters, share_partition, transitions
@@ -82,7 +82,7 @@ def states_are_read_before_they_are_loaded(patch: pytest.MonkeyPatch) -> None:
         if self.state is ShardState.LOADING and operation.__qualname__.startswith("ShareCoordinator"):
             try:
                 return Deferred.of(operation(0).response)
-            except Refused as refused:
+            except OperationRefused as refused:
                 failed: Deferred[Any] = Deferred()
                 failed.fail(refused)
                 return failed

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.txn.operations import (
     NO_EXPECTATION,
     EndAction,
@@ -47,7 +47,7 @@ Outcome = E | EndAction
 def outcome(transaction: TransactionMetadata, request: EndRequest) -> Outcome:
     try:
         return decide(transaction, request)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return refusal.code
 
 
@@ -206,7 +206,7 @@ def test_the_last_epoch_which_is_for_fencing_is_given_to_nobody() -> None:
     coordinator.open_at_the_last_epoch(0)
     after = coordinator.time_out()
     assert (after.producer_id, after.epoch) == (7, MAX_EPOCH)
-    with pytest.raises(Refused, match="PRODUCER_FENCED"):
+    with pytest.raises(OperationRefused, match="PRODUCER_FENCED"):
         coordinator.initialised(BEFORE)
 
 
@@ -218,11 +218,11 @@ def test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next
     coordinator.open_at_the_last_epoch(2)
 
     def refuse(machine: TransactionStateManager) -> int:
-        raise Refused(E.COORDINATOR_LOAD_IN_PROGRESS)
+        raise OperationRefused(E.COORDINATOR_LOAD_IN_PROGRESS)
 
     with monkeypatch.context() as patch:
         patch.setattr(TransactionStateManager, "fresh_producer_id", refuse)
-        with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        with pytest.raises(OperationRefused, match="COORDINATOR_LOAD_IN_PROGRESS"):
             abort_timed_out(coordinator.machine, "tx", 100_000)
     known = coordinator.machine.transactions["tx"]
     assert (known.pending_state, known.is_fencing) == (None, False)

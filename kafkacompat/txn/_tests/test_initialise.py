@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.ids import TopicPartition
 from kafkacompat.txn.operations import (
     NO_EXPECTATION,
@@ -86,7 +86,7 @@ def initialised(
     before = machine.transactions["tx"].values if "tx" in machine.transactions else None
     try:
         result = init_producer_id(machine, "tx", timeout_ms, expected, NOW_MS)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         if before is not None:
             assert machine.transactions["tx"].values == before
         return refusal.code
@@ -172,7 +172,7 @@ def timeout_or_refusal(timeout_ms: int, is_enabled: bool = False, *asked: bool) 
     settings = TransactionSettings(MAX_TIMEOUT_MS, has_two_phase_commit=is_enabled)
     try:
         return checked_timeout_ms(timeout_ms, settings, *asked)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         return refusal.code
 
 
@@ -205,7 +205,7 @@ def test_adding_a_partition(state: S, who: str, pending: S | None, partition: To
     code, written = E.NONE, 0
     try:
         result = add_partitions(machine, "tx", *WHO[who], frozenset({partition}), 2, NOW_MS)
-    except Refused as refusal:
+    except OperationRefused as refusal:
         code = refusal.code
     else:
         written = len(result.records)
@@ -234,7 +234,7 @@ def test_verifying_partitions_changes_nothing(state: S, who: str) -> None:
     found: dict[TopicPartition, E] = {}
     try:
         found = verify_partitions(machine, "tx", *WHO[who], frozenset({ADDED, OTHER}))
-    except Refused as refusal:
+    except OperationRefused as refusal:
         code = refusal.code
     assert machine.transactions["tx"].values == values_in(state)
     assert machine.transactions["tx"].pending_state is None

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.ids import TopicPartition
 from kafkacompat.txn.operations import (
     NO_EXPECTATION,
@@ -55,7 +55,7 @@ class Client:
     added: set[TopicPartition] = field(default_factory=set)
 
 
-def expect(refusal: Refused, *codes: E) -> None:
+def expect(refusal: OperationRefused, *codes: E) -> None:
     assert refusal.code in codes, refusal
 
 
@@ -108,7 +108,7 @@ class Transactions(RuleBasedStateMachine):
             client.replaced = True
         try:
             result = init_producer_id(self.machine, "tx", TIMEOUT_MS, NO_EXPECTATION, self.now_ms)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             expect(refusal, E.CONCURRENT_TRANSACTIONS)
             return
         answer: Initialised = result.response
@@ -141,7 +141,7 @@ class Transactions(RuleBasedStateMachine):
         expected = ProducerIdAndEpoch(client.producer_id, client.epoch)
         try:
             result = init_producer_id(self.machine, "tx", TIMEOUT_MS, expected, self.now_ms)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             expect(refusal, E.CONCURRENT_TRANSACTIONS, E.PRODUCER_FENCED)
             return
         self.write(result, False)
@@ -164,7 +164,7 @@ class Transactions(RuleBasedStateMachine):
         who = "tx", client.producer_id, client.epoch
         try:
             result = add_partitions(self.machine, *who, frozenset({partition}), self.version, self.now_ms)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             expect(refusal, E.CONCURRENT_TRANSACTIONS, E.PRODUCER_FENCED, E.INVALID_PRODUCER_ID_MAPPING)
             return
         values = self.machine.transactions["tx"].values
@@ -181,7 +181,7 @@ class Transactions(RuleBasedStateMachine):
         request = EndRequest(client.producer_id, client.epoch, commit, self.version)
         try:
             result = end_transaction(self.machine, "tx", request, self.now_ms)
-        except Refused as refusal:
+        except OperationRefused as refusal:
             expect(
                 refusal,
                 E.CONCURRENT_TRANSACTIONS,

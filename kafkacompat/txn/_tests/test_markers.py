@@ -12,6 +12,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.ports import TransactionTerms
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
+from kafkacompat.tasks import Tasks
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.write_txn_markers_request import (
@@ -49,7 +50,11 @@ class Writing:
     def __init__(self, *, followed: bool = False) -> None:
         self.world = RealWorld(followed=followed)
         self.writer = LocalMarkerWriter(
-            self.world.manager, self.world.coordinator, self.world.time, TIMEOUT_MS
+            self.world.manager,
+            self.world.coordinator,
+            self.world.time,
+            Tasks(self.world.time),
+            TIMEOUT_MS,
         )
 
     def begin(self, epoch: int = EPOCH) -> None:

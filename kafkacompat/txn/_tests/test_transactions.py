@@ -106,7 +106,7 @@ class World:
             PromptWorkers(),
             self,
             lambda: self.image,
-            LocalMarkerWriter(partitions, groups, self.time, 30_000),
+            LocalMarkerWriter(partitions, groups, self.time, Tasks(self.time), 30_000),
             lambda node_id: self.channel,
             self.settings,
         )

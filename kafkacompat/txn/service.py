@@ -1,15 +1,13 @@
-"""The transaction services that handlers call, as Protocols: the coordinator, the writer of markers, and the verifier.
-
-They are part of the services in api.context.
-"""
+"""The transaction services that handlers call, and what the transaction coordinator has of its node, as Protocols."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from kafkacompat.coordinator.services import TransactionVerifier
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Timers
@@ -65,18 +63,29 @@ class MarkerWriter(Protocol):
     def write(self, request: WriteTxnMarkersRequest) -> Deferred[WriteTxnMarkersResponse]: ...
 
 
-class TransactionVerifier(Protocol):
-    """Asks the coordinator to verify that partitions belong to a transaction, or to add them (KIP-890)."""
+class ProducerIds(Protocol):
+    def next_producer_id(self) -> int | None:
+        """Return a new producer id, or None while a block is being requested (answer COORDINATOR_LOAD_IN_PROGRESS)."""
+        ...
 
-    def ask(
+    def when_available(self) -> Deferred[None]:
+        """Resolve when an id is available, or when further waiting is pointless. Resolved at once if an id is available now."""
+        ...
+
+
+class OffsetsMarkers(Protocol):
+    """The part of the group coordinator that is used here: it must know of a marker in its topic."""
+
+    def end_transaction(
         self,
-        transactional_id: str,
+        partition: int,
         producer_id: int,
         producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        adds: bool,
-    ) -> Deferred[Mapping[TopicPartition, ErrorCode]]:
-        """Return an error code for each partition. With `adds`, missing partitions are added (transaction.version 2)."""
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Deferred[ErrorCode]:
+        """Write a marker to a partition of the offsets topic."""
         ...
 
 
