@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.index_cache import IndexCache
-from kafkacompat.log.log_segment import LogSegment
+from kafkacompat.log.log_segment import LOG_SUFFIX, LogSegment
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.records.batch import BatchCorrupt
 
@@ -92,7 +92,10 @@ class IndexRebuilds:
 
     def report(self, log: UnifiedLog, segment: LogSegment) -> None:
         if segment not in self._waiting:
-            self._note(f"{segment.stem}: the indexes are damaged and are built anew")
+            self._note(
+                f"Found a corrupted index file corresponding to log file {segment.stem}{LOG_SUFFIX}, "
+                "rebuilding index files"
+            )
             self._waiting[segment] = log
             self._told()
 
@@ -104,4 +107,6 @@ class IndexRebuilds:
     def done(self, rebuild: IndexRebuild) -> None:
         self._waiting.pop(rebuild.segment, None)
         if rebuild.error is not None:
-            self._note(f"{rebuild.segment.stem}: the indexes could not be built anew: {rebuild.error}")
+            self._note(
+                f"Could not rebuild the index files of {rebuild.segment.stem}{LOG_SUFFIX}: {rebuild.error}"
+            )

@@ -315,7 +315,7 @@ def _load_segments(
         if name.endswith(REBUILT_SUFFIX):
             disk.remove(f"{directory}/{name}")
         elif name[20:] in SEGMENT_SUFFIXES[1:] and name[:20] + LOG_SUFFIX not in present:
-            note(f"{directory}/{name}: an index without a log is removed")
+            note(f"Found an orphaned index file {directory}/{name}, with no corresponding log file")
             disk.remove(f"{directory}/{name}")
         elif name[20:] == LOG_SUFFIX:
             interval = config.index_interval_bytes
@@ -400,7 +400,10 @@ def finish_interrupted_work(disk: Disk, directory: str, found: list[str], note: 
     for name in valid:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             base = int(name[:20])
-            note(f"{directory}/{name}: an interrupted swap is completed")
+            note(
+                f"Found log file {directory}/{name} from interrupted swap operation, which is recoverable from "
+                f"{SWAP_SUFFIX} files by renaming"
+            )
             covered_from = min(covered_from, base)
             covered_to = max(covered_to, _swap_end(disk, f"{directory}/{name}", base))
     for name in names:
@@ -471,10 +474,11 @@ def recover_segments(
         cut = recover_segment(segment, state, epochs, set_following_aside, is_active=is_active)
         if cut:
             note(
-                f"{segment.stem}{LOG_SUFFIX}: {cut} bytes after offset {state.end_offset - 1} are no whole batches"
+                f"Corruption found in segment {segment.stem}{LOG_SUFFIX}, truncating to offset {state.end_offset} "
+                f"({cut} bytes)"
             )
             if segments[at + 1 :]:
-                note(f"{segment.stem}{LOG_SUFFIX}: {len(segments) - at - 1} segments after it are set aside")
+                note(f"Deleting segments as part of log recovery: {len(segments) - at - 1} after that one")
             for later in segments[at + 1 :]:
                 snapshots.remove(later.base_offset)
             del segments[at + 1 :]
@@ -567,7 +571,10 @@ def make_missing_indexes(disk: Disk, segments: list[LogSegment], names: list[str
             try:
                 segment.rebuild_indexes()
             except DAMAGE as damage:
-                note(f"{segment.stem}: the missing index cannot be made: {damage}")
+                note(
+                    "Could not find offset index file corresponding to log file "
+                    f"{segment.stem}{LOG_SUFFIX}, and it cannot be rebuilt: {damage}"
+                )
 
 
 def check_order(segment: LogSegment, header: BatchHeader, after: int) -> None:

@@ -305,7 +305,7 @@ class LogManager:
         fails_now = directory.failure is None
         if fails_now:
             directory.failure = error
-            self._note(f"log directory {directory.path} is offline: {error}")
+            self._note(f"Stopping serving logs in dir {directory.path}: {error}")
         for log in self.futures.within(directory).values():
             log.release()
             self.futures.forget(log.topic_partition)
@@ -463,7 +463,7 @@ class LogManager:
             self.doomed.add_directory(target, 0)
         elif target is not None:
             self._note(
-                f"{task.path} does not tell its topic's id ({unknown}): it is kept as {target}, a stray"
+                f"Found stray log dir {task.path}: its topic id is not known ({unknown}). It is renamed to {target}"
             )
             self.previous_broker_epoch = NO_EPOCH
 
@@ -557,7 +557,7 @@ class LogManager:
         path = f"{directory.path}/{partition_directory(name)}"
         if self._disk.exists(path):
             target = directory.marked(name, STRAY_SUFFIX)
-            self._note(f"{path} is of no replica here: it is {target} from now on")
+            self._note(f"Found stray log dir {path}: it is of no replica here. It is renamed to {target}")
             self._disk.rename(path, target)
 
     def _make_whole(
@@ -667,7 +667,7 @@ class LogManager:
         if directory is not None and directory.online:
             target = self._set_aside(directory, path, name, STRAY_SUFFIX)
             if target is not None:
-                self._note(f"{path}, which could not be opened, is {target} from now on")
+                self._note(f"{path}, which could not be opened, is renamed to {target}")
             self.on_stale()
 
     def clear_names(self, names: Iterable[TopicPartition]) -> Plan | None:

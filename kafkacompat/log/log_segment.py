@@ -326,9 +326,7 @@ class LogSegment:
             self.rebuild_indexes()
             return
         self.rebuild_later(self)
-        raise IndexesRebuilt(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"the indexes of {self.stem} are being built anew"
-        )
+        raise IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR, f"the indexes of {self.stem} are being rebuilt")
 
     def rebuild_indexes(self) -> None:
         """Rebuild offset and time index from the batch headers. Blocks as long as that takes."""

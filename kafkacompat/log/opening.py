@@ -271,7 +271,7 @@ def look_into(
         if name.endswith(DELETE_SUFFIX):
             doomed.append(path)
         elif name.endswith(STRAY_SUFFIX):
-            note(f"{path} is left as it is")
+            note(f"Found stray log dir {path}, which is left as it is")
         elif (
             partition := parse_future_directory(name) or parse_partition_directory(name)
         ) is not None and partition.topic != METADATA_TOPIC:

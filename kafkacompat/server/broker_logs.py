@@ -77,7 +77,7 @@ class BrokerDirectories:
         for directory in self.logs.directories:
             directory.failure = directories.failed.get(directory.path)
             if directory.failure is not None:
-                logger.warning("log directory %s is offline: %s", directory.path, directory.failure)
+                logger.warning("Stopping serving logs in dir %s: %s", directory.path, directory.failure)
         self.logs.on_directory_failed = self._directory_failed
         # A full disk does not take a directory offline if this is the only broker: no other replica could take over.
         self.logs.spares_full = lambda: len(shared.machine.image.brokers) <= 1

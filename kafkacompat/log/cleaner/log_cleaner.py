@@ -415,7 +415,7 @@ class LogCleaner:
         log = self._manager.get(name)
         if log is not None:
             self.uncleanable[name] = log
-        self._note(f"{name} cannot be cleaned and is left as it is until the next start: {error}")
+        self._note(f"Marking partition {name} as uncleanable until the next start: {error}")
 
     def checkpoint(self) -> CheckpointPlan | None:
         """Write the cleaner checkpoint of every directory where an offset has changed."""

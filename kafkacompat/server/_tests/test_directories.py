@@ -191,7 +191,7 @@ def test_a_directory_that_cannot_be_written_is_offline_from_the_start(
     (tmp_path / "b" / ".lock").mkdir()
     broker_disks = BrokerDisks(config)
     assert [each.online for each in broker_disks.disks.logs.directories] == [True, False, True]
-    assert f"{tmp_path / 'b'} is offline" in caplog.text
+    assert f"Stopping serving logs in dir {tmp_path / 'b'}" in caplog.text
     assert broker_disks.halted == []
     broker_disks.found.locks.release()
 

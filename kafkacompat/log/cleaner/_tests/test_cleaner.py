@@ -335,7 +335,7 @@ def test_a_log_that_cannot_be_judged_holds_no_other_up(damage: str, monkeypatch:
     assert found.log is good
     if damage == "first batch":
         assert set(cleaner.uncleanable) == {NAME}
-        assert "cannot be cleaned" in notes[0]
+        assert "as uncleanable" in notes[0]
         return
     assert len(manager.failed) == 1  # type: ignore[attr-defined]
     # If both logs are in one directory, the other one is offline too.
@@ -615,7 +615,7 @@ def test_a_damaged_batch_makes_the_partition_uncleanable_and_nothing_changes() -
     size = log.size_bytes()
     carry_out(cleaning, NOW_MS)
     assert set(cleaner.uncleanable) == {NAME}
-    assert "cannot be cleaned" in notes[0]
+    assert "as uncleanable" in notes[0]
     assert log.size_bytes() == size
     assert cleaner.begin(NOW_MS) is None
 
@@ -911,7 +911,7 @@ def test_a_batch_of_more_records_than_are_taken_apart_is_left_alone(monkeypatch:
     assert clean(disk, log, cleaner=cleaner) == 1
     assert records(log) == before
     assert notes == [
-        "t-0 cannot be cleaned and is left as it is until the next start: "
+        "Marking partition t-0 as uncleanable until the next start: "
         "the batch at offset 0 has 11 records, of which the cleaner takes 10"
     ]
 
