@@ -288,6 +288,16 @@ def test_the_kinds_of_coordinators_do_not_know_each_other() -> None:
     assert not {(one, other) for one, other in known if other in kinds and one != other}
 
 
+def test_no_handler_takes_a_log() -> None:
+    """It asks the owner of a partition by the partition's name. So a node could have several owners."""
+    taking = [
+        path.name
+        for path in project_modules()
+        if path.parent.name == "api" and "partitions.log(" in path.read_text()
+    ]
+    assert not taking
+
+
 def test_no_part_of_a_broker_imports_the_client() -> None:
     """Nodes talk to each other through net/, with its bounds and its loop."""
     users = {

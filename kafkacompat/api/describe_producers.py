@@ -50,12 +50,11 @@ def _describe(node: Node, partition: TopicPartition, pace: Pace) -> Work[Partiti
         return PartitionResponse(
             partition_index=partition.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
         )
-    log = node.partitions.log(partition)
-    if log is None:
+    if not node.partitions.leads(partition):
         error = node.partitions.leader_error(partition)
         return PartitionResponse(partition_index=partition.partition, error_code=error)
     producers: list[ProducerState] = []
-    for producer in log.active_producers():
+    for producer in node.partitions.active_producers(partition):
         producers.append(
             ProducerState(
                 producer_id=producer.producer_id,

@@ -244,7 +244,7 @@ class Appending:
                 and not verdicts.trusts
                 and is_transactional(records)
                 and producer_of(records) is not None
-                and node.partitions.log(partition) is not None
+                and node.partitions.leads(partition)
             ):
                 # The partition became known, or this broker became its leader, while the coordinator verified the
                 # other partitions. The coordinator was not asked about this one.

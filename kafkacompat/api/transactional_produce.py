@@ -102,11 +102,12 @@ async def judge(
     for partition, (producer_id, epoch, sequence) in producers.items():
         if pace.is_over(JUDGED_COST):
             await pause()
-        log = node.partitions.log(partition)
-        if log is None:
+        if not node.partitions.leads(partition):
             continue  # the append refuses it, even if this broker has become the leader by then
         try:
-            verification_guard = log.start_verification(producer_id, epoch, sequence, adds, now_ms)
+            verification_guard = node.partitions.start_verification(
+                partition, producer_id, epoch, sequence, adds, now_ms
+            )
         except LogRefused as refused:
             verdicts.refused[partition] = refused.code
             continue

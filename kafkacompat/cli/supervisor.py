@@ -98,7 +98,8 @@ def prepared(folder: BrokersFolder, number: int, *, format_if_empty: bool) -> La
     layout = folder.load()
     kept = len(layout.nodes)
     wait_for_earlier(folder, layout)
-    if kept != number and folder.config.get_string(BROKERS_SETTING) not in (plan.AUTO, "1"):
+    asked = folder.config.originals.get(BROKERS_SETTING, plan.AUTO)
+    if kept != number and asked != plan.AUTO:
         root = folder.files.root
         change = f"kafkacompat cluster resize --brokers {number} --data {root}"
         logger.warning(

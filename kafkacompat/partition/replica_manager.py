@@ -7,7 +7,7 @@ depend on it. fetch.py has the fetches, which learn of every advance through `Wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.controller.image import MetadataImage
@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.partition.hosted_partitions import Replicating
     from kafkacompat.partition.services import PartitionServices
-    from kafkacompat.ports import AppendInfo, Buffer, Log, TransactionTerms
+    from kafkacompat.ports import (
+        AppendInfo,
+        Buffer,
+        Log,
+        ProducerStateEntry,
+        TransactionTerms,
+        VerificationGuard,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -381,6 +388,27 @@ class ReplicaManager:
     def log(self, partition: TopicPartition) -> Log | None:
         core = self.core(partition)
         return core.log if core is not None and core.is_leader else None
+
+    def leads(self, partition: TopicPartition) -> bool:
+        return self.log(partition) is not None
+
+    def start_verification(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        bumps_epochs: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        log = self.log(partition)
+        assert log is not None
+        return log.start_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
+
+    def active_producers(self, partition: TopicPartition) -> Iterator[ProducerStateEntry]:
+        log = self.log(partition)
+        assert log is not None
+        return log.active_producers()
 
     def list_offset(
         self,

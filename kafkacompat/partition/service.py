@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
-    from kafkacompat.ports import Buffer, Log, LogRefused, TransactionTerms
+    from kafkacompat.ports import (
+        Buffer,
+        Log,
+        LogRefused,
+        ProducerStateEntry,
+        TransactionTerms,
+        VerificationGuard,
+    )
     from kafkacompat.records.batch import ValidatedBatch
     from kafkacompat.records.limits import BatchLimits
     from kafkacompat.records.plain_produce import PlainProduce
@@ -92,7 +99,8 @@ class OffsetLookup:
 
 
 class PartitionService(Protocol):
-    """All partitions that this node leads or follows (partition/replica_manager.py)."""
+    """The owner of all partitions that this node leads or follows (partition/replica_manager.py). Handlers name a
+    partition, and get values."""
 
     @property
     def opens_logs(self) -> bool:
@@ -162,8 +170,27 @@ class PartitionService(Protocol):
         """NONE if this node leads the partition in that epoch, otherwise the error for the client."""
         ...
 
+    def leads(self, partition: TopicPartition) -> bool: ...
+
+    def start_verification(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        bumps_epochs: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """Log.start_verification of a partition that this node leads."""
+        ...
+
+    def active_producers(self, partition: TopicPartition) -> Iterator[ProducerStateEntry]:
+        """The producers of a partition that this node leads."""
+        ...
+
     def log(self, partition: TopicPartition) -> Log | None:
-        """The log, if this node leads the partition."""
+        """The log, if this node leads the partition. It is for coordinators, which are where their partition is. A handler
+        asks the other questions, so that the owner of a partition can be elsewhere."""
         ...
 
     def list_offset(
