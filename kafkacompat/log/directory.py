@@ -405,7 +405,7 @@ class Checkpoints:
                 done.resolve(None)
 
 
-Doomed = tuple[int, str, bool]
+Deletion = tuple[int, str, bool]
 """(due in monotonic ms, path, whether it is a directory)."""
 
 
@@ -418,7 +418,7 @@ class DeletionQueue:
         self._disk = disk
         self._clock = clock
         self._note = note
-        self._items: list[Doomed] = []
+        self._items: list[Deletion] = []
 
     def add_files(self, paths: Sequence[str], delay_ms: int) -> None:
         due = self._clock.monotonic_ms() + delay_ms
@@ -435,7 +435,7 @@ class DeletionQueue:
             for due, path, is_directory in self._items
         ]
 
-    def take_due(self, monotonic_ms: int | None) -> list[Doomed]:
+    def take_due(self, monotonic_ms: int | None) -> list[Deletion]:
         """Remove and return the items that are due (None: all items), for `remove`."""
         due = [item for item in self._items if monotonic_ms is None or item[0] <= monotonic_ms]
         if due:
@@ -444,7 +444,7 @@ class DeletionQueue:
             ]
         return due
 
-    def remove(self, items: Sequence[Doomed]) -> None:
+    def remove(self, items: Sequence[Deletion]) -> None:
         """Delete the items. Blocks; may run in any thread. A file that cannot be removed is logged and skipped."""
         for _, path, is_directory in items:
             try:

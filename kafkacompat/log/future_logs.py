@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 class FutureLogs:
     """The future logs of a node, at most one per partition."""
 
-    __slots__ = ("_disk", "_doomed", "_home", "_opener", "logs")
+    __slots__ = ("_deletions", "_disk", "_home", "_opener", "logs")
 
-    def __init__(self, disk: Disk, opener: LogOpener, doomed: DeletionQueue) -> None:
+    def __init__(self, disk: Disk, opener: LogOpener, deletions: DeletionQueue) -> None:
         self._disk = disk
         self._opener = opener
-        self._doomed = doomed
+        self._deletions = deletions
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
 
@@ -55,7 +55,7 @@ class FutureLogs:
         before = log.directory
         self._disk.rename(before, path)
         log.relocate(path)
-        self._doomed.follow(before, path)
+        self._deletions.follow(before, path)
         self.forget(name)
         return log
 
@@ -93,7 +93,7 @@ class FutureLogs:
         log.release()
         target = directory.marked(name, DELETE_SUFFIX)
         self._disk.rename(log.directory, target)
-        self._doomed.add_directory(target, log.config.file_delete_delay_ms)
+        self._deletions.add_directory(target, log.config.file_delete_delay_ms)
 
 
 class Predecessors:
@@ -145,7 +145,7 @@ class Retirement:
     """The work after the rename: sync the directory, so that the old name does not come back, and remove the files
     later."""
 
-    __slots__ = ("_delay_ms", "_directory", "_disk", "_doomed", "_failed", "_failure", "_path")
+    __slots__ = ("_delay_ms", "_deletions", "_directory", "_disk", "_failed", "_failure", "_path")
 
     def __init__(
         self,
@@ -153,11 +153,11 @@ class Retirement:
         directory: LogDirectory,
         path: str,
         delay_ms: int,
-        doomed: DeletionQueue,
+        deletions: DeletionQueue,
         failed: Callable[[LogDirectory, OSError], None],
     ) -> None:
         """`failed` is called with a directory whose sync fails."""
-        self._doomed = doomed
+        self._deletions = deletions
         self._failed = failed
         self._disk = disk
         self._directory = directory
@@ -176,7 +176,7 @@ class Retirement:
         if self._failure is not None:
             self._failed(self._directory, self._failure)
         else:
-            self._doomed.add_directory(self._path, self._delay_ms)
+            self._deletions.add_directory(self._path, self._delay_ms)
 
 
 def suffix_of_second(log: UnifiedLog, taken: UnifiedLog) -> str:

@@ -93,7 +93,7 @@ class LogManager:
         ]
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
-        self.doomed = DeletionQueue(disk, clock, note)
+        self.deletions = DeletionQueue(disk, clock, note)
         self.index_rebuilds = IndexRebuilds(disk, note)
         self.rolled = RolledLogs()
         self._index_cache = IndexCache()
@@ -106,7 +106,7 @@ class LogManager:
             note,
             self._index_cache,
             LogServices(
-                delete_later=self.doomed.add_files,
+                delete_later=self.deletions.add_files,
                 rebuild_later=self.index_rebuilds.report,
                 randrange=randrange,
                 rolled=self.rolled.add,
@@ -114,7 +114,7 @@ class LogManager:
                 producer_ids_max=producer_ids_max,
             ),
         )
-        self.futures = FutureLogs(disk, self._opener, self.doomed)
+        self.futures = FutureLogs(disk, self._opener, self.deletions)
         self.predecessors = Predecessors(disk)
         self.checkpoints = Checkpoints(self)
         self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}
@@ -251,7 +251,7 @@ class LogManager:
         log.release()
         target = self._set_aside(directory, log.directory, log.topic_partition, suffix)
         if target is not None and suffix == DELETE_SUFFIX:
-            self.doomed.add_directory(target, log.config.file_delete_delay_ms)
+            self.deletions.add_directory(target, log.config.file_delete_delay_ms)
 
     def _set_aside(self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str) -> str | None:
         """Rename a directory. Returns its new path, or None if the disk refuses. The log directory may then be
@@ -350,8 +350,8 @@ class LogManager:
         found = list(self._found.values())
         self._found.clear()
         for each in found:
-            for path in each.doomed:
-                self.doomed.add_directory(path, self.default_config.file_delete_delay_ms)
+            for path in each.to_be_deleted:
+                self.deletions.add_directory(path, self.default_config.file_delete_delay_ms)
         self.previous_broker_epoch = agreed_epoch([each.broker_epoch for each in found])
         return [task for each in found for task in each.tasks]
 
@@ -460,7 +460,7 @@ class LogManager:
         suffix = DELETE_SUFFIX if unknown.is_empty else STRAY_SUFFIX
         target = self._set_aside(task.directory, task.path, task.name, suffix)
         if target is not None and unknown.is_empty:
-            self.doomed.add_directory(target, 0)
+            self.deletions.add_directory(target, 0)
         elif target is not None:
             self._note(
                 f"Found stray log dir {task.path}: its topic id is not known ({unknown}). It is renamed to {target}"
@@ -572,7 +572,7 @@ class LogManager:
             target = directory.marked(name, DELETE_SUFFIX)
             with contextlib.suppress(OSError):
                 self._disk.rename(path, target)
-                self.doomed.add_directory(target, 0)
+                self.deletions.add_directory(target, 0)
             raise
 
     def _make(
@@ -638,7 +638,7 @@ class LogManager:
 
     def discard(self, prepared: Preparation) -> None:
         """Remove prepared files. The partition was deleted, or its log was needed earlier."""
-        self.doomed.add_directory(prepared.path, 0)
+        self.deletions.add_directory(prepared.path, 0)
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
         """Whether the log is here, or may be in an offline directory."""
@@ -693,7 +693,7 @@ class LogManager:
         self.closed = True
         for log in self.predecessors.successors():
             self._retire_now(log)
-        self.doomed.remove(self.doomed.take_due(None))
+        self.deletions.remove(self.deletions.take_due(None))
         for directory in self.directories:
             if directory.online:
                 try:
@@ -789,7 +789,12 @@ class LogManager:
             return None
         self.on_stale()
         return Retirement(
-            self._disk, directory, path, old.config.file_delete_delay_ms, self.doomed, self.directory_failed
+            self._disk,
+            directory,
+            path,
+            old.config.file_delete_delay_ms,
+            self.deletions,
+            self.directory_failed,
         )
 
     def discard_future(self, name: TopicPartition) -> None:

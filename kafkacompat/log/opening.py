@@ -245,7 +245,7 @@ class Found(NamedTuple):
     """The contents of a log directory. `broker_epoch` is -1 unless the last stop was clean and recorded an epoch."""
 
     tasks: list[LoadTask]
-    doomed: list[str]
+    to_be_deleted: list[str]
     broker_epoch: int
 
 
@@ -265,11 +265,11 @@ def look_into(
             note(trouble)
     epoch = directory.take_clean_mark()
     tasks: list[LoadTask] = []
-    doomed: list[str] = []
+    to_be_deleted: list[str] = []
     for name in names:
         path = f"{directory.path}/{name}"
         if name.endswith(DELETE_SUFFIX):
-            doomed.append(path)
+            to_be_deleted.append(path)
         elif name.endswith(STRAY_SUFFIX):
             note(f"Found stray log dir {path}, which is left as it is")
         elif (
@@ -289,7 +289,7 @@ def look_into(
                     cleaned_to=offsets[CLEANER_FILE].get(partition, -1),
                 )
             )
-    return Found(tasks, doomed, NO_EPOCH if epoch is None else epoch)
+    return Found(tasks, to_be_deleted, NO_EPOCH if epoch is None else epoch)
 
 
 def agreed_epoch(epochs: Sequence[int]) -> int:

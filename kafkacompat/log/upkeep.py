@@ -26,7 +26,7 @@ from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.directory import CheckpointPlan, DeletionQueue, Doomed
+    from kafkacompat.log.directory import CheckpointPlan, Deletion, DeletionQueue
     from kafkacompat.log.flush import LogFlush
     from kafkacompat.log.index_rebuild import IndexRebuild
     from kafkacompat.log.log_manager import LogManager
@@ -131,7 +131,7 @@ class RemovalPlan:
 
     __slots__ = ("_due", "_queue")
 
-    def __init__(self, queue: DeletionQueue, due: list[Doomed]) -> None:
+    def __init__(self, queue: DeletionQueue, due: list[Deletion]) -> None:
         self._queue = queue
         self._due = due
 
@@ -264,7 +264,7 @@ class LogUpkeep:
 
     def remove_expired_deletions(self, monotonic_ms: int) -> RemovalPlan | None:
         """Remove files and directories whose file.delete.delay.ms is over."""
-        queue = self._manager.doomed
+        queue = self._manager.deletions
         due = queue.take_due(monotonic_ms)
         return RemovalPlan(queue, due) if due else None
 

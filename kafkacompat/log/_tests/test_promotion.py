@@ -59,7 +59,7 @@ def test_a_power_loss_in_the_change_of_places_loses_nothing_durable(
     broker, _, _ = a_move()
     if retired:
         change_places(broker)
-        broker.manager.doomed.remove(broker.manager.doomed.take_due(None))
+        broker.manager.deletions.remove(broker.manager.deletions.take_due(None))
     else:
         broker.manager.promote_future(NAME)
     again = broker.restarted(power_lost=True, kept=kept)
@@ -150,9 +150,9 @@ def test_the_old_log_waits_for_the_new_one_and_its_checkpoints_speak_of_it() -> 
     log.flush()
     plan = manager.retire_predecessor(log)
     assert plan is not None
-    assert not manager.doomed.take_due(None)
+    assert not manager.deletions.take_due(None)
     carry_out(plan)
-    assert [path for _, path, _ in manager.doomed.take_due(None)] == directories_of(broker.disk)[:1]
+    assert [path for _, path, _ in manager.deletions.take_due(None)] == directories_of(broker.disk)[:1]
     assert b"t 0" not in broker.disk.files["/a/log-start-offset-checkpoint"]
     assert manager.retire_predecessor(log) is None
 
@@ -215,9 +215,9 @@ def test_what_a_copy_drops_is_removed_later_wherever_it_lies_by_then() -> None:
     assert all(each.endswith(".snapshot") for each in removed)
     copy(current, future, 40)
     change_places(broker)
-    due = broker.manager.doomed.take_due(None)
+    due = broker.manager.deletions.take_due(None)
     assert any(path.endswith(".deleted") for _, path, _ in due)
     assert all(broker.disk.exists(path) for _, path, _ in due)
-    broker.manager.doomed.remove(due)
+    broker.manager.deletions.remove(due)
     assert not [path for path in broker.disk.files if path.endswith(".deleted")]
     assert len(all_values(future)) == 40

@@ -142,6 +142,6 @@ def test_topics_made_while_there_was_no_room_are_opened_once_there_is(number: in
     # No later image mentions these topics.
     node.run_for(SHORTAGE_INTERVAL_MS)
     assert [node.append(topic, 0) for topic in ("new", "newest")] == [ErrorCode.NONE] * 2
-    node.logs.doomed.remove(node.logs.doomed.take_due(None))
+    node.logs.deletions.remove(node.logs.deletions.take_due(None))
     left = {name for name in node.disk.list_directory("/a") if "checkpoint" not in name}
     assert left == {"t-0", "other-0", "new-0", "newest-0"}

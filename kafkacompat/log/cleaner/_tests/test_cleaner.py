@@ -499,8 +499,8 @@ def test_records_without_a_key_go_and_the_rounds_last_batch_stays_empty() -> Non
 def test_small_segments_become_one_and_what_they_were_goes_later() -> None:
     disk = MemoryDisk()
     log = new_log(disk)
-    doomed: list[str] = []
-    log._segments._delete_later = lambda paths, delay_ms: doomed.extend(paths)
+    deletions: list[str] = []
+    log._segments._delete_later = lambda paths, delay_ms: deletions.extend(paths)
     for number in range(200):
         append(log, [(b"%d" % (number % 7), b"v" * 90)])
     before = len(log.segments)
@@ -509,7 +509,7 @@ def test_small_segments_become_one_and_what_they_were_goes_later() -> None:
     fill(log)
     clean(disk, log)
     assert len(log.segments) < before
-    assert {path for path in disk.files if path.endswith(".deleted")} == set(doomed)
+    assert {path for path in disk.files if path.endswith(".deleted")} == set(deletions)
     assert not any(path.endswith((".cleaned", ".swap")) for path in disk.files)
     assert log.segments[0].base_offset == 0
     read = log.read(0, 1000, log.log_end_offset, True)
