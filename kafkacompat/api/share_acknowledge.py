@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import access_of
@@ -13,14 +14,12 @@ from kafkacompat.wire.messages.share_acknowledge_response import ShareAcknowledg
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
 
 
 def share_acknowledge(
     node: Node, context: RequestContext, request: ShareAcknowledgeRequest
-) -> ShareAcknowledgeResponse | Deferred[Any] | Steps[Any]:
+) -> ShareAcknowledgeResponse | Awaitable[Any]:
     if request.group_id is None or not is_valid_member_id(request.member_id):
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)
     assert node.shares is not None

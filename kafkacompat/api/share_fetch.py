@@ -5,6 +5,7 @@ From version 2 on locks can be renewed (KIP-1222), and the number of acquired re
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import access_of
@@ -21,14 +22,12 @@ from kafkacompat.wire.messages.share_fetch_response import ShareFetchResponse
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
 
 
 def share_fetch(
     node: Node, context: RequestContext, request: ShareFetchRequest
-) -> ShareFetchResponse | Deferred[Any] | Steps[Any]:
+) -> ShareFetchResponse | Awaitable[Any]:
     if request.group_id is None or not is_valid_member_id(request.member_id):
         return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     renews = context.api_version >= FIRST_VERSION_WITH_RENEW and request.is_renew_ack

@@ -74,7 +74,7 @@ SHARES: Metrics[SharePartitionManager] = Metrics(
     histogram(
         f"{GROUPS}partitionloadtimems",
         "ms to load the state of a share-partition",
-        lambda shares: shares.load_times_ms,
+        lambda shares: shares.cache.load_times_ms,
     ),
 )
 

@@ -19,6 +19,7 @@ from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.persister import ShareStatePersister, Topics
 from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_coordinator import ShareCoordinator, ShareCoordinatorSettings, share_settings
+from kafkacompat.share.share_partition_cache import ShareServices
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnManager, VerifierMeter
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
@@ -122,7 +123,6 @@ class SharesSide:
             self.coordinator,
             channels_to(channels, image, listener_name, STATE_PURPOSE),
             topics,
-            services.timers,
             services.tasks,
             random,
         )
@@ -162,7 +162,7 @@ class BrokerShares:
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
     ) -> None:
         config, channels = doors.config, doors.network.channels
-        clock, timers, random = doors.clock, doors.timers, doors.random
+        clock, random = doors.clock, doors.random
         listener_name = config.inter_broker_listener_name
 
         def image() -> MetadataImage:
@@ -194,17 +194,19 @@ class BrokerShares:
             doors.workers.reads,
         )
         self.partitions = SharePartitionManager(
-            partitions,
-            self.state.persister,
-            groups,
-            clock,
-            timers,
-            doors.tasks,
-            random,
-            doors.workers.reads,
-            config.get_int("group.share.max.share.sessions"),
-            lambda: settings.get_int("fetch.max.bytes"),
-            self.dead_letters,
+            ShareServices(
+                partitions,
+                self.state.persister,
+                groups,
+                self.dead_letters,
+                clock,
+                doors.timers,
+                doors.tasks,
+                random,
+                doors.workers.reads,
+                config.get_int("group.share.max.share.sessions"),
+                lambda: settings.get_int("fetch.max.bytes"),
+            )
         )
 
     def start(self) -> None:

@@ -23,8 +23,7 @@ from kafkacompat.share.values import (
     RecordState,
     ShareSettings,
 )
-from kafkacompat.stepping.jobs import Steps
-from kafkacompat.tasks import Pace
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.one_by_one import OneByOne
 
@@ -65,13 +64,13 @@ class Acknowledgement:
         self._deadline_ms = now_ms + settings.record_lock_duration_ms
         self.transition = Transition(records, member_id, settings)
 
-    def steps(self, batches: Sequence[AcknowledgementBatch]) -> Steps[ShareError]:
+    def work(self, batches: Sequence[AcknowledgementBatch]) -> Work[ShareError]:
         """Return the first error, or none."""
         pace = Pace(UNITS_A_STEP)
         try:
             for units in self._acknowledge_all(batches):
                 if pace.is_over(units):
-                    yield None
+                    yield TURN_COST
         except Refused as refused:
             return refused.error
         return SUCCEEDED

@@ -15,7 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
-from kafkacompat.partition.delayed_operations import ANSWER_US, LOOK_US, DelayedOperation
+from kafkacompat.partition.delayed_operations import (
+    ANSWER_US,
+    LOOK_US,
+    DelayedOperation,
+    DelayedOperationPurgatory,
+)
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRefused, WorkersBusy
 from kafkacompat.records.batch import (
     CONTROL_BIT,
@@ -33,16 +38,16 @@ from kafkacompat.records.read import first_record
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.share.share_partition_cache import ACTIVE
 from kafkacompat.share.values import AbortedTransaction, AcquiredRecords, FetchedBatch
+from kafkacompat.tasks import pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import share_fetch_response
 from kafkacompat.wire.messages.share_fetch_response import PartitionData
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
-    from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
-    from kafkacompat.ports import Clock, LogRead, Random, Records, Timers, Workers
+    from kafkacompat.ports import LogRead, Records
     from kafkacompat.share.service import TopicIdPartition
-    from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache
+    from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache, ShareServices
     from kafkacompat.share.values import AcquireMode
 
 
@@ -136,48 +141,17 @@ def max_bytes_of_each(
     return each
 
 
-class ShareFetches:
-    """All share fetches of a node: what they have in common, and those that wait."""
+class ShareFetchPurgatory(DelayedOperationPurgatory["DelayedShareFetch"]):
+    """The share fetches that wait, by share-partition."""
 
-    def __init__(
-        self,
-        cache: SharePartitionCache,
-        purgatory: DelayedOperationPurgatory[DelayedShareFetch],
-        clock: Clock,
-        timers: Timers,
-        random: Random,
-        workers: Workers,
-    ) -> None:
-        self.cache = cache
-        self.timers = timers
-        self.purgatory = purgatory
-        self.clock = clock
-        self.random = random
-        self.workers = workers
+    def __init__(self, services: ShareServices) -> None:
+        super().__init__(services.clock, services.timers, services.manager.wakeups.budget)
         self._to_wake: OrderedDict[LedPartition, None] = OrderedDict()
         self._is_waking = False
-        cache.wake = self.wake
-        cache.lost = self.lost
-
-    def start(
-        self,
-        parameters: ShareFetchParameters,
-        asked: Sequence[LedPartition],
-        refused: dict[TopicIdPartition, ErrorCode],
-    ) -> DelayedShareFetch:
-        """Begin a fetch of these share-partitions, which may be loading. `refused` may grow while it waits."""
-        fetch = DelayedShareFetch(self, parameters, asked, refused)
-        fetch.answer.when_abandoned = fetch.abandon
-        if not fetch.try_complete():
-            if parameters.max_wait_ms <= 0 or self.purgatory.is_full():
-                fetch.expire()
-            else:
-                self.purgatory.park(fetch, asked, parameters.max_wait_ms)
-        return fetch
 
     def wake(self, led: LedPartition) -> None:
         """Have the fetches look that wait for a share-partition. What they do may wake others, which follow in a row."""
-        if led not in self.purgatory.by_key:
+        if led not in self.by_key:
             return
         self._to_wake[led] = None
         if self._is_waking:
@@ -186,12 +160,13 @@ class ShareFetches:
         try:
             while self._to_wake:
                 first, _ = self._to_wake.popitem(last=False)
-                self.purgatory.for_each_on(first, _look_again, first)
+                self.for_each_on(first, _look_again, first)
         finally:
             self._is_waking = False
 
     def lost(self, led: LedPartition) -> None:
-        self.purgatory.for_each_on(led, _end, self)
+        """This node leads it no more: the members can learn that with their next fetches."""
+        self.for_each_on(led, _end, self)
 
 
 def _look_again(fetch: DelayedShareFetch, led: LedPartition) -> None:
@@ -204,10 +179,39 @@ def _look_again(fetch: DelayedShareFetch, led: LedPartition) -> None:
         fetch.try_complete()
 
 
-def _end(fetch: DelayedShareFetch, fetches: ShareFetches) -> None:
-    """A partition is led elsewhere now: the member can learn that with its next fetch."""
-    fetches.purgatory.remove(fetch)
+def _end(fetch: DelayedShareFetch, purgatory: ShareFetchPurgatory) -> None:
+    purgatory.remove(fetch)
     fetch.expire()
+
+
+class ShareFetches:
+    """All share fetches of a node: what they have in common."""
+
+    def __init__(
+        self, services: ShareServices, cache: SharePartitionCache, purgatory: ShareFetchPurgatory
+    ) -> None:
+        self.cache = cache
+        self.purgatory = purgatory
+        self.clock = services.clock
+        self.random = services.random
+        self.tasks = services.tasks
+        self.workers = services.workers
+
+    def start(
+        self,
+        parameters: ShareFetchParameters,
+        asked: Sequence[LedPartition],
+        refused: dict[TopicIdPartition, ErrorCode],
+    ) -> DelayedShareFetch:
+        """Begin a fetch of these share-partitions, which may be loading. `refused`: the errors of others."""
+        fetch = DelayedShareFetch(self, parameters, asked, refused)
+        fetch.answer.when_abandoned = fetch.abandon
+        if not fetch.try_complete():
+            if parameters.max_wait_ms <= 0 or self.purgatory.is_full():
+                fetch.expire()
+            else:
+                self.purgatory.park(fetch, asked, parameters.max_wait_ms)
+        return fetch
 
 
 class DelayedShareFetch(DelayedOperation):
@@ -219,11 +223,9 @@ class DelayedShareFetch(DelayedOperation):
         "_budget",
         "_count",
         "_has_records",
-        "_held",
         "_is_abandoned",
         "_limits",
         "_meter",
-        "_next",
         "_ranges",
         "_work",
         "_worked",
@@ -249,13 +251,10 @@ class DelayedShareFetch(DelayedOperation):
         self.refused = refused
         self._meter = fetches.cache.fetch_meters.get(asked[0].key.group_id) if asked else None
         self._acquires_since_ms = fetches.clock.monotonic_ms()
-        self._held: list[tuple[LedPartition, int]] = []
-        """The share-partitions whose lock this fetch holds, and the offset to fetch from each."""
         self._answers: Answers = {}
         self._limits: list[int] = []
         self._budget = 0
         self._count = 0
-        self._next = 0
         self._has_records = False
         self._is_abandoned = False
         self._ranges = 0
@@ -350,68 +349,69 @@ class DelayedShareFetch(DelayedOperation):
     # Reading and acquiring.
 
     def _fetch(self, held: list[tuple[LedPartition, int]]) -> None:
-        self._held = held
+        """Answer, mostly at once."""
         locked = len(self.asked)
         if self._meter is not None:
             self._meter.acquired_percent.note(100 * len(held) // len(self.asked))
         if held:
             self._limits = self._divided(held)
             self._budget = self.parameters.max_bytes
-            self._next = 0
-            self._go_on(None)
+            self.fetches.tasks.start("a share fetch", self._fetch_held(held))
         else:
-            self._finish()
+            self._finish(held)
         self.cost_us = ANSWER_US + PARTITION_US * locked + WORK_US * self._work
 
-    def _go_on(self, read: FetchedRecords | None) -> None:
-        """Fetch from one share-partition after the other. `read`: what a worker has read of the next one."""
-        held = self._held
-        self._work = 0
-        try:
-            while self._next < len(held):
-                if self._work >= ACQUIRED_AT_ONCE:
+    async def _fetch_held(self, held: list[tuple[LedPartition, int]]) -> None:
+        """Fetch from one share-partition after the other, and give their locks back."""
+        for at, (led, offset) in enumerate(held):
+            if self._work >= ACQUIRED_AT_ONCE:
+                self._worked = True
+                self._work = 0
+                await pause()
+            try:
+                job = self._fetch_from(led, offset, self._limits[at], None)
+                if job is not None:
                     self._worked = True
-                    self.fetches.timers.call_after(0, partial(self._go_on, None))
-                    return
-                led, offset = held[self._next]
-                if not self._fetch_from(led, offset, read):
-                    return  # a worker reads
-                read = None
-                self._next += 1
-        except Exception as error:
-            report("fetching for a share group", error)
-            for led, _ in held[self._next :]:
+                    fetched = await self.fetches.workers.submit(job)
+                    self._work = 0
+                    self._fetch_from(led, offset, self._limits[at], fetched)
+            except UNREADABLE as error:
+                self._unreadable(led, self._answers[led.key.topic_id_partition], error)
+            except WorkersBusy as error:
+                logger.error("no worker read %s: %s", led.name, error)
                 self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
-        self._finish()
+            except Exception as error:
+                report(f"a share fetch of {led.name}", error)
+                self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._finish(held)
 
-    def _fetch_from(self, led: LedPartition, offset: int, fetched: FetchedRecords | None) -> bool:
-        """False if a worker must read first."""
+    def _fetch_from(
+        self, led: LedPartition, offset: int, limit_bytes: int, fetched: FetchedRecords | None
+    ) -> Callable[[], FetchedRecords | None] | None:
+        """Returns a job for a worker, if headers must be read from the disk first. `fetched`: what it has read."""
         key = led.key.topic_id_partition
         data = self._answers[key] = PartitionData(partition_index=key.partition, records=EMPTY_RECORDS)
         parameters, core = self.parameters, led.core
         self._work += 1
         left = parameters.max_records - self._count
         if self._is_abandoned or left <= 0 or self._ranges >= RANGES_MAX or core.state is not ACTIVE:
-            return True
+            return None
         log = led.partition.log
         if not led.partition.is_leader:
             data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return True
+            return None
         end = led.readable_end(read_committed=parameters.read_committed)
         try:
-            read = log.read(offset, min(self._limits[self._next], self._budget), end, not self._has_records)
+            read = log.read(offset, min(limit_bytes, self._budget), end, not self._has_records)
             if not len(read.records):
-                return True
+                return None
             self._work += READ_WORK
             aborted, read = self._aborted(led, offset, read)
             if fetched is None:
                 until = max(core.end_offset, offset) + min(left, led.settings().max_record_locks)
                 fetched = read_batches(read.records, until, finds_markers=bool(aborted), waits=False)
                 if fetched is None:
-                    work = partial(read_batches, read.records, until, finds_markers=bool(aborted), waits=True)
-                    self._worked = True
-                    self.fetches.workers.submit(work).on_done(self._was_read)
-                    return False
+                    return partial(read_batches, read.records, until, finds_markers=bool(aborted), waits=True)
         except LogRefused as refused:
             if refused.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 # The log begins later now. The member fetches again.
@@ -419,12 +419,9 @@ class DelayedShareFetch(DelayedOperation):
                 self.fetches.cache.changed(led)
             else:
                 data.error_code = refused.code
-            return True
-        except UNREADABLE as error:
-            self._unreadable(led, data, error)
-            return True
+            return None
         if not fetched.batches:
-            return True
+            return None
         acquired = core.acquire(
             parameters.member_id,
             parameters.acquire_mode,
@@ -450,7 +447,7 @@ class DelayedShareFetch(DelayedOperation):
             ]
             self._count += acquired.count
         self.fetches.cache.changed(led)
-        return True
+        return None
 
     def _aborted(
         self, led: LedPartition, offset: int, read: LogRead
@@ -465,23 +462,6 @@ class DelayedShareFetch(DelayedOperation):
         self._work += len(found) // ABORTED_AS_ONE
         return [AbortedTransaction(one.producer_id, one.first_offset) for one in found], read
 
-    def _was_read(self, done: Deferred[FetchedRecords | None]) -> None:
-        try:
-            fetched = done.result()
-        except Exception as error:
-            led, _ = self._held[self._next]
-            if isinstance(error, UNREADABLE):
-                self._unreadable(led, self._answers[led.key.topic_id_partition], error)
-            else:
-                if isinstance(error, WorkersBusy):
-                    logger.error("no worker read %s: %s", led.name, error)
-                else:
-                    report(f"a share fetch of {led.name}", error)
-                self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
-            self._next += 1
-            fetched = None
-        self._go_on(fetched)
-
     def _unreadable(self, led: LedPartition, data: PartitionData, error: Exception) -> None:
         if isinstance(error, OSError):
             logger.error("read of %s failed: %s", led.name, error)
@@ -491,9 +471,11 @@ class DelayedShareFetch(DelayedOperation):
             logger.error("%s is damaged on disk: %s", led.name, error)
             data.error_code = ErrorCode.CORRUPT_MESSAGE
 
-    def _finish(self) -> None:
-        held, self._held = self._held, []
+    def _finish(self, held: list[tuple[LedPartition, int]]) -> None:
         self._give_back(held)
+        for led in self.asked:
+            if led.load_error is not ErrorCode.NONE:
+                self.refused[led.key.topic_id_partition] = led.load_error
         answers, self._answers = self._answers, {}
         self.asked = ()
         for key, error in self.refused.items():
@@ -504,7 +486,7 @@ class DelayedShareFetch(DelayedOperation):
         if self._worked:
             for led, _ in held:
                 if led.is_cached:
-                    self.fetches.wake(led)
+                    self.fetches.purgatory.wake(led)
 
 
 class FetchedRecords:

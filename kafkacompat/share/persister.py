@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.coordinator.core import OperationRefused
-from kafkacompat.deferred import Deferred, gather
+from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, SHARE_STATE_TOPIC, Uuid
 from kafkacompat.net.failures import ChannelError, RequestTimedOut, UnsupportedByPeer
@@ -39,9 +39,9 @@ from kafkacompat.wire.messages import (
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.inter_broker_sender import Requests
-    from kafkacompat.ports import Random, TimerHandle, Timers
+    from kafkacompat.ports import Random
     from kafkacompat.share.service import ShareCoordinatorService
-    from kafkacompat.tasks import Tasks
+    from kafkacompat.tasks import Started, Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -110,8 +110,8 @@ class OperationQueue:
         self.waiting: list[Operation] = []
         self.asked: list[Operation] = []
         """Those that the request in flight answers together."""
-        self.retry: TimerHandle | None = None
-        """Set while the next attempt waits."""
+        self.retry: Started | None = None
+        """The next attempt, while it waits."""
 
     @property
     def request(self) -> StateRequest:
@@ -143,7 +143,6 @@ class ShareStatePersister:
         coordinator: ShareCoordinatorService,
         channel: Callable[[int], Requests | None],
         topics: Topics,
-        timers: Timers,
         tasks: Tasks,
         random: Random,
     ) -> None:
@@ -154,7 +153,6 @@ class ShareStatePersister:
         self._coordinator = coordinator
         self._channel = channel
         self._topics = topics
-        self._timers = timers
         self._tasks = tasks
         self._random = random
         self._queues: dict[tuple[str, SharePartitionKey], OperationQueue] = {}
@@ -231,9 +229,7 @@ class ShareStatePersister:
             for each, operation in operations.items()
         ]
         self._start([queue for queue in begun if queue is not None])
-        return gather([operation.answer for operation in operations.values()]).then(
-            lambda found: dict(zip(operations, found, strict=True))
-        )
+        return self._tasks.run("asking for states of share-partitions", _answers_of(operations))
 
     def _enqueue(self, key: SharePartitionKey, operation: Operation) -> OperationQueue | None:
         """The share-partition's queue with the operation in it, if it must be started."""
@@ -312,7 +308,13 @@ class ShareStatePersister:
 
     def _back_off(self, queue: OperationQueue, node_id: int, attempts: int) -> None:
         self._backing_off[queue] = node_id
-        queue.retry = self._timers.call_after(self._backoff_ms(attempts), lambda: self._start([queue]))
+        queue.retry = self._tasks.start(
+            "asking a share coordinator again", self._retry(queue, self._backoff_ms(attempts))
+        )
+
+    async def _retry(self, queue: OperationQueue, delay_ms: int) -> None:
+        await self._tasks.sleep(delay_ms)
+        self._start([queue])
 
     def _go_on(self, queue: OperationQueue) -> None:
         """Nothing of the queue is under way any more: begin with what has come meanwhile."""
@@ -414,6 +416,10 @@ class ShareStatePersister:
             operation.answer.resolve(
                 operation.request.refused(_error(operation.request, code, message, where))
             )
+
+
+async def _answers_of(operations: Mapping[TopicIdPartition, Operation]) -> dict[TopicIdPartition, Any]:
+    return {each: await operation.answer for each, operation in operations.items()}
 
 
 def _error(request: StateRequest, code: ErrorCode, message: str, where: str | None = None) -> ShareError:

@@ -7,7 +7,7 @@ a partition delivers its records to the members of share groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -17,7 +17,6 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.delete_share_group_state_request import DeleteShareGroupStateRequest
     from kafkacompat.wire.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
     from kafkacompat.wire.messages.initialize_share_group_state_request import (
@@ -166,13 +165,13 @@ class SharePartitionService(Protocol):
 
     def share_fetch(
         self, request: Any, context: RequestContext, may_read: Callable[[str], bool] | None
-    ) -> Any | Deferred[Any] | Steps[Any]:
-        """`may_read` tells which topics the sender may read. None means all. Long requests are handled in steps."""
+    ) -> Awaitable[Any]:
+        """`may_read` tells which topics the sender may read. None means all."""
         ...
 
     def share_acknowledge(
         self, request: Any, context: RequestContext, may_read: Callable[[str], bool] | None
-    ) -> Any | Deferred[Any] | Steps[Any]: ...
+    ) -> Awaitable[Any]: ...
 
     def on_connection_closed(self, connection_id: int) -> None:
         """Release what the members that spoke through the connection had acquired, and drop their sessions."""

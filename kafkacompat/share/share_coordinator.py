@@ -198,10 +198,7 @@ class ShareCoordinator:
         return self._serve(READ, request)
 
     def write_state(self, request: WriteShareGroupStateRequest) -> Deferred[WriteShareGroupStateResponse]:
-        began_ms = self._clock.monotonic_ms()
-        answer = self._serve(WRITE, request)
-        answer.on_done(lambda _: self._note(began_ms))
-        return answer
+        return self._serve(WRITE, request)
 
     def delete_state(self, request: DeleteShareGroupStateRequest) -> Deferred[DeleteShareGroupStateResponse]:
         return self._serve(DELETE, request)
@@ -210,10 +207,6 @@ class ShareCoordinator:
         self, request: ReadShareGroupStateSummaryRequest
     ) -> Deferred[ReadShareGroupStateSummaryResponse]:
         return self._serve(READ_SUMMARY, request)
-
-    def _note(self, began_ms: int) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self.write_times.note(now_ms - began_ms, now_ms)
 
     def _serve(self, api: StateApi, request: Any, without_partitions: bool = False) -> Deferred[Any]:
         """An empty response if the request names no group, no topic, or a topic without partitions, as in Kafka."""
@@ -225,9 +218,15 @@ class ShareCoordinator:
         return self._tasks.run(f"carrying out a request to {api.verb}", self._answer(api, request))
 
     async def _answer(self, api: StateApi, request: Any) -> Any:
-        answers = await in_turns(self._carry_out(api, request))
-        await when_all_done(_written_together(answers))
-        return await in_turns(_respond(api, answers))
+        began_ms = self._clock.monotonic_ms()
+        try:
+            answers = await in_turns(self._carry_out(api, request))
+            await when_all_done(_written_together(answers))
+            return await in_turns(_respond(api, answers))
+        finally:
+            if api is WRITE:
+                now_ms = self._clock.monotonic_ms()
+                self.write_times.note(now_ms - began_ms, now_ms)
 
     def _carry_out(self, api: StateApi, request: Any) -> Generator[int, None, Answers]:
         """Of a share-partition that is named twice the last answer counts."""

@@ -46,7 +46,7 @@ from kafkacompat.share.values import (
     ShareSettings,
     persister_error,
 )
-from kafkacompat.stepping.jobs import Steps, all_steps
+from kafkacompat.tasks import Work, at_once
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -207,19 +207,19 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
     ) -> PendingWrite | ShareError:
-        """All steps of `acknowledge_steps` at once."""
-        return all_steps(self.acknowledge_steps(member_id, batches, now_ms))
+        """`acknowledge_in_turns` at once."""
+        return at_once(self.acknowledge_in_turns(member_id, batches, now_ms))
 
-    def acknowledge_steps(
+    def acknowledge_in_turns(
         self, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int
-    ) -> Steps[PendingWrite | ShareError]:
+    ) -> Work[PendingWrite | ShareError]:
         """Acknowledge records that the member has acquired. The batches are valid, in order and do not overlap.
 
         Returns what must be written, or no error if there is nothing to write, or the error after all is undone. Other
         calls may come between two steps. A request of a few hundred records takes one step.
         """
         acknowledgement = Acknowledgement(self._records, self._settings(), member_id, now_ms)
-        error = yield from acknowledgement.steps(batches)
+        error = yield from acknowledgement.work(batches)
         if error is SUCCEEDED:
             return self._write(acknowledgement.transition) or SUCCEEDED
         acknowledgement.transition.undo(now_ms)

@@ -1,7 +1,7 @@
 """The share-partitions that this node leads: their cores, loaded from the persister, and dropped when they count no more.
 
-It carries out what the cores decide: reads and writes of state, and one timer for the next lock that runs out. Fetches
-that wait are woken through `wake`. Requests are unknown here. Follows Kafka's SharePartitionCache and SharePartitionManager.
+It carries out what the cores decide: reads and writes of state, and the end of locks. Fetches that wait are woken.
+Requests are unknown here. Follows Kafka's SharePartitionCache and SharePartitionManager.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
@@ -20,12 +21,13 @@ from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.share.service import ShareError, SharePartitionKey, TopicIdPartition
 from kafkacompat.share.share_partition import SharePartition, needs_reset_offset
 from kafkacompat.share.values import SUCCEEDED, PendingWrite, SharePartitionState
+from kafkacompat.tasks import WakeUp, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
-    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.ports import Clock, Random, Timers, Workers
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
     from kafkacompat.share.dead_letters import DeadLetters
     from kafkacompat.share.service import SharePersister
@@ -33,10 +35,9 @@ if TYPE_CHECKING:
     from kafkacompat.share.values import ShareSettings
     from kafkacompat.tasks import Tasks
 
-RECORDS_A_LOOK = 50
-
-
 logger = logging.getLogger(__name__)
+
+RECORDS_A_LOOK = 50
 KEPT = 128
 """The newest values of each kind. Clients choose the number of groups, so there are fewer than in other histograms."""
 SAID_EVERY_MS = 60_000
@@ -60,6 +61,24 @@ EXPIRED_AT_ONCE = 50
 """Share-partitions whose locks are looked at in one turn of the loop, if few records are in flight."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShareServices:
+    """What the share-partitions that a node leads stand on."""
+
+    manager: ReplicaManager
+    persister: SharePersister
+    settings: GroupSettingsCache
+    dead_letters: DeadLetterQueue
+    clock: Clock
+    timers: Timers
+    tasks: Tasks
+    random: Random
+    workers: Workers
+    """They read what is not in the page cache."""
+    sessions_max: int
+    fetch_max_bytes: Callable[[], int]
+
+
 class LedPartition:
     """One share-partition of which this node leads the partition."""
 
@@ -67,6 +86,7 @@ class LedPartition:
         "core",
         "is_cached",
         "key",
+        "load_error",
         "loading_since_ms",
         "lock_at_ms",
         "name",
@@ -91,6 +111,8 @@ class LedPartition:
         """False once it is dropped. Requests that know it may still hold it."""
         self.lock_at_ms = -1
         """When its locks are looked at next. -1: never."""
+        self.load_error = ErrorCode.NONE
+        """Why its state could not be loaded."""
         self.loading_since_ms = 0
         self.writes = 0
         """Changes that the persister has not written yet, and dead letters that are on their way."""
@@ -149,27 +171,32 @@ class LoadFailures:
             )
 
 
+class WaitingShareFetches(Protocol):
+    """delayed_share_fetch.ShareFetchPurgatory."""
+
+    def wake(self, led: LedPartition) -> None:
+        """A waiting fetch may find more in a share-partition than before."""
+        ...
+
+    def lost(self, led: LedPartition) -> None:
+        """This node has lost a partition: fetches need not wait for it."""
+        ...
+
+
 class SharePartitionCache:
     """Used in the loop's thread only."""
 
-    def __init__(
-        self,
-        manager: ReplicaManager,
-        persister: SharePersister,
-        settings: GroupSettingsCache,
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
-        dead_letters: DeadLetterQueue,
-    ) -> None:
-        self._dead_letters = dead_letters
-        self._failures = LoadFailures(tasks)
-        self._manager = manager
-        self._persister = persister
-        self._settings = settings
-        self._clock = clock
-        self._timers = timers
-        self._tasks = tasks
+    def __init__(self, services: ShareServices, waiting: WaitingShareFetches) -> None:
+        self._dead_letters = services.dead_letters
+        self._manager = services.manager
+        self._persister = services.persister
+        self._settings = services.settings
+        self._clock = services.clock
+        self._tasks = services.tasks
+        self._waiting = waiting
+        self._failures = LoadFailures(services.tasks)
+        self.load_times_ms = Histogram()
+        """Of the states of share-partitions."""
         self.groups: dict[str, dict[TopicIdPartition, LedPartition]] = {}
         self.fetch_meters: dict[str, GroupFetchMeter] = {}
         """Of groups with share-partitions here."""
@@ -181,14 +208,11 @@ class SharePartitionCache:
         """Entries of share-partitions that are dropped, at most."""
         self._ended: set[str] = set()
         """Groups without a session, some of whose share-partitions are still written."""
-        self._timer: TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._next_lock = WakeUp(services.tasks)
+        """When locks are looked at next, or earlier."""
+        self._next_lock_ms = 0
+        self._is_expiring = False
         self._is_watching = False
-        self.wake: Callable[[LedPartition], None] = lambda led: None
-        """Called when a waiting fetch may find more in a share-partition than before."""
-        self.lost: Callable[[LedPartition], None] = lambda led: None
-        """Called when this node has lost a partition: fetches need not wait for it."""
-        self.load_times_ms: Callable[[int], None] = lambda took_ms: None
 
     def get(self, group_id: str, key: TopicIdPartition) -> LedPartition | None:
         group = self.groups.get(group_id)
@@ -227,39 +251,31 @@ class SharePartitionCache:
 
     # Loading
 
-    def load(self, led: LedPartition) -> Deferred[ShareError] | ShareError | None:
-        """Read the state if that has not begun. None if it is loaded, or being loaded for another fetch.
-
-        A failure drops the share-partition. The next fetch tries again.
-        """
+    def load(self, led: LedPartition) -> None:
+        """Read the state if that has not begun. A failure is noted and drops the share-partition. The next fetch tries again."""
         error = led.core.begin_initialization()
-        if error is not None:
-            if error.code is NONE or error.code is ErrorCode.LEADER_NOT_AVAILABLE:
-                return None
+        if error is None:
+            led.loading_since_ms = self._clock.monotonic_ms()
+            self._tasks.start("loading a share-partition", self._load(led))
+        elif error.code is not NONE and error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+            led.load_error = error.code
             self.drop(led)
-            return error
-        led.loading_since_ms = self._clock.monotonic_ms()
-        loaded: Deferred[ShareError] = Deferred()
-        self._tasks.start("loading a share-partition", self._load(led, loaded))
-        return loaded.result() if loaded.done else loaded
 
-    async def _load(self, led: LedPartition, loaded: Deferred[ShareError]) -> None:
+    async def _load(self, led: LedPartition) -> None:
         try:
             error = await self._initialize(led)
         except Exception as bug:
             report(f"loading {led.key}", bug)
             error = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if error.code is not NONE:
+            led.load_error = error.code
             self._failures.failed(led.key, led.name, error)
             if led.is_cached:
                 led.core.fail()
                 self.drop(led)
-            loaded.resolve(error)
-            return
-        loaded.resolve(SUCCEEDED)
-        if led.is_cached:
+        elif led.is_cached:
             self.changed(led)
-            self.wake(led)
+            self._waiting.wake(led)
 
     async def _initialize(self, led: LedPartition) -> ShareError:
         """Without an error also if it was dropped meanwhile."""
@@ -276,7 +292,7 @@ class SharePartitionCache:
             return SUCCEEDED
         error = led.core.initialize(state, reset_offset)
         if error.code is NONE:
-            self.load_times_ms(self._clock.monotonic_ms() - led.loading_since_ms)
+            self.load_times_ms.note(self._clock.monotonic_ms() - led.loading_since_ms)
         return error
 
     async def _look_up_reset_offset(self, led: LedPartition) -> OffsetLookup:
@@ -290,9 +306,7 @@ class SharePartitionCache:
         """Have a change written, and tell the core. The value is what the requester is told."""
         written: Deferred[ShareError] = Deferred()
         led.writes += 1
-        self._persister.write(led.key, pending.state).on_done(
-            partial(self._written, led, pending.token, written)
-        )
+        self._tasks.start("writing the state of a share-partition", self._write(led, pending, written))
         return written
 
     def write_unasked(self, led: LedPartition, pending: PendingWrite) -> None:
@@ -300,16 +314,14 @@ class SharePartitionCache:
         `changed` sees to what is due again."""
         self.write(led, pending).unheeded(f"changing {led.key}")
 
-    def _written(
-        self, led: LedPartition, token: int, written: Deferred[ShareError], done: Deferred[ShareError]
-    ) -> None:
+    async def _write(self, led: LedPartition, pending: PendingWrite, written: Deferred[ShareError]) -> None:
         try:
-            answer = done.result()
+            answer = await self._persister.write(led.key, pending.state)
         except Exception as error:
             report(f"writing the state of {led.key}", error)
             answer = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
-            told = led.core.write_completed(token, answer, self._clock.monotonic_ms())
+            told = led.core.write_completed(pending.token, answer, self._clock.monotonic_ms())
         except Exception as bug:
             report(f"completing a change of {led.key}", bug)
             told = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -330,17 +342,19 @@ class SharePartitionCache:
             led.lock_at_ms = deadline_ms
             self._order += 1
             heapq.heappush(self._due, (deadline_ms, self._order, led))
-            if self._timer is None or deadline_ms < self._timer_at_ms:
-                self._arm(deadline_ms)
+            if not self._is_expiring:
+                self._is_expiring = True
+                self._tasks.start("ending locks of share-partitions", self._expire())
+            elif deadline_ms < self._next_lock_ms:
+                self._next_lock.call()
         for letters in led.core.take_dead_letters():
-            led.writes += 1
-            self._dead_letters.enqueue(led.key, led.name, letters, partial(_is_cached, led)).on_done(
-                partial(self._letters_written, led, letters)
-            )
+            self._tasks.start("awaiting dead letters", self._bury(led, letters))
         if led.core.take_wakeup():
-            self.wake(led)
+            self._waiting.wake(led)
 
-    def _letters_written(self, led: LedPartition, letters: DeadLetters, done: Deferred[bool]) -> None:
+    async def _bury(self, led: LedPartition, letters: DeadLetters) -> None:
+        led.writes += 1
+        await self._dead_letters.enqueue(led.key, led.name, letters, partial(_is_cached, led))
         led.writes -= 1
         # The next load of a share-partition that is dropped finds the records and writes their dead letters.
         if not led.is_cached:
@@ -354,31 +368,38 @@ class SharePartitionCache:
 
     # Locks
 
-    def _arm(self, at_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = at_ms
-        self._timer = self._timers.call_at(at_ms, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        now_ms = self._clock.monotonic_ms()
+    async def _expire(self) -> None:
         left = EXPIRED_AT_ONCE
-        while left > 0 and self._due and self._due[0][0] <= now_ms:
-            at_ms, _, led = heapq.heappop(self._due)
-            if led.lock_at_ms != at_ms or not led.is_cached:
-                continue
-            led.lock_at_ms = -1
-            left -= led.looks()
-            try:
-                pending = led.core.expire_locks(now_ms)
-                if pending is not None:
-                    self.write_unasked(led, pending)
-                self.changed(led)
-            except Exception as error:
-                report(f"ending locks of {led.key}", error)
-        if self._due and (self._timer is None or self._due[0][0] < self._timer_at_ms):
-            self._arm(max(self._due[0][0], now_ms))
+        try:
+            while self._due:
+                at_ms, _, led = self._due[0]
+                now_ms = self._clock.monotonic_ms()
+                if at_ms > now_ms:
+                    self._next_lock_ms = at_ms
+                    await self._next_lock.wait(at_ms - now_ms)
+                    self._next_lock_ms = 0
+                    left = EXPIRED_AT_ONCE
+                    if self._clock.monotonic_ms() < at_ms:
+                        await pause()  # it was called in the middle of a change
+                    continue
+                if left <= 0:
+                    await pause()
+                    left = EXPIRED_AT_ONCE
+                    continue
+                heapq.heappop(self._due)
+                if led.lock_at_ms != at_ms or not led.is_cached:
+                    continue
+                led.lock_at_ms = -1
+                left -= led.looks()
+                try:
+                    pending = led.core.expire_locks(now_ms)
+                    if pending is not None:
+                        self.write_unasked(led, pending)
+                    self.changed(led)
+                except Exception as error:
+                    report(f"ending locks of {led.key}", error)
+        finally:
+            self._is_expiring = False
 
     # Dropping
 
@@ -435,17 +456,17 @@ class SharePartitionCache:
                 if not partition.is_leader:
                     self._lose(led)
                 elif partition.leader_epoch == led.core.leader_epoch:
-                    self.wake(led)
+                    self._waiting.wake(led)
                 elif partition.leader_epoch == led.core.leader_epoch + 1:
                     # No other node led in between, so what is held here still counts.
                     led.core.leader_epoch = partition.leader_epoch
-                    self.wake(led)
+                    self._waiting.wake(led)
                 else:
                     self._lose(led)
 
     def _lose(self, led: LedPartition) -> None:
         self.drop(led)
-        self.lost(led)
+        self._waiting.lost(led)
 
     @property
     def count(self) -> int:

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.deferred import Deferred
 from kafkacompat.faults import for_each, report
 from kafkacompat.memory import Freeing
-from kafkacompat.meters import Histogram
-from kafkacompat.partition.delayed_operations import DelayedOperationPurgatory
 from kafkacompat.ports import EMPTY_RECORDS
-from kafkacompat.share.delayed_share_fetch import DelayedShareFetch, ShareFetches, ShareFetchParameters
+from kafkacompat.share.delayed_share_fetch import ShareFetches, ShareFetchParameters, ShareFetchPurgatory
 from kafkacompat.share.service import ShareError, TopicIdPartition
-from kafkacompat.share.share_partition_cache import ACTIVE, SharePartitionCache
+from kafkacompat.share.share_partition_cache import ACTIVE, SharePartitionCache, ShareServices
 from kafkacompat.share.share_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -34,8 +30,7 @@ from kafkacompat.share.share_session import (
     share_fetch_response,
 )
 from kafkacompat.share.values import SUCCEEDED, AcquireMode, PendingWrite
-from kafkacompat.stepping.jobs import all_steps
-from kafkacompat.tasks import Pace, pause
+from kafkacompat.tasks import Pace, in_turns, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.share_acknowledge_response import ShareAcknowledgeResponse
 from kafkacompat.wire.messages.share_fetch_response import PartitionData, ShareFetchResponse
@@ -44,16 +39,10 @@ from kafkacompat.wire.one_by_one import OneByOne
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.traffic import TopicTraffic
-    from kafkacompat.ports import Clock, Random, Timers, Workers
-    from kafkacompat.share.dead_letter_queue import DeadLetterQueue
     from kafkacompat.share.delayed_share_fetch import Answers
-    from kafkacompat.share.service import SharePersister
-    from kafkacompat.share.settings import GroupSettingsCache
     from kafkacompat.share.share_partition_cache import LedPartition
     from kafkacompat.share.share_session import CachedSharePartition, ShareSession
-    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.tasks import Tasks
     from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
     from kafkacompat.wire.messages.share_fetch_request import ShareFetchRequest
@@ -61,8 +50,6 @@ if TYPE_CHECKING:
     MayRead = Callable[[str], bool]
 
 SHARE_VERSION = "share.version"
-
-
 NAMED_AT_ONCE = 1_000
 """Partitions of a request that its session takes up in one step."""
 FETCHED_AT_ONCE = 500
@@ -70,7 +57,7 @@ FETCHED_AT_ONCE = 500
 LOADED_AT_ONCE = 40
 """Share-partitions whose loading begins in one step. The log may have to be opened first."""
 SESSION_AT_ONCE = 200
-"""A fetch of a session with more partitions takes several steps."""
+"""A fetch of more partitions pauses before it begins to acquire."""
 ACQUIRE_MODES = frozenset(AcquireMode)
 NOT_HOSTED = ShareError(
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -95,64 +82,28 @@ RELEASED_AT_ONCE = 10
 class SharePartitionManager:
     """Used in the loop's thread only."""
 
-    def __init__(
-        self,
-        manager: ReplicaManager,
-        persister: SharePersister,
-        settings: GroupSettingsCache,
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
-        random: Random,
-        workers: Workers,
-        sessions_max: int,
-        fetch_max_bytes: Callable[[], int],
-        dead_letters: DeadLetterQueue,
-    ) -> None:
-        """`workers` read what is not in the page cache."""
-        self.sessions = sessions = ShareSessionCache(sessions_max)
-        self.cache = cache = SharePartitionCache(
-            manager, persister, settings, clock, timers, tasks, dead_letters
-        )
-        self.load_times_ms = Histogram()
-        """Of the states of share-partitions."""
-        cache.load_times_ms = self.load_times_ms.note
-        purgatory: DelayedOperationPurgatory[DelayedShareFetch] = DelayedOperationPurgatory(
-            clock, timers, manager.wakeups.budget
-        )
-        self.fetches = fetches = ShareFetches(cache, purgatory, clock, timers, random, workers)
-        self._ends = ends = SessionEnds(sessions, cache, tasks)
-        self._meter = meter = AcknowledgementMeter()
-        self._parts = ShareParts(
-            manager, sessions, ends, cache, meter, fetches, settings, clock, timers, fetch_max_bytes
-        )
+    def __init__(self, services: ShareServices) -> None:
+        self.services = services
+        self.sessions = ShareSessionCache(services.sessions_max)
+        purgatory = ShareFetchPurgatory(services)
+        self.cache = SharePartitionCache(services, purgatory)
+        self.fetches = ShareFetches(services, self.cache, purgatory)
+        self.ends = SessionEnds(self.sessions, self.cache, services.tasks)
+        self._meter = AcknowledgementMeter()
 
     @property
     def acknowledged(self) -> Sequence[int]:
         """Records that members have acknowledged, by type."""
         return self._meter.by_type
 
-    def share_fetch(
+    async def share_fetch(
         self, request: ShareFetchRequest, context: RequestContext, may_read: MayRead | None
-    ) -> ShareFetchResponse | Deferred[Any] | Steps[Any]:
-        steps = Serving(self._parts, request, context, may_read).steps()
-        if is_long(request.topics, SESSION_AT_ONCE) or _forgets_many(request):
-            return steps
-        session = self.sessions.get(SessionKey(request.group_id or "", request.member_id or ""))
-        if session is not None and len(session.partitions) > SESSION_AT_ONCE:
-            return steps
-        return all_steps(steps)
+    ) -> ShareFetchResponse:
+        return await ShareFetch(self, request, context, may_read).answer()
 
-    def share_acknowledge(
+    async def share_acknowledge(
         self, request: ShareAcknowledgeRequest, context: RequestContext, may_read: MayRead | None
-    ) -> ShareAcknowledgeResponse | Deferred[Any] | Steps[Any]:
-        steps = self._acknowledge(request, context, may_read)
-        return steps if is_long(request.topics) else all_steps(steps)
-
-    def _acknowledge(
-        self, request: ShareAcknowledgeRequest, context: RequestContext, may_read: MayRead | None
-    ) -> Steps[ShareAcknowledgeResponse | Deferred[Any]]:
-        parts = self._parts
+    ) -> ShareAcknowledgeResponse:
         key = SessionKey(request.group_id or "", request.member_id or "")
         if names_more(request.topics, ACKNOWLEDGED_MAX):
             return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -160,103 +111,184 @@ class SharePartitionManager:
             self.sessions.acknowledged(key, request.share_session_epoch)
         except SessionRefused as refused:
             return ShareAcknowledgeResponse(error_code=refused.code)
-        acknowledged = yield from acknowledge(
-            self.cache, parts.meter, parts.clock, request, context.api_version, parts.image, may_read
-        )
+        image = self.services.manager.image
+        acknowledged = await self.acknowledge(request, context.api_version, image, may_read)
+        await acknowledged.written
+        if request.share_session_epoch == FINAL_EPOCH:
+            self.ends.release_session(key)
+        lock_ms = self.lock_timeout_ms(key.group_id)
+        return share_acknowledge_response(acknowledged.errors, self.services.manager.image, context, lock_ms)
 
-        def answer(_: object) -> ShareAcknowledgeResponse:
-            if request.share_session_epoch == FINAL_EPOCH:
-                self._ends.release_session(key)
-            lock_ms = parts.lock_timeout_ms(key.group_id)
-            return share_acknowledge_response(acknowledged.errors, parts.image, context, lock_ms)
+    def lock_timeout_ms(self, group_id: str) -> int:
+        return self.services.settings.of(group_id).partition.record_lock_duration_ms
 
-        if all(write.done for write in acknowledged.writes):
-            return answer(None)
-        return when_all_done(acknowledged.writes).then(answer)
+    async def acknowledge(
+        self, request: Any, api_version: int, image: MetadataImage, may_read: MayRead | None
+    ) -> Acknowledged:
+        """Judge the acknowledgements of a ShareFetch or a ShareAcknowledge, and give them to the share-partitions."""
+        outcome = Acknowledged()
+        errors = outcome.errors
+        supports_renew, is_renew = api_version >= FIRST_VERSION_WITH_RENEW, request.is_renew_ack
+        asked: dict[TopicIdPartition, Any] = {}
+        empty: list[TopicIdPartition] = []
+        pace = Pace(WORK_AT_ONCE)
+        for topic in request.topics:
+            known = image.topics_by_id.get(topic.topic_id)
+            is_readable = known is not None and (may_read is None or may_read(known.name))
+            for one in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, one.partition_index)
+                batches = one.acknowledgement_batches
+                if known is None:
+                    errors[key] = ShareError(ErrorCode.UNKNOWN_TOPIC_ID)
+                elif not are_valid(batches, supports_renew=supports_renew, is_renew=is_renew):
+                    errors[key] = ShareError(ErrorCode.INVALID_REQUEST)
+                elif not is_readable:
+                    errors[key] = ShareError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif key.partition not in known.partitions:
+                    errors[key] = ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                elif batches:
+                    asked[key] = batches
+                else:
+                    empty.append(key)
+                if pace.is_over(1 + len(batches)):
+                    await pause()
+            if pace.is_over():
+                await pause()
+        named: set[TopicTraffic] = set()
+        writes: list[tuple[TopicIdPartition, Any, TopicTraffic, Deferred[ShareError]]] = []
+        for key, batches in asked.items():
+            work = work_of(batches)
+            if pace.is_over(work + WRITTEN_WORK):
+                await pause()
+            led = self.cache.get(request.group_id, key)
+            if led is None:
+                errors[key] = NOT_HOSTED
+                continue
+            traffic = led.partition.traffic
+            if traffic not in named:
+                named.add(traffic)
+                traffic.share_acknowledgements += 1
+            now_ms = self.services.clock.monotonic_ms()
+            if work > WORK_AT_ONCE:
+                result = await in_turns(led.core.acknowledge_in_turns(request.member_id, batches, now_ms))
+            else:
+                result = led.core.acknowledge(request.member_id, batches, now_ms)
+            if isinstance(result, PendingWrite):
+                written = self.cache.write(led, result)
+                if not written.done:
+                    writes.append((key, batches, traffic, written))
+                else:
+                    self._note(outcome, key, batches, traffic, written.result())
+            else:
+                self._note(outcome, key, batches, traffic, result)
+            self.cache.changed(led)
+        if asked:  # as in Kafka, without any acknowledgement the others are not told
+            errors.update(dict.fromkeys(empty, SUCCEEDED))
+        if writes:
+            # A task of its own, because it goes on although the client has left.
+            outcome.written = self.services.tasks.run(
+                "waiting for acknowledgements to be written", self._note_writes(outcome, writes)
+            )
+        return outcome
+
+    async def _note_writes(
+        self,
+        outcome: Acknowledged,
+        writes: list[tuple[TopicIdPartition, Any, TopicTraffic, Deferred[ShareError]]],
+    ) -> None:
+        for key, batches, traffic, written in writes:
+            self._note(outcome, key, batches, traffic, await written)
+
+    def _note(
+        self,
+        outcome: Acknowledged,
+        key: TopicIdPartition,
+        batches: Any,
+        traffic: TopicTraffic,
+        error: ShareError,
+    ) -> None:
+        outcome.errors[key] = error
+        if error.code is NONE:
+            self._meter.count(batches)
+        else:
+            traffic.failed_share_acknowledgements += 1
 
     def on_connection_closed(self, connection_id: int) -> None:
-        self._ends.on_connection_closed(connection_id)
+        self.ends.on_connection_closed(connection_id)
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Forget everything when the cluster's share groups are switched off."""
         if old.features.get(SHARE_VERSION, 0) and not new.features.get(SHARE_VERSION, 0):
-            self._ends.end_all()
+            self.ends.end_all()
             self.cache.drop_all()
 
 
-def _forgets_many(request: ShareFetchRequest) -> bool:
-    topics = request.forgotten_topics_data
-    return len(topics) > NAMED_AT_ONCE or sum(len(each.partitions) for each in topics) > NAMED_AT_ONCE
+class Acknowledged:
+    """What became of the partitions of a request, in its order."""
+
+    __slots__ = ("errors", "written")
+
+    def __init__(self) -> None:
+        self.errors: dict[TopicIdPartition, ShareError] = {}
+        """Those of the writes are there when `written` is."""
+        self.written: Deferred[None] = Deferred.of(None)
 
 
-@dataclass(frozen=True, slots=True)
-class ShareParts:
-    manager: ReplicaManager
-    sessions: ShareSessionCache
-    ends: SessionEnds
-    cache: SharePartitionCache
-    meter: AcknowledgementMeter
-    fetches: ShareFetches
-    settings: GroupSettingsCache
-    clock: Clock
-    timers: Timers
-    fetch_max_bytes: Callable[[], int]
+class ShareFetch:
+    """One share fetch on its way: session, acknowledgements, fetch, and the answer when all are done."""
 
-    @property
-    def image(self) -> MetadataImage:
-        return self.manager.image
-
-    def lock_timeout_ms(self, group_id: str) -> int:
-        return self.settings.of(group_id).partition.record_lock_duration_ms
-
-
-class Serving:
-    __slots__ = ("_context", "_epoch", "_image", "_key", "_may_read", "_parts", "_request", "_session")
+    __slots__ = ("_context", "_epoch", "_image", "_key", "_manager", "_may_read", "_request", "_session")
 
     def __init__(
         self,
-        parts: ShareParts,
+        manager: SharePartitionManager,
         request: ShareFetchRequest,
         context: RequestContext,
         may_read: MayRead | None,
     ) -> None:
-        self._parts = parts
+        self._manager = manager
         self._request = request
         self._context = context
         self._may_read = may_read
-        self._image = parts.image
+        self._image = manager.services.manager.image
         self._epoch = request.share_session_epoch
         self._key = SessionKey(request.group_id or "", request.member_id or "")
         self._session: ShareSession | None = None
         """None if the request ends the session."""
 
-    def steps(self) -> Steps[ShareFetchResponse | Deferred[Any]]:
-        """Of a request that is not long, they are carried out at once."""
-        request, parts = self._request, self._parts
+    async def answer(self) -> ShareFetchResponse:
+        request = self._request
         try:
             has_acks = self._acknowledges()
-            yield from self._open(has_acks)
-        except SessionRefused as refused:
-            answer = ShareFetchResponse(error_code=refused.code)
-            if refused.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
-                return self._later(request.max_wait_ms, answer)
-            return answer
+            await self._open(has_acks)
+        except SessionRefused as refusal:
+            if refusal.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
+                await self._manager.services.tasks.sleep(request.max_wait_ms)
+            return ShareFetchResponse(error_code=refusal.code)
         acknowledged = Acknowledged()
         if has_acks:
-            acknowledged = yield from acknowledge(
-                parts.cache,
-                parts.meter,
-                parts.clock,
-                request,
-                self._context.api_version,
-                self._image,
-                self._may_read,
+            acknowledged = await self._manager.acknowledge(
+                request, self._context.api_version, self._image, self._may_read
             )
-        return (yield from self._fetch_and_answer(acknowledged))
+        refused: dict[TopicIdPartition, ErrorCode] = {}
+        answers: Answers = {}
+        session = self._session
+        if session is not None and not self._renews():
+            interested = self._interested(self._in_turn(session), refused)
+            if len(interested) > SESSION_AT_ONCE:
+                await pause()
+            if interested:
+                if request.share_acquire_mode not in ACQUIRE_MODES:
+                    return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+                if request.max_records > 0 and request.max_bytes > 0:
+                    # First of all that the request waits for: it must acquire nothing once its connection is closed.
+                    answers = await self._fetch(interested)
+        await acknowledged.written
+        return self._respond(answers, refused, acknowledged)
 
     def _acknowledges(self) -> bool:
-        """Raises SessionRefused if the request names too much. That is not looked at in steps: the session is opened while
-        the connection is known to be there."""
+        """Raises SessionRefused if the request names too much. It does not pause: the session is opened while the connection is
+        known to be there."""
         topics = self._request.topics
         if names_more(topics, 2 * PARTITIONS_OF_ONE_MAX):
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -266,9 +298,9 @@ class Serving:
             raise SessionRefused(ErrorCode.INVALID_REQUEST)
         return True
 
-    def _open(self, has_acks: bool) -> Steps[None]:
+    async def _open(self, has_acks: bool) -> None:
         """Find the session, and take up what the request adds and forgets. Raises SessionRefused."""
-        request, sessions, epoch = self._request, self._parts.sessions, self._epoch
+        request, sessions, epoch = self._request, self._manager.sessions, self._epoch
         if epoch == FINAL_EPOCH:
             sessions.check_open(self._key)
             return
@@ -276,7 +308,7 @@ class Serving:
         if is_initial:
             if has_acks:
                 raise SessionRefused(ErrorCode.INVALID_REQUEST)
-            session = self._parts.ends.open_session(self._key, self._context.connection_id)
+            session = self._manager.ends.open_session(self._key, self._context.connection_id)
         else:
             session = sessions.go_on(self._key, epoch)
         self._session = session
@@ -291,9 +323,9 @@ class Serving:
                 count += 1
                 if pace.is_over():
                     self._check_size(session)
-                    yield None
+                    await pause()
             if pace.is_over():
-                yield None
+                await pause()
         self._check_size(session)
         if is_initial:
             if len(session.partitions) < count:
@@ -305,39 +337,16 @@ class Serving:
             for index in forgotten.partitions:
                 session.forget(TopicIdPartition(forgotten.topic_id, index))
                 if pace.is_over():
-                    yield None
+                    await pause()
             if pace.is_over():
-                yield None
+                await pause()
 
     def _check_size(self, session: ShareSession) -> None:
         """Raises SessionRefused, and ends the session, if it has too many partitions."""
         if session.has_too_many():
-            if self._parts.sessions.get(self._key) is session:
-                self._parts.ends.release_session(self._key)
+            if self._manager.sessions.get(self._key) is session:
+                self._manager.ends.release_session(self._key)
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-
-    def _fetch_and_answer(self, acknowledged: Acknowledged) -> Steps[ShareFetchResponse | Deferred[Any]]:
-        request, session = self._request, self._session
-        told: dict[TopicIdPartition, ErrorCode] = {}
-        fetched: Deferred[Answers] | None = None
-        if session is not None and not self._renews():
-            interested = self._interested(self._in_turn(session), told)
-            if len(interested) > SESSION_AT_ONCE:
-                yield None
-            if interested:
-                if request.share_acquire_mode not in ACQUIRE_MODES:
-                    return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-                if request.max_records > 0 and request.max_bytes > 0:
-                    fetched = yield from self._fetch(interested)
-        waits: list[Deferred[Any]] = [write for write in acknowledged.writes if not write.done]
-        if fetched is not None and not fetched.done:
-            waits.append(fetched)
-        if not waits:
-            return self._answer(fetched, told, acknowledged)
-        later = when_all_done(waits).then(lambda _: self._answer(fetched, told, acknowledged))
-        if fetched is not None:
-            later.when_abandoned = fetched.abandon
-        return later
 
     def _renews(self) -> bool:
         return self._context.api_version >= FIRST_VERSION_WITH_RENEW and bool(self._request.is_renew_ack)
@@ -350,9 +359,9 @@ class Serving:
         return partitions
 
     def _interested(
-        self, partitions: Iterable[CachedSharePartition], told: dict[TopicIdPartition, ErrorCode]
+        self, partitions: Iterable[CachedSharePartition], refused: dict[TopicIdPartition, ErrorCode]
     ) -> list[NamedPartition]:
-        """The partitions that may be fetched. `told` gets the errors of the others."""
+        """The partitions that may be fetched. `refused` gets the errors of the others."""
         interested: list[NamedPartition] = []
         topics, may_read = self._image.topics_by_id, self._may_read
         for cached in partitions:
@@ -361,46 +370,44 @@ class Serving:
             if known is not None:
                 cached.topic = known.name
             if cached.topic is None:
-                told[key] = ErrorCode.UNKNOWN_TOPIC_ID
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_ID
             elif may_read is not None and not may_read(cached.topic):
-                told[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or key.partition not in known.partitions:
-                told[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 interested.append(NamedPartition(key, cached.topic))
         return interested
 
-    def _fetch(self, interested: list[NamedPartition]) -> Steps[Deferred[Answers]]:
-        request, parts, group_id = self._request, self._parts, self._key.group_id
-        cache = parts.cache
+    async def _fetch(self, interested: list[NamedPartition]) -> Answers:
+        request, manager, group_id = self._request, self._manager, self._key.group_id
+        services, cache = manager.services, manager.cache
         refused: dict[TopicIdPartition, ErrorCode] = {}
         asked: list[LedPartition] = []
         pace = Pace(LOADED_AT_ONCE)
         for key, topic in rotated(interested, self._epoch):
-            if parts.sessions.get(self._key) is not self._session:
-                # Its connection was closed between two steps. What is loaded from now on would never be dropped.
-                return Deferred.of({})
+            if manager.sessions.get(self._key) is not self._session:
+                # Its connection was closed meanwhile. What is loaded from now on would never be dropped.
+                return {}
             led = cache.get_or_load(group_id, key, topic)
             if isinstance(led, ErrorCode):
                 refused[key] = led
                 continue
             if led.core.state is not ACTIVE:
-                loaded = cache.load(led)
+                cache.load(led)
                 if pace.is_over():
-                    yield None
-                if isinstance(loaded, Deferred):
-                    loaded.on_done(partial(_note_refused, refused, key))
-                elif loaded is not None and loaded.code is not NONE:
-                    refused[key] = loaded.code
+                    await pause()
+                if led.load_error is not NONE:
+                    refused[key] = led.load_error
                     continue
-            parts.ends.finish_release(led, self._key.member_id)
+            manager.ends.finish_release(led, self._key.member_id)
             asked.append(led)
-        if parts.sessions.get(self._key) is not self._session:
-            return Deferred.of({})  # its connection was closed between two steps
+        if manager.sessions.get(self._key) is not self._session:
+            return {}  # its connection was closed meanwhile
         for traffic in {led.partition.traffic for led in asked}:
             traffic.share_fetches += 1
         throttling = self._context.throttling
-        max_bytes = min(request.max_bytes, parts.fetch_max_bytes())
+        max_bytes = min(request.max_bytes, services.fetch_max_bytes())
         if throttling is not None:
             max_bytes = max(min(max_bytes, throttling.fetch_bytes_max), 1)
         parameters = ShareFetchParameters(
@@ -411,19 +418,15 @@ class Serving:
             max_bytes,
             request.max_records,
             max(request.batch_size, 1),
-            read_committed=parts.settings.of(group_id).read_committed,
+            read_committed=services.settings.of(group_id).read_committed,
         )
-        return parts.fetches.start(parameters, asked, refused).answer
+        return await manager.fetches.start(parameters, asked, refused).answer
 
-    def _answer(
-        self,
-        fetched: Deferred[Answers] | None,
-        told: dict[TopicIdPartition, ErrorCode],
-        acknowledged: Acknowledged,
+    def _respond(
+        self, data: Answers, refused: dict[TopicIdPartition, ErrorCode], acknowledged: Acknowledged
     ) -> ShareFetchResponse:
-        parts, group_id = self._parts, self._key.group_id
-        data = {} if fetched is None else fetched.result()
-        for key, error in told.items():
+        manager = self._manager
+        for key, error in refused.items():
             data[key] = PartitionData(partition_index=key.partition, error_code=error, records=EMPTY_RECORDS)
         if any(one.error_code for one in data.values()):
             self._count_failures(data)
@@ -432,43 +435,29 @@ class Serving:
             self._epoch,
             data,
             acknowledged.errors,
-            parts.image,
+            manager.services.manager.image,
             self._context,
-            parts.lock_timeout_ms(group_id),
+            manager.lock_timeout_ms(self._key.group_id),
         )
         self._count(response)
         if self._session is None:
-            parts.ends.release_session(self._key)
+            manager.ends.release_session(self._key)
         return response
 
-    def _later(self, delay_ms: int, answer: ShareFetchResponse) -> Deferred[Any]:
-        later: Deferred[Any] = Deferred()
-        timer = self._parts.timers.call_after(delay_ms, lambda: later.resolve(answer))
-        later.when_abandoned = timer.cancel
-        return later
-
     def _count_failures(self, data: Answers) -> None:
-        by_id = self._parts.manager.by_id
+        by_id = self._manager.services.manager.by_id
         failed = {by_id[key].traffic for key, one in data.items() if one.error_code and key in by_id}
         for traffic in failed:
             traffic.failed_share_fetches += 1
 
     def _count(self, response: ShareFetchResponse) -> None:
-        by_id = self._parts.manager.by_id
+        by_id = self._manager.services.manager.by_id
         for topic in response.responses:
             for one in topic.partitions:
                 if one.records:
                     core = by_id.get((topic.topic_id, one.partition_index))
                     if core is not None:
                         core.traffic.bytes_out += len(one.records)
-
-
-def _note_refused(
-    refused: dict[TopicIdPartition, ErrorCode], key: TopicIdPartition, done: Deferred[ShareError]
-) -> None:
-    error = done.result()
-    if error.code is not NONE:
-        refused[key] = error.code
 
 
 class AcknowledgementMeter:
@@ -495,141 +484,16 @@ class AcknowledgementMeter:
                     by_type[each] += 1
 
 
-class Acknowledged:
-    """What became of the partitions of a request, in its order."""
-
-    __slots__ = ("errors", "writes")
-
-    def __init__(self) -> None:
-        self.errors: dict[TopicIdPartition, ShareError] = {}
-        """Those of the writes count when the writes are done."""
-        self.writes: list[Deferred[ShareError]] = []
-        """Those that are not done yet."""
-
-
-def acknowledge(
-    cache: SharePartitionCache,
-    meter: AcknowledgementMeter,
-    clock: Clock,
-    request: Any,
-    api_version: int,
-    image: MetadataImage,
-    may_read: MayRead | None,
-) -> Steps[Acknowledged]:
-    """`request` is a ShareFetch or a ShareAcknowledge."""
-    outcome = Acknowledged()
-    errors = outcome.errors
-    supports_renew, is_renew = api_version >= FIRST_VERSION_WITH_RENEW, request.is_renew_ack
-    asked: dict[TopicIdPartition, Any] = {}
-    empty: list[TopicIdPartition] = []
-    pace = Pace(WORK_AT_ONCE)
-    for topic in request.topics:
-        known = image.topics_by_id.get(topic.topic_id)
-        is_readable = known is not None and (may_read is None or may_read(known.name))
-        for one in topic.partitions:
-            key = TopicIdPartition(topic.topic_id, one.partition_index)
-            batches = one.acknowledgement_batches
-            if known is None:
-                errors[key] = ShareError(ErrorCode.UNKNOWN_TOPIC_ID)
-            elif not are_valid(batches, supports_renew=supports_renew, is_renew=is_renew):
-                errors[key] = ShareError(ErrorCode.INVALID_REQUEST)
-            elif not is_readable:
-                errors[key] = ShareError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif key.partition not in known.partitions:
-                errors[key] = ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            elif batches:
-                asked[key] = batches
-            else:
-                empty.append(key)
-            if pace.is_over(1 + len(batches)):
-                yield None
-        if pace.is_over():
-            yield None
-    named: set[TopicTraffic] = set()
-    for key, batches in asked.items():
-        size = _size(batches)
-        if pace.is_over(size + WRITTEN_WORK):
-            yield None
-        led = cache.get(request.group_id, key)
-        if led is None:
-            errors[key] = NOT_HOSTED
-            continue
-        traffic = led.partition.traffic
-        if traffic not in named:
-            named.add(traffic)
-            traffic.share_acknowledgements += 1
-        now_ms = clock.monotonic_ms()
-        if size > WORK_AT_ONCE:
-            result = yield from led.core.acknowledge_steps(request.member_id, batches, now_ms)
-        else:
-            result = led.core.acknowledge(request.member_id, batches, now_ms)
-        if isinstance(result, PendingWrite):
-            write = cache.write(led, result)
-            if not write.done:
-                outcome.writes.append(write)
-            write.on_done(partial(_written, outcome, meter, key, batches, traffic))
-        else:
-            _note(outcome, meter, key, batches, traffic, result)
-        cache.changed(led)
-    if asked:  # as in Kafka, without any acknowledgement the others are not told
-        errors.update(dict.fromkeys(empty, SUCCEEDED))
-    return outcome
-
-
-def is_long(topics: Iterable[Any], at_once: int = WORK_AT_ONCE) -> bool:
-    """Whether a request needs more than one step."""
-    work = 0
-    for topic in topics:
-        work += 1 + len(topic.partitions)
-        if work > at_once:
-            return True
-        for one in topic.partitions:
-            batches = one.acknowledgement_batches
-            if len(batches) > at_once and not isinstance(batches, OneByOne):
-                return True
-            if batches:
-                work += _size(batches) + WRITTEN_WORK
-        if work > at_once:
-            return True
-    return False
-
-
-def _size(batches: Iterable[Any]) -> int:
+def work_of(batches: Iterable[Any]) -> int:
     if isinstance(batches, OneByOne):
-        return sum([2 + _size_of_run(run.types) for run in batches.runs])
+        return sum([2 + _work_of_run(run.types) for run in batches.runs])
     return sum(1 + len(batch.acknowledge_types) for batch in batches)
 
 
-def _size_of_run(types: bytes) -> int:
+def _work_of_run(types: bytes) -> int:
     """What is of one type is changed together, except that locks are renewed one by one."""
     first = types[0]
     return len(types) // 16 if first != RENEW and types.count(first) == len(types) else 2 * len(types)
-
-
-def _written(
-    outcome: Acknowledged,
-    meter: AcknowledgementMeter,
-    key: TopicIdPartition,
-    batches: Any,
-    traffic: TopicTraffic,
-    done: Deferred[ShareError],
-) -> None:
-    _note(outcome, meter, key, batches, traffic, done.result())
-
-
-def _note(
-    outcome: Acknowledged,
-    meter: AcknowledgementMeter,
-    key: TopicIdPartition,
-    batches: Any,
-    traffic: TopicTraffic,
-    error: ShareError,
-) -> None:
-    outcome.errors[key] = error
-    if error.code is NONE:
-        meter.count(batches)
-    else:
-        traffic.failed_share_acknowledgements += 1
 
 
 def has_acknowledgements(topics: Iterable[Any]) -> bool:

@@ -215,7 +215,7 @@ class ShareSweeps:
             except Exception as error:
                 _failed(what, shard, error)
                 return False
-            written.on_done(partial(_told, what, shard))
+            self._tasks.start(what, _heed(what, shard, written))
             if written.done and written.has_failed:
                 return False
             yield len(together) * TOMBSTONE_COST + size * BATCH_COST
@@ -249,9 +249,9 @@ def _size(machine: ShareCoordinatorShard, key: SharePartitionKey) -> int:
     return 0 if state is None else len(state.offset.batches.items)
 
 
-def _told(what: str, shard: Shard, done: Deferred[None]) -> None:
+async def _heed(what: str, shard: Shard, written: Deferred[None]) -> None:
     try:
-        done.result()
+        await written
     except Exception as error:
         _failed(what, shard, error)
 

@@ -90,7 +90,7 @@ class ShareOracles:
         """`shares` has the share-partitions of a node that is about to start."""
         self._led[life] = {}
         self._released, self._given = [], set()
-        ends, cache = shares._ends, shares.cache
+        ends, cache = shares.ends, shares.cache
         load, release = cache.load, ends.release_session
 
         def watched_load(led: Any) -> Any:
@@ -324,7 +324,7 @@ class ShareOracles:
         given, self._given = self._given, set()
         undone, self._undone = self._undone, set()
         shares = life.shares
-        if not released or shares is None or not life.alive or shares._ends._releases:
+        if not released or shares is None or not life.alive or shares.ends._releases:
             return  # the rest is released in the next turn
         for key, partitions in released:
             # As in Kafka a late last request ends a session that was opened after it, while that one fetches.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import GeneratorType
 from typing import Any
 
 from kafkacompat._tests.doubles import CountingRandom
@@ -27,9 +26,9 @@ from kafkacompat.share.service import (
     WriteState,
 )
 from kafkacompat.share.settings import GroupSettingsCache
+from kafkacompat.share.share_partition_cache import ShareServices
 from kafkacompat.share.share_partition_manager import SharePartitionManager
-from kafkacompat.stepping.jobs import driven
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import Task, Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import share_acknowledge_request as acknowledge
 from kafkacompat.wire.messages import share_fetch_request as fetch
@@ -117,30 +116,33 @@ class ShareWorld(World):
         settings = GroupSettingsCache(
             lambda: self.static, lambda group: self.image.config(ConfigResourceType.GROUP, group)
         )
-        tasks = Tasks(self.time)
-        self.shares = SharePartitionManager(
+        self.share_tasks = tasks = Tasks(self.time)
+        dead_letters = DeadLetterQueue(
+            NODE_ID,
+            lambda: self.image,
+            settings.dead_letters_of,
+            lambda topic: LogConfig(),
             self.manager,
-            self.persister,
-            settings,
-            self.time,
+            lambda node: None,
+            lambda request: Deferred(),
             self.time,
             tasks,
-            CountingRandom(),
-            self.workers,
-            sessions_max,
-            lambda: self.fetch_max_bytes,
-            DeadLetterQueue(
-                NODE_ID,
-                lambda: self.image,
-                settings.dead_letters_of,
-                lambda topic: LogConfig(),
+            None,
+        )
+        self.shares = SharePartitionManager(
+            ShareServices(
                 self.manager,
-                lambda node: None,
-                lambda request: Deferred(),
+                self.persister,
+                settings,
+                dead_letters,
+                self.time,
                 self.time,
                 tasks,
-                None,
-            ),
+                CountingRandom(),
+                self.workers,
+                sessions_max,
+                lambda: self.fetch_max_bytes,
+            )
         )
         self.configure(**{"share_auto_offset_reset": "earliest", **overrides})
 
@@ -261,12 +263,18 @@ class ShareWorld(World):
         self.shares.on_connection_closed(hash(member))
 
     def result(self, answer: Any) -> Any:
-        """The response, or a Deferred that is not done."""
-        if isinstance(answer, GeneratorType):
-            answer = driven(answer)
-        while isinstance(answer, Deferred) and answer.done:
-            answer = answer.result()
-        return answer
+        """The response, or a Deferred that is not done. What only pauses goes on."""
+        task: Task[Any] = self.share_tasks.run("a request", answer)
+
+        def abandoned() -> None:
+            """As api/long_requests: what cannot be abandoned goes on."""
+            if task.waits_for is not None and task.waits_for.when_abandoned is not None:
+                task.cancel()
+
+        task.when_abandoned = abandoned
+        while not task.done and task.waits_for is None:
+            self.time.advance(0)
+        return task.result() if task.done else task
 
     def fetched(self, *arguments: Any, **fields: Any) -> ShareFetchResponse:
         answer = self.request_fetch(*arguments, **fields)

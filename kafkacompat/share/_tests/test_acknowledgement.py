@@ -22,7 +22,7 @@ from kafkacompat.share.acknowledgement import OFFSETS_A_PIECE, UNITS_A_STEP, Ack
 from kafkacompat.share.service import WriteState
 from kafkacompat.share.share_partition import SharePartition
 from kafkacompat.share.values import SUCCEEDED, AcknowledgementBatch, PendingWrite
-from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.one_by_one import OneByOne, Run
 
 NOT_IN_CACHE = invalid_state("Batch record not found. The request batch offsets are not found in the cache.")
@@ -309,7 +309,7 @@ class TestRenewal:
 
 class TestSteps:
     def steps_of(self, partition: SharePartition, batches: list[AcknowledgementBatch]) -> int:
-        steps = partition.acknowledge_steps("a", batches, 0)
+        steps = partition.acknowledge_in_turns("a", batches, 0)
         return sum(1 for _ in steps)
 
     def test_a_few_hundred_records_take_one_step(self) -> None:
@@ -337,12 +337,12 @@ class TestSteps:
         leader.configure(max_record_locks=100_000)
         leader.fetch((0, 9_999), most=100_000)
         types = [RELEASE, ACCEPT] * 5_000
-        steps = leader.partition.acknowledge_steps("a", [AcknowledgementBatch(0, 9_999, types)], 0)
+        steps = leader.partition.acknowledge_in_turns("a", [AcknowledgementBatch(0, 9_999, types)], 0)
         next(steps)
         assert leader.fetch((0, 9_999), member="b") == []
         assert leader.ask((0, 0, [ACCEPT])) == OFFSET_NOT_ACQUIRED
         leader.partition.update_cache_and_offsets(9_000)
-        write = all_steps(steps)
+        write = at_once(steps)
         assert isinstance(write, PendingWrite)
         assert write.state.start_offset == 9_000
         leader.written(write)

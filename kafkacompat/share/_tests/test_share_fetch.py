@@ -604,10 +604,11 @@ def test_a_step_reads_of_a_bounded_number_of_partitions() -> None:
     for partition in range(300):
         world.produce("t", partition)
     world.settle()
+    world.result = lambda answer: world.share_tasks.run("a request", answer)  # type: ignore[method-assign]
     answer = world.parked("a", partitions=range(300), max_records=1_000, max_bytes=1 << 24)
     before = 0
     while not answer.done:
-        held = sum(world.core(each).in_flight_records() for each in range(300))
+        held = sum(led.core.in_flight_records() for led in world.shares.cache.groups.get(GROUP, {}).values())
         assert held - before <= ACQUIRED_AT_ONCE // READ_WORK
         before = held
         assert world.time.step()

@@ -83,7 +83,6 @@ class World(ShareWorld):
             self.coordinator,
             lambda node_id: self.channel if node_id == FOLLOWER else None,
             self.auto_create,
-            self.time,
             self.tasks,
             CountingRandom(),
         )

@@ -239,10 +239,10 @@ def test_a_member_that_goes_between_two_steps_gets_nothing() -> None:
         partitions=[fetch.FetchPartition(partition_index=index) for index in range(300)],
     )
     request = fetch.ShareFetchRequest(group_id="g", member_id="m", max_records=5, topics=[topic])
-    steps: Any = world.shares.share_fetch(request, world.context(78, 2, "m"), None)
-    next(steps)
+    handling: Any = world.shares.share_fetch(request, world.context(78, 2, "m"), None)
+    handling.send(None)
     world.disconnect("m")
-    assert world.result(steps).error_code == ErrorCode.NONE
+    assert world.result(handling).error_code == ErrorCode.NONE
     assert taken(world.fetched("other", 1, partitions=[7])) == {7: [(0, 0, 1)]}
 
 
@@ -253,13 +253,13 @@ def test_a_member_that_goes_between_two_steps_leaves_no_share_partitions() -> No
         partitions=[fetch.FetchPartition(partition_index=index) for index in range(300)],
     )
     request = fetch.ShareFetchRequest(group_id="g", member_id="m", max_records=5, topics=[topic])
-    steps: Any = world.shares.share_fetch(request, world.context(78, 2, "m"), None)
+    handling: Any = world.shares.share_fetch(request, world.context(78, 2, "m"), None)
     for _ in range(3):
-        next(steps)
+        handling.send(None)
     assert world.shares.cache.count > 0
     world.disconnect("m")
     world.settle()
-    assert world.result(steps).error_code == ErrorCode.NONE
+    assert world.result(handling).error_code == ErrorCode.NONE
     assert world.shares.cache.count == 0
 
 
@@ -341,7 +341,7 @@ def test_locks_on_many_records_end_in_several_turns() -> None:
 
 def test_the_settings_of_groups_that_are_gone_are_forgotten() -> None:
     world = ShareWorld()
-    known = world.shares._parts.settings._known
+    known = world.shares.services.settings._known
     for each in range(3):
         world.produce()
         group = f"g{each}"
