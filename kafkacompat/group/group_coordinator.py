@@ -1,31 +1,55 @@
 """The group coordinator of this node: GroupService.
 
-It finds the shard of a group, checks the request, runs the operation there, and puts errors in each response.
+It finds the shard of a group, checks the request, runs the operation there, and puts errors in each response. Requests of
+the classic protocol are for classic groups, and for consumer groups with classic members. Long work of the groups of a
+shard is carried out beside its requests, and its result comes back as an operation (StepTasks).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.config.group import GroupConfigManager
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.coordinator.core import OperationRefused, or_refused
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, or_refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.deferred import Deferred, gather
-from kafkacompat.group import classic_groups as classic_calls
-from kafkacompat.group import consumer_groups
+from kafkacompat.group.classic.classic_group import ClassicGroup
+from kafkacompat.group.classic.members import JoinCaller, heartbeat, join, leave, sync
 from kafkacompat.group.classic.rebalance import join_refusal
-from kafkacompat.group.consumer_groups import ImageTopics, names_of_changed_topics
+from kafkacompat.group.consumer.classic_members import (
+    heartbeat_of_classic_member,
+    join_consumer_group,
+    leave_consumer_group,
+    sync_consumer_group,
+)
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.consumer.heartbeat import (
+    HeartbeatCaller,
+    Part,
+    SteadyHeartbeat,
+    consumer_group_heartbeat,
+    steady_heartbeat,
+    validate_heartbeat,
+)
 from kafkacompat.group.describe import describe_consumer_group, describe_group
-from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, GroupSettings, group_memory
+from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, MEMBER_BYTES_MAX, GroupSettings, group_memory
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
+from kafkacompat.group.image_topics import (
+    ImageTopics,
+    brokers_with_other_racks,
+    look_at_topics_on,
+    names_of_changed_topics,
+)
 from kafkacompat.group.listing import describe_all, list_all
 from kafkacompat.group.meters import GroupMeters
+from kafkacompat.group.modern_group import hash_topics
 from kafkacompat.group.offset_metadata_manager import (
     SeenOffsets,
     commit_offsets,
@@ -34,33 +58,40 @@ from kafkacompat.group.offset_metadata_manager import (
     tell_offsets,
 )
 from kafkacompat.group.share_groups import ShareGroupOffsets, ShareGroups
-from kafkacompat.group.step_tasks import StepTasks
-from kafkacompat.group.sweeps import GroupSweeps
-from kafkacompat.group.sweeps import machine_of as _machine
+from kafkacompat.group.sweeps import GroupSweeps, machine_of
 from kafkacompat.group.transactional_offsets import TransactionalOffsets
 from kafkacompat.ids import OFFSETS_TOPIC
-from kafkacompat.tasks import Started, in_turns
+from kafkacompat.tasks import Started, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from kafkacompat.wire.messages.consumer_group_describe_response import (
     DescribedGroup as DescribedConsumerGroup,
 )
+from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
+from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.config.keys import Settings
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.services import TransactionVerifier
+    from kafkacompat.coordinator.shard import Shard, ShardTimers, TimerKey
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
     from kafkacompat.group.end_offsets import EndOffsetReader
+    from kafkacompat.group.environment import GroupResult, GroupSettings
+    from kafkacompat.group.records import GroupRecord
     from kafkacompat.ports import Random
     from kafkacompat.share.service import SharePersister
+    from kafkacompat.tasks import Tasks, Work
     from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
     from kafkacompat.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -82,7 +113,17 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
     from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
+T = TypeVar("T")
+
 ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
+KNOWN_MEMBER_ID_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+PROTOCOLS_MAX = 100
+"""Protocols of one member. Each rebalance examines those of all members. Clients name one to five."""
+HASHED_AT_ONCE = 500
+"""Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
+JOINS_AT_ONCE = 2_000
+"""Topics of a lone member that joins within one step, at up to 10 microseconds each."""
 BASE_SEQUENCE = 0
 """The first sequence number of every batch in the offsets topic, as in Kafka. Batches of the transaction topic have none."""
 GROUPS_AT_ONCE = 200
@@ -191,13 +232,13 @@ class GroupCoordinator:
         """Type and state of each group of the shards that are loaded, as the protocol names them."""
         for shard in self._shards:
             if shard.state is ShardState.ACTIVE:
-                for group in list(_machine(shard).groups.values()):
+                for group in list(machine_of(shard).groups.values()):
                     yield group.kind.value, group.state_name
 
     def offset_count(self) -> int:
         """How many offsets the groups have committed, in the shards that are loaded."""
         active = [shard for shard in self._shards if shard.state is ShardState.ACTIVE]
-        return sum(_machine(shard).offsets.count for shard in active)
+        return sum(machine_of(shard).offsets.count for shard in active)
 
     def is_active(self) -> bool:
         return self._active
@@ -208,12 +249,12 @@ class GroupCoordinator:
         if old.topics is not new.topics or old.brokers is not new.brokers:
             self._topics = ImageTopics(new)
         self._shards.on_image(old, new)
-        moved = consumer_groups.brokers_with_other_racks(old, new)
+        moved = brokers_with_other_racks(old, new)
         if old.topics is new.topics and not moved:
             return
         changed, has_new = names_of_changed_topics(old, new)
         for shard in self._shards:
-            _machine(shard).on_topics(self._topics, changed, has_new)
+            machine_of(shard).on_topics(self._topics, changed, has_new)
         if moved:
             look = self._look_at_topics_on(moved)
             self._tasks.start("looking at topics with other racks", look)
@@ -230,12 +271,10 @@ class GroupCoordinator:
         for shard in self._shards:
             if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
                 self._sweeps.drop_topics(shard, deleted, now=groups < GROUPS_AT_ONCE)
-                groups += len(_machine(shard).groups)
+                groups += len(machine_of(shard).groups)
 
     async def _look_at_topics_on(self, moved: frozenset[int]) -> None:
-        await in_turns(
-            consumer_groups.look_at_topics_on(moved, self._image, self._shards, lambda: self._topics)
-        )
+        await in_turns(look_at_topics_on(moved, self._image, self._shards, lambda: self._topics))
 
     def partition_for(self, group_id: str) -> int:
         """Raises OperationRefused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
@@ -264,18 +303,99 @@ class GroupCoordinator:
     ) -> Deferred[JoinGroupResponse]:
         if not self._active:
             return Deferred.of(join_refusal(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return classic_calls.join_group(self._shard, self._settings.group, request, context, may_describe)
+        error = _join_refused(self._settings.group, request)
+        if error is not None:
+            return Deferred.of(join_refusal(request.member_id, error))
+
+        def operation(told: Caller, now_ms: int) -> GroupResult:
+            caller = JoinCaller(
+                caller=told,
+                protocols=tuple([(protocol.name, protocol.metadata) for protocol in request.protocols]),
+                client_id=context.client_id or "",
+                client_host=f"/{context.client_host}",
+                requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
+                can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
+                connection_id=context.connection_id,
+                may_describe=may_describe,
+            )
+            env = machine_of(shard).env
+            group = env.groups.get(request.group_id)
+            if group is None or isinstance(group, ClassicGroup):
+                return join(env, request, caller, now_ms)
+            if group.is_dead():
+                raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if not isinstance(group, ConsumerGroup):
+                raise OperationRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            if group.is_empty():
+                return join(env, request, caller, now_ms)
+            return join_consumer_group(env, group, request, caller, now_ms)
+
+        def refused(refusal: OperationRefused) -> JoinGroupResponse:
+            # Kafka names the member only in refusals from before the lookup of the coordinator.
+            return join_refusal("", refusal.code)
+
+        try:
+            shard = self._shard(request.group_id)
+            return or_refused(shard.ask(operation), refused)
+        except OperationRefused as refusal:
+            return Deferred.of(refused(refusal))
 
     def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[SyncGroupResponse]:
-        return classic_calls.sync_group(self._shard, request)
+        def operation(caller: Caller, now_ms: int) -> GroupResult:
+            env = machine_of(shard).env
+            group = env.groups.get(request.group_id)
+            if isinstance(group, ConsumerGroup) and not group.is_empty():
+                return sync_consumer_group(env, group, request, caller)
+            return sync(env, request, caller)
+
+        def refused(refusal: OperationRefused) -> SyncGroupResponse:
+            return SyncGroupResponse(error_code=refusal.code)
+
+        try:
+            shard = self._shard(request.group_id)
+            return or_refused(shard.ask(operation), refused)
+        except OperationRefused as refusal:
+            return Deferred.of(refused(refusal))
 
     def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Deferred[HeartbeatResponse]:
-        return classic_calls.heartbeat_of_member(self._shard, request)
+        def operation() -> HeartbeatResponse:
+            env = machine_of(shard).env
+            group = env.groups.get(request.group_id)
+            if isinstance(group, ConsumerGroup):
+                return HeartbeatResponse(error_code=heartbeat_of_classic_member(env, group, request))
+            return HeartbeatResponse(error_code=heartbeat(env, request))
+
+        try:
+            shard = self._shard(request.group_id)
+            answer = shard.read(operation)
+        except OperationRefused as refusal:
+            if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # Members of a loading group keep their assignments and continue.
+                return Deferred.of(HeartbeatResponse())
+            return Deferred.of(HeartbeatResponse(error_code=refusal.code))
+        return or_refused(answer, lambda refusal: HeartbeatResponse(error_code=refusal.code))
 
     def leave_group(
         self, request: LeaveGroupRequest, context: RequestContext
     ) -> Deferred[LeaveGroupResponse]:
-        return classic_calls.leave_group(self._shard, request)
+        """`request.members` has the batched form in every client version."""
+
+        def operation(now_ms: int) -> CoordinatorResult[GroupRecord, LeaveGroupResponse]:
+            env = machine_of(shard).env
+            group = env.groups.get(request.group_id)
+            if isinstance(group, ConsumerGroup):
+                return leave_consumer_group(env, group, request.members, now_ms)
+            return leave(env, request.group_id, request.members, now_ms)
+
+        def refused(refusal: OperationRefused) -> LeaveGroupResponse:
+            return LeaveGroupResponse(error_code=refusal.code)
+
+        try:
+            shard = self._shard(request.group_id)
+            answer = shard.write(operation)
+        except OperationRefused as refusal:
+            return Deferred.of(refused(refusal))
+        return or_refused(answer, refused)
 
     def consumer_group_heartbeat(
         self,
@@ -283,10 +403,22 @@ class GroupCoordinator:
         context: RequestContext,
         may_describe: MayDescribe | None,
     ) -> Deferred[ConsumerGroupHeartbeatResponse]:
-        assignors = self._settings.group.consumer.assignors
-        return consumer_groups.heartbeat(
-            self._shard, request, context, assignors, may_describe, self._active, self._tasks
-        )
+        """Kafka gives no message with an error of the coordinator itself."""
+        if not self._active:  # a member must not be told that its request is bad while nobody can serve it
+            return Deferred.of(_refused_heartbeat(OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        caller = HeartbeatCaller(context.client_id or "", f"/{context.client_host}", may_describe)
+        try:
+            validate_heartbeat(request, context.api_version, self._settings.group.consumer.assignors)
+            shard = self._shard(request.group_id)
+            answer = _heartbeat_written(shard, request, caller, self._tasks)
+        except OperationRefused as refusal:
+            return Deferred.of(_refused_heartbeat(refusal))
+        answer = or_refused(answer, _refused_heartbeat)
+        if answer.done and may_describe is None:
+            steady = steady_heartbeat(machine_of(shard).env, request, caller, answer.result())
+            if steady is not None:
+                context.again = partial(_again, self._shard, steady)
+        return answer
 
     # --- offsets
 
@@ -297,7 +429,7 @@ class GroupCoordinator:
             shard = self._shard(request.group_id, may_be_empty=True)
             answer = shard.write(
                 lambda now_ms: self.meters.committed(
-                    commit_offsets(_machine(shard).offsets, request, context.api_version, now_ms)
+                    commit_offsets(machine_of(shard).offsets, request, context.api_version, now_ms)
                 )
             )
         except OperationRefused as refusal:
@@ -336,7 +468,7 @@ class GroupCoordinator:
     ) -> Deferred[OffsetFetchResponseGroup]:
         try:
             shard = self._shard(group.group_id, may_be_empty=True)
-            seen = shard.read(lambda: see_offsets(_machine(shard).offsets, group, require_stable))
+            seen = shard.read(lambda: see_offsets(machine_of(shard).offsets, group, require_stable))
             if seen.done:
                 return self._tell_offsets(seen.result(), group)
         except OperationRefused as refusal:
@@ -463,3 +595,115 @@ class GroupCoordinator:
 
 async def _told(seen: SeenOffsets, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     return await in_turns(tell_offsets(seen, group))
+
+
+def _join_refused(settings: GroupSettings, request: JoinGroupRequest) -> ErrorCode | None:
+    """Checks of the request itself."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+    if not shortest <= request.session_timeout_ms <= longest:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if sum([len(protocol.metadata) for protocol in request.protocols]) > MEMBER_BYTES_MAX:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return None
+
+
+def _heartbeat_written(
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, tasks: Tasks
+) -> Deferred[ConsumerGroupHeartbeatResponse]:
+    """The answer to a heartbeat, in steps if it names many topics."""
+    names = request.subscribed_topic_names
+    if names is None or len(names) <= HASHED_AT_ONCE:
+        return shard.write(
+            lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
+        )
+    shard.require_active()
+    return tasks.run("a heartbeat with many topics", _heartbeat_in_parts(shard, request, caller, names))
+
+
+async def _heartbeat_in_parts(
+    shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
+) -> ConsumerGroupHeartbeatResponse:
+    """A member that is alone gets the partitions of all its topics at once, so its joining is written in parts. Others are assigned
+    beside the requests anyway. Raises OperationRefused."""
+    env = machine_of(shard).env
+    await in_turns(hash_topics(env, names))
+    group = env.groups.get(request.group_id)
+    is_alone = group is None or (isinstance(group, ConsumerGroup) and not group.members)
+    # Each part repeats the request. A static member that joined would be refused, as its own twin.
+    may_repeat = request.member_epoch == 0 and request.member_id and request.instance_id is None
+    if len(names) > JOINS_AT_ONCE and is_alone and may_repeat:
+        for part in (Part.MEMBER, Part.TARGET):
+            if part is Part.TARGET:
+                _require_member(shard, request)
+            partly = replace(caller, part=part)
+            written = shard.write(
+                lambda now_ms, partly=partly: consumer_group_heartbeat(env, request, partly, now_ms)  # type: ignore[misc]
+            )
+            if written.done:
+                written.result()
+            await pause()
+        _require_member(shard, request)
+    return await shard.write(
+        lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
+    )
+
+
+def _require_member(shard: Shard, request: ConsumerGroupHeartbeatRequest) -> None:
+    """Between two parts it may have left, the group may have been deleted, or another node leads the shard. Raises
+    OperationRefused."""
+    shard.require_active()
+    group = machine_of(shard).groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+    group.member(request.member_id)
+
+
+def _again(shard_of: Callable[[str], Shard], steady: SteadyHeartbeat) -> bool:
+    try:
+        shard = shard_of(steady.group_id)
+    except OperationRefused:
+        return False
+    return shard.at_once(lambda now_ms: steady.again(machine_of(shard).env, now_ms))
+
+
+def _refused_heartbeat(refusal: OperationRefused) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
+
+
+# --- long work
+
+
+class StepTasks:
+    """GroupTasks over the node's tasks. An unload drops what is not done, with the shard's timers."""
+
+    __slots__ = ("_scheduled", "_tasks", "_timers")
+
+    def __init__(self, tasks: Tasks, timers: ShardTimers) -> None:
+        self._tasks = tasks
+        self._timers = timers
+        self._scheduled: set[TimerKey] = set()
+
+    def is_scheduled(self, key: TimerKey) -> bool:
+        return key in self._scheduled
+
+    def schedule(self, name: str, key: TimerKey, work: Work[T], then: Callable[[T, int], Any]) -> None:
+        self._scheduled.add(key)
+        self._tasks.start(name, self._carry_out(key, work, then))
+
+    async def _carry_out(self, key: TimerKey, work: Work[T], then: Callable[[T, int], Any]) -> None:
+        try:
+            await pause()
+            value = await in_turns(work)
+        except BaseException:
+            self._scheduled.discard(key)
+            raise
+
+        def done(now_ms: int) -> Any:
+            self._scheduled.discard(key)
+            return then(value, now_ms)
+
+        self._timers.schedule(("task", *key), 0, done)

@@ -82,12 +82,12 @@ def test_a_request_that_waits_for_its_turn_hears_why_it_is_refused(world: World)
 def test_a_bug_in_an_operation_that_waits_reaches_its_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafkacompat.group import classic_groups as classic_calls
+    from kafkacompat.group import group_coordinator
 
     def broken(*_: Any) -> Any:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(classic_calls, "join", broken)
+    monkeypatch.setattr(group_coordinator, "join", broken)
     answers: list[Any] = []
     during_a_write(world, lambda: answers.append(join(world, version=3)))
     with pytest.raises(KeyError, match="a bug"):

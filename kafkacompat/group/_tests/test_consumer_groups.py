@@ -17,12 +17,12 @@ from kafkacompat.coordinator._tests.harness import AT_ONCE, World, image_of, top
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
-from kafkacompat.group import consumer_groups, modern_group
+from kafkacompat.group import group_coordinator, image_topics, modern_group
 from kafkacompat.group._tests.members import Member, described, heartbeat, member_of
 from kafkacompat.group.consumer import target_assignment_builder
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.consumer_groups import ImageTopics
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.group.image_topics import ImageTopics
 from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
 from kafkacompat.group.sweeps import machine_of as group_machine
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -365,8 +365,8 @@ def test_topics_are_looked_at_again_when_a_broker_has_another_rack(world: World)
 
 
 def test_topics_with_other_racks_are_found_in_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_groups, "TOPICS_TOGETHER", 5)
-    monkeypatch.setattr(consumer_groups, "TOPICS_TOGETHER_COST", TURN_COST)
+    monkeypatch.setattr(image_topics, "TOPICS_TOGETHER", 5)
+    monkeypatch.setattr(image_topics, "TOPICS_TOGETHER_COST", TURN_COST)
     names = [f"v{number}" for number in range(12)]
     one = Member(world, "one", *names)
     one.join()
@@ -993,7 +993,7 @@ def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch
 
 def subscribing_to_many(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
     """Topics of which few are hashed at once, and the list that gets the name of each that is hashed."""
-    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 10)
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 10)
     monkeypatch.setattr(modern_group, "HASH_COST", TURN_COST // 10)
     names = [f"many-{number:02}" for number in range(45)]
     world.publish([*world.image.topics.values(), *(topic_image(name, 2) for name in names)])
@@ -1027,7 +1027,7 @@ def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
     assert max(late - early for early, late in pairwise([0, *counts])) <= 10
     assert len(answer.result().assignment.topic_partitions) == len(hashed) == 45
     # The hash of the group is the same as without steps.
-    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1000)
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1000)
     expected.publish(world.image.topics.values())
     assert heartbeat(expected, **request).error_code == E.NONE
     groups = [group_machine(each.coordinator._shard("g")).groups["g"] for each in (world, expected)]
@@ -1068,8 +1068,8 @@ def test_a_member_whose_coordinator_goes_while_its_topics_are_hashed_looks_for_a
 
 def joining_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
     """A lone member's join that is written in parts: the answer to come, and its topics. The first part is written."""
-    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1)
-    monkeypatch.setattr(consumer_groups, "JOINS_AT_ONCE", 2)
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", 2)
     names = [f"many-{number:02}" for number in range(5)]
     world.publish([*world.image.topics.values(), *(topic_image(name, 2) for name in names)])
     answer = heartbeat(
@@ -1225,8 +1225,8 @@ def test_a_join_in_parts_that_the_log_refuses_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.partitions.refusal = E.NOT_LEADER_OR_FOLLOWER
-    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1)
-    monkeypatch.setattr(consumer_groups, "JOINS_AT_ONCE", 1)
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", 1)
     told = heartbeat(
         world, member_id="m", subscribed_topic_names=["t", "u"], rebalance_timeout_ms=1, topic_partitions=[]
     )
@@ -1234,8 +1234,8 @@ def test_a_join_in_parts_that_the_log_refuses_is_refused(
 
 
 def test_a_static_member_of_many_topics_joins_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_groups, "HASHED_AT_ONCE", 1)
-    monkeypatch.setattr(consumer_groups, "JOINS_AT_ONCE", 1)
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", 1)
     one = Member(world, "one", "t", "u", instance="i")
     assert one.join().error_code == E.NONE
     assert one.partitions == {T0, T1, T2, ("u", 0)}

@@ -16,8 +16,8 @@ from kafkacompat.coordinator._tests.clients import (
 )
 from kafkacompat.coordinator._tests.harness import World
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.classic_groups import PROTOCOLS_MAX
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.group_coordinator import PROTOCOLS_MAX
 from kafkacompat.wire.errors import ErrorCode as E
 
 

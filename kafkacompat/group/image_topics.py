@@ -1,0 +1,109 @@
+"""The topics that the groups' shards see: those of a metadata image, and what an image changes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.controller.image import changed_topics
+from kafkacompat.group.sweeps import machine_of
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage, TopicImage
+    from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.group.topics import Topic
+    from kafkacompat.ids import Uuid
+    from kafkacompat.tasks import Work
+
+TOPICS_TOGETHER = 200
+"""Topics with other racks that the shards are told of together."""
+TOPICS_TOGETHER_COST = 20
+"""Cost of telling one shard."""
+PARTITIONS_A_MICROSECOND = 3
+"""Partitions whose replicas are looked at in a microsecond."""
+
+
+class ImageTopics:
+    """Topics of a metadata image."""
+
+    __slots__ = ("_brokers", "_has_racks", "by_id", "by_name", "version")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.version = image.offset
+        self.by_name: Mapping[str, Topic] = image.topics
+        self.by_id: Mapping[Uuid, Topic] = image.topics_by_id
+        self._brokers = image.brokers
+        self._has_racks = any(broker.rack is not None for broker in image.brokers.values())
+
+    def racks(self, topic: Topic) -> list[list[str]]:
+        brokers = self._brokers
+        if not self._has_racks:
+            return [[]] * len(topic.partitions)
+        return [
+            [
+                broker.rack
+                for replica in topic.partitions[index].replicas
+                if (broker := brokers.get(replica)) is not None and broker.rack is not None
+            ]
+            for index in range(len(topic.partitions))
+        ]
+
+
+def names_of_changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[set[str], bool]:
+    """The names of topics that were created, deleted, or have other partitions or replicas, and whether any is new."""
+    changed = set()
+    has_new = False
+    for former, topic in changed_topics(old, new):
+        if topic is None:
+            assert former is not None
+            changed.add(former.name)
+        elif former is None:
+            changed.add(topic.name)
+            has_new = True
+        elif _differs(former, topic):
+            changed.add(topic.name)
+    return changed, has_new
+
+
+def _differs(old: TopicImage, new: TopicImage) -> bool:
+    return len(old.partitions) != len(new.partitions) or any(
+        old.partitions[index].replicas != partition.replicas for index, partition in new.partitions.items()
+    )
+
+
+def brokers_with_other_racks(old: MetadataImage, new: MetadataImage) -> frozenset[int]:
+    """Brokers whose rack has changed. Racks are part of a group's metadata hash."""
+    if old.brokers is new.brokers or not old.topics:
+        return frozenset()
+    before = {(broker.id, broker.rack) for broker in old.brokers.values() if broker.rack is not None}
+    now = {(broker.id, broker.rack) for broker in new.brokers.values() if broker.rack is not None}
+    return frozenset([broker_id for broker_id, _ in before ^ now])
+
+
+def look_at_topics_on(
+    brokers: frozenset[int],
+    image: MetadataImage,
+    shards: Iterable[Shard],
+    topics: Callable[[], ImageTopics],
+) -> Work[None]:
+    """Have the groups look again at the topics of the image that have replicas on these brokers. `topics` gives the present
+    ones."""
+    found: set[str] = set()
+    for topic in list(image.topics.values()):
+        if any(not brokers.isdisjoint(each.replicas) for each in topic.partitions.values()):
+            found.add(topic.name)
+        yield 1 + len(topic.partitions) // PARTITIONS_A_MICROSECOND
+        if len(found) == TOPICS_TOGETHER:
+            yield _look_at(found, shards, topics())
+            found = set()
+    if found:
+        yield _look_at(found, shards, topics())
+
+
+def _look_at(names: set[str], shards: Iterable[Shard], topics: ImageTopics) -> int:
+    """Returns the cost."""
+    cost = 0
+    for shard in shards:
+        machine_of(shard).on_topics(topics, names, has_new=False)
+        cost += TOPICS_TOGETHER_COST
+    return cost
