@@ -22,6 +22,31 @@ def test_a_quota_of_the_cgroup_bounds_the_processors(tmp_path: Path, quota: str,
     assert processors(tmp_path) == expected
 
 
+@pytest.mark.parametrize("group", ["", "a", "a/b"])
+def test_a_limit_of_any_group_of_this_process_holds(tmp_path: Path, group: str) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "own").write_text("0::/a/b\n")
+    (tmp_path / group / "cpu.max").write_text("100000 100000\n")
+    (tmp_path / group / "memory.max").write_text(f"{GIB}\n")
+    assert processors(tmp_path, tmp_path / "own") == 1
+    assert memory(tmp_path, tmp_path / "meminfo", tmp_path / "own") == GIB
+
+
+@pytest.mark.parametrize("group", ["", "a"])
+def test_the_first_version_of_cgroups_has_a_tree_for_each_controller(tmp_path: Path, group: str) -> None:
+    (tmp_path / "own").write_text("5:memory:/a\n4:cpu,cpuacct:/a\n1:name=systemd:/x\n")
+    unlimited = {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}
+    limits = {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "150000", "memory.limit_in_bytes": f"{GIB}"}
+    for controller in ("cpu", "memory"):
+        (tmp_path / controller / group).mkdir(parents=True)
+        for name, value in unlimited.items():
+            (tmp_path / controller / name).write_text(value + "\n")
+        for name, value in limits.items():
+            (tmp_path / controller / group / name).write_text(value + "\n")
+    assert processors(tmp_path, tmp_path / "own") == 1
+    assert memory(tmp_path, tmp_path / "meminfo", tmp_path / "own") == GIB
+
+
 def test_affinity_bounds_the_processors(tmp_path: Path) -> None:
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
