@@ -399,6 +399,26 @@ LINES = {
         f'[{WHEN}] "a "quoted\\" agent" "GET /" HTTP/1.1" 200 ',
         {"user_agent": 'a "quoted\\" agent', "request": 'GET /" HTTP/1.1'},
     ),
+    "a path and its query": Case(
+        "%h %t %m %U%q %H %>s",
+        f"::1 [{WHEN}] GET /a b?x=1 HTTP/1.1 200",
+        {"client": "::1", "method": "GET", "path": "/a b?x=1", "protocol": "HTTP/1.1"},
+    ),
+    "a path and its query, nginx": Case(
+        '$remote_addr [$time_local] "$uri$is_args$args" $status',
+        f'::1 [{WHEN}] "/a?" 200',
+        {"client": "::1", "path": "/a?"},
+    ),
+    "an address in parts": Case(
+        "[$time_local] $status $scheme://$host$request_uri $request_time",
+        f"[{WHEN}] 200 https://a.example/b c 0.1",
+        {"scheme": "https", "host$request_uri": "a.example/b c", "request_time": "0.1"},
+    ),
+    "a path that was filtered": Case(
+        '[$time_local] "$request_method $my_filtered_request_uri $server_protocol" $status "$my_user_agent"',
+        f'[{WHEN}] "GET /a b HTTP/2.0" 200 "x y"',
+        {"method": "GET", "my_filtered_request_uri": "/a b", "protocol": "HTTP/2.0", "my_user_agent": "x y"},
+    ),
     "after a hole in the file": Case(
         "$remote_addr [$time_local] $status", f"\0\0\0\x00192.0.2.7 [{WHEN}] 200", {"client": "192.0.2.7"}
     ),
@@ -505,6 +525,19 @@ REFUSED = [
         COMMON.replace("21/Sep", "yesterday"),
         f"field 4 (%t): expected ` [` and then a time such as {WHEN}",
     ),
+    (
+        "common",
+        f'::1 - - [2026-09-21 14:13:20] "{GET}" 200 5',
+        f"field 4 (%t): expected ` [` and then a time such as {WHEN}",
+    ),
+    ("combined", f'::1 - - [{WHEN}] {GET} 200 5 "-" "-"', 'field 5 (%r): expected `] "` and then text'),
+    ("combined", f'::1 - - [{WHEN}]\0 "{GET}" 200 5 "-" "-"', 'field 5 (%r): expected `] "` and then text'),
+    (
+        "common",
+        f'::1 - - x [{WHEN}] "{GET}" 200 5',
+        f"field 4 (%t): expected ` [` and then a time such as {WHEN}",
+    ),
+    ("main", f"::1 - Ann Lee [{WHEN}] {GET} 200 5", 'field 4 ($request): expected `] "` and then text'),
     ("common", COMMON.replace("200", "OK"), 'field 6 (%>s): expected `" ` and then a number of 3 digits'),
     ("common", COMMON.replace("200", "2xx"), 'field 6 (%>s): expected `" ` and then a number of 3 digits'),
     ("common", COMMON + "0" * 10, "field 7 (%b): expected a number of at most 12 digits, or -"),

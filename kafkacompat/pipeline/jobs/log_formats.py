@@ -108,6 +108,9 @@ _SHAPES: Final = {kind: Time[kind.name].value for kind in _Kind if kind.name in 
     _Kind.PORT: r"[0-9]{1,5}+(?!\w)",
 }
 _TIMES: Final = {_Kind[time.name]: time for time in Time}
+_JOINED: Final = (_Kind.WORD, _Kind.TEXT, _Kind.OTHER)
+_MARKS: Final = "$%<>!,0123456789"
+"""What may stand before the name of a field."""
 
 _NGINX_PARTS: Final = {
     "remote_addr": "client",
@@ -188,6 +191,10 @@ _NGINX_TEXTS: Final = (
     "upstream_cookie_",
 )
 """How the names of variables begin that have what a client or an application sent."""
+_NGINX_TEXT_ENDS: Final = ("_args", "_referer", "_request", "_uri", "_user", "_user_agent")
+"""How the names of variables end that a `map` makes of such a variable."""
+_PATH_BEGINS: Final = ("$request_uri", "$uri", "$document_uri", "%U")
+_PATH_GOES_ON: Final = ("$is_args", "$args", "$query_string", "%q")
 
 _APACHE_PARTS: Final = {
     "h": "client",
@@ -290,6 +297,8 @@ class _Step:
     name: str
     pattern: str
     expected: str
+    reached: str
+    """The pattern for a line that is refused: nothing after the next field decides where this one ends."""
 
 
 def line_format(text: str) -> LineFormat:
@@ -298,7 +307,7 @@ def line_format(text: str) -> LineFormat:
     if text == AUTO:
         return _AUTOMATIC
     body, is_nginx, escape = _as_configured(NAMED.get(text, text))
-    return _compiled(_tokens(body, is_nginx), escape)
+    return _compiled(_joined(_tokens(body, is_nginx)), escape)
 
 
 def _as_configured(text: str) -> tuple[str, bool, str]:
@@ -382,7 +391,7 @@ def _nginx_token(name: str) -> _Token:
     kind = _NGINX_KINDS.get(name)
     if kind is None:
         kind = _Kind.LIST if name.startswith("upstream_") else _Kind.OTHER
-        if name.startswith(_NGINX_TEXTS):
+        if name.startswith(_NGINX_TEXTS) or (kind is _Kind.OTHER and name.endswith(_NGINX_TEXT_ENDS)):
             kind = _Kind.TEXT
     return _Token(f"${name}", _NGINX_PARTS.get(name, name), kind)
 
@@ -405,6 +414,20 @@ def _apache_token(found: re.Match[str]) -> _Token:
     return _Token(found[0], _APACHE_PARTS.get(lower + letter, name), kind)
 
 
+def _joined(tokens: Sequence[_Token]) -> list[_Token]:
+    """Make one field of texts without a separator, such as %U%q and $host$request_uri."""
+    joined: list[_Token] = []
+    for token in tokens:
+        last = joined[-1] if joined else None
+        if last is not None and last.kind in _JOINED and token.kind in _JOINED:
+            is_path = last.text.startswith(_PATH_BEGINS) and token.text in _PATH_GOES_ON
+            text = last.text + token.text
+            joined[-1] = _Token(text, "path" if is_path else text.lstrip(_MARKS), _Kind.TEXT)
+        else:
+            joined.append(token)
+    return joined
+
+
 def _compiled(tokens: Sequence[_Token], escape: str) -> LineFormat:
     steps: list[_Step] = []
     parts: list[str] = []
@@ -423,14 +446,16 @@ def _compiled(tokens: Sequence[_Token], escape: str) -> LineFormat:
         part = token.part
         if part in parts and part in EVENT_PARTS:
             # The first field has this meaning. The second keeps its server's name.
-            part = token.text.lstrip("$%<>!,0123456789")
+            part = token.text.lstrip(_MARKS)
         if part in parts:
             part = token.text
         parts.append(part)
         if part == "time":
             times.append(_TIMES[token.kind])
-        pattern = _field_pattern(tokens, number, in_quotes and escape != "none", escape == "default")
-        steps.append(_Step(before, token.text, pattern, token.kind.value))
+        pattern, reached = _field_patterns(
+            tokens, number, in_quotes and escape != "none", escape == "default"
+        )
+        steps.append(_Step(before, token.text, pattern, token.kind.value, reached))
         before = ""
     if len(parts) > FIELDS_MAX:
         raise FormatProblem(f"it has {len(parts)} fields, more than {FIELDS_MAX}")
@@ -438,51 +463,65 @@ def _compiled(tokens: Sequence[_Token], escape: str) -> LineFormat:
         if needed not in parts:
             raise FormatProblem(f"it has no {needed}, which every event needs")
     pattern = "".join(f"{re.escape(step.before)}({step.pattern})" for step in steps) + re.escape(before)
-    reached, refusals = _refusals(steps)
+    all_reached, refusals = _refusals(steps)
     escapes = Escapes.NONE if escape == "none" else Escapes.BACKSLASH
-    return LineFormat(_START + pattern + _END, tuple(parts), times[0], escapes, reached, refusals)
+    return LineFormat(_START + pattern + _END, tuple(parts), times[0], escapes, all_reached, refusals)
 
 
-def _field_pattern(tokens: Sequence[_Token], number: int, in_quotes: bool, absent_as_dash: bool) -> str:
-    """Return an expression for what the field may be, up to the text that follows it.
+def _field_patterns(
+    tokens: Sequence[_Token], number: int, in_quotes: bool, absent_as_dash: bool
+) -> tuple[str, str]:
+    """Return an expression for what the field may be, up to the text that follows it, and the one of a refused line
+    (_Step.reached).
 
     in_quotes: the field is in quotes, and the server escapes quotes in it. absent_as_dash: the server writes `-` for
     what is absent, and not nothing.
     """
     kind = tokens[number].kind
     assert kind is not None
-    if kind in _SHAPES:
-        shape = _SHAPES[kind]
-        return f"(?:{shape})?+" if kind is _Kind.SIZE and not absent_as_dash else shape
     following = tokens[number + 1].text if number + 1 < len(tokens) else ""
     one = _WORD_IN_QUOTES if in_quotes else r"\S"
     word = one + ("++" if absent_as_dash else "*+")
-    if not following:
+    alone = ""
+    if kind in _SHAPES:
+        shape = _SHAPES[kind]
+        alone = f"(?:{shape})?+" if kind is _Kind.SIZE and not absent_as_dash else shape
+    elif not following:
         least = r"(?=\S)" if absent_as_dash and kind is _Kind.LIST else ""
-        return word if kind is _Kind.WORD else least + _LAST
-    if in_quotes and following[0] == '"':
-        return IN_QUOTES
-    if kind is _Kind.WORD and following[0] == " ":
-        return word
-    if kind is _Kind.OTHER and following[0] == " ":
-        return one + "*+"
-    if kind is _Kind.LIST and not following.strip(" "):
-        return _LIST
-    end = _end_of(tokens, number + 1)
-    if end is None:
+        alone = word if kind is _Kind.WORD else least + _LAST
+    elif in_quotes and following[0] == '"':
+        alone = IN_QUOTES
+    elif kind is _Kind.WORD and following[0] == " ":
+        alone = word
+    elif kind is _Kind.OTHER and following[0] == " ":
+        alone = one + "*+"
+    elif kind is _Kind.LIST and not following.strip(" "):
+        alone = _LIST
+    if alone:
+        return alone, alone
+    end, brief_end = _end_of(tokens, number + 1), _end_of(tokens, number + 1, is_brief=True)
+    if end is None or brief_end is None:
         # Where a field with blanks ends cannot be known if another one follows.
-        return one + "*+" if in_quotes else _LIST
+        alone = one + "*+" if in_quotes else _LIST
+        return alone, alone
     first = re.escape(following[0])
     escaped = r'"\\' if in_quotes else ""
     other = r"\\[\s\S]|" if in_quotes else ""
+
+    def up_to(end: str) -> str:
+        return rf"(?:[^{first}{escaped}]++|{other}(?!{end}){first})*+"
+
+    reached = up_to(end) if brief_end == end else f"(?:{up_to(end)}(?={end})|{up_to(brief_end)})"
+    if tokens[number].part != "user":
+        return up_to(end), reached
     # A name may contain blanks. But what begins with the `-` of an absent name is another format with one field more.
-    named = rf"(?!-(?!{end})\ )" if tokens[number].part == "user" else ""
-    return rf"{named}(?:[^{first}{escaped}]++|{other}(?!{end}){first})*+"
+    return rf"(?!-(?!{end})\ )" + up_to(end), rf"(?:-(?=\ )|{reached})"
 
 
-def _end_of(tokens: Sequence[_Token], number: int) -> str | None:
+def _end_of(tokens: Sequence[_Token], number: int, *, is_brief: bool = False) -> str | None:
     """Return an expression for what follows a field with blanks: as much as is needed to know that the field has
-    ended. None if that cannot be known. The token of this number is the text after the field."""
+    ended. None if that cannot be known. The token of this number is the text after the field. With `is_brief`, a time
+    alone tells it: no other field looks like one."""
     end = ""
     for at in range(number, len(tokens)):
         token = tokens[at]
@@ -494,6 +533,8 @@ def _end_of(tokens: Sequence[_Token], number: int) -> str | None:
                 shape = _SHAPES.get(tokens[at + 1].kind or _Kind.TEXT)
                 if shape is None:
                     return end
+                if is_brief and tokens[at + 1].kind in (_Kind.LOCAL, _Kind.ISO):
+                    return end + shape
                 # The value itself may contain what looks like the next field, as `:1` in `[::1]:80`.
                 return end + shape + (re.escape(tokens[at + 2].text) if at + 2 < len(tokens) else _END)
         elif token.kind in _SHAPES:
@@ -503,7 +544,7 @@ def _end_of(tokens: Sequence[_Token], number: int) -> str | None:
             if following == " ":
                 end += r"\S++"
                 continue
-            after = _end_of(tokens, at + 1)
+            after = _end_of(tokens, at + 1, is_brief=is_brief)
             return (
                 None if after is None else end + rf"(?:[^\s{re.escape(following)}]++|(?!{after})\S)*+{after}"
             )
@@ -516,7 +557,7 @@ def _refusals(steps: Sequence[_Step]) -> tuple[str, tuple[str, ...]]:
     """Return `reached` and `refusals` of a format with these fields."""
     reached = ""
     for step in reversed(steps):
-        reached = f"(?:({re.escape(step.before)}{step.pattern}){reached})?+"
+        reached = f"(?:({re.escape(step.before)}{step.reached}){reached})?+"
     reasons = []
     for number, step in enumerate(steps, 1):
         expected = f"{_shown(step.before)} and then {step.expected}" if step.before.strip() else step.expected
@@ -537,18 +578,19 @@ def _automatic() -> LineFormat:
     """Return AUTO: the fields of the common format as a named format reads them, with what may stand around them."""
     common = _tokens(NAMED["common"], is_nginx=False)
     fields = [number for number, token in enumerate(common) if token.kind is not None]
-    patterns = [_field_pattern(common, number, common[number].text == "%r", True) for number in fields]
+    patterns = [_field_patterns(common, number, common[number].text == "%r", True) for number in fields]
     names = ("client", "ident", "user", "time", "request", "status", "bytes")
     before = ("", " ", " ", " [", '] "', '" ', " ")
     kinds = [common[number].kind or _Kind.TEXT for number in fields]
     steps = [
-        _Step(text, name, pattern, kind.value)
-        for text, name, pattern, kind in zip(before, names, patterns, kinds, strict=True)
+        _Step(text, name, pattern, kind.value, reached)
+        for text, name, (pattern, reached), kind in zip(before, names, patterns, kinds, strict=True)
     ]
     # An address with a port, of a client, is no virtual host: there are two words up to the user.
     host = r"(?:([^\s:]++|\[[^\]\s]++\]):[0-9]{1,5} (?=(?!- )\S++ \S++ [^\s\[]))?+"
     wanted = [
-        f"({pattern})" if name != "ident" else pattern for name, pattern in zip(names, patterns, strict=True)
+        f"({pattern})" if name != "ident" else pattern
+        for name, (pattern, _) in zip(names, patterns, strict=True)
     ]
     pattern = "".join(re.escape(text) + field for text, field in zip(before, wanted, strict=True))
     # A truncated line must not be accepted as a shorter format. So only whole fields may follow, and after the common
