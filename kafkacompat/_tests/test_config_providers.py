@@ -31,6 +31,14 @@ def value(text: str, **more: str) -> str:
     return resolved(PROVIDERS | {"it": text} | {f"config.providers.{k}": v for k, v in more.items()})["it"]
 
 
+def test_the_settings_of_providers_are_known() -> None:
+    params = {"config.providers.dir.param.allowed.paths": "/"}
+    config = ServerConfig.from_properties(defaults_without_file() | PROVIDERS | params)
+    assert config.unknown == ()
+    other = {"config.providers.other.class": PACKAGE + NAMES["env"]}
+    assert ServerConfig.from_properties(defaults_without_file() | other).unknown == tuple(other)
+
+
 def test_values_are_fetched(folder: Path) -> None:
     file = folder / "secrets.properties"
     assert value(f"<${{file:{file}:password}}>") == "<s3cret>"

@@ -160,6 +160,12 @@ def resolved(settings: Mapping[str, str], of: Mapping[str, str] | None = None) -
     return {name: _PLACEHOLDER.sub(fetched, text) for name, text in settings.items()}
 
 
+def provider_prefixes(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """How the settings of the providers begin that these settings use."""
+    names = filter(None, (each.strip() for each in settings.get(PROVIDERS, "").split(",")))
+    return tuple(f"{PROVIDERS}.{each}." for each in names)
+
+
 def _providers(settings: Mapping[str, str]) -> dict[str, Provider]:
     """As in Apache Kafka, a name without a class is ignored."""
     found: dict[str, Provider] = {}

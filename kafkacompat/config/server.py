@@ -30,7 +30,7 @@ from kafkacompat.config.keys import (
     parse_value,
     render_value,
 )
-from kafkacompat.config.properties import resolved
+from kafkacompat.config.properties import provider_prefixes, resolved
 from kafkacompat.ids import parse_int
 
 _MS_PER_MINUTE = 60_000
@@ -101,13 +101,15 @@ class ServerConfig:
         self._values = values
         self._resolved = {**values, **_resolve(values)}
         unknown, without_effect = [], []
+        prefixes = provider_prefixes(originals)
         for name in originals:
             key = keys.get(name) or keys.get(listener_base(name) or "")
             if key is None and name in AUTHORIZER_SETTINGS:
                 if not values["authorizer.class.name"]:
                     without_effect.append(name)
             elif key is None:
-                unknown.append(name)
+                if not name.startswith(prefixes):
+                    unknown.append(name)
             elif not key.honoured:
                 without_effect.append(name)
         self.unknown = tuple(unknown)
