@@ -409,7 +409,7 @@ class Supervisor:
         named = f"node {first}" if not others else f"nodes {first} to {others[-1]}"
         text = f"kafkacompat {__version__} {named} serving {addresses} data in {root}"
         if others and plan.is_whole_cluster(config):
-            text += "; all replicas are on this machine, and do not outlive it"
+            text += "; replicas on this machine alone do not outlive it"
         return text
 
     @staticmethod
