@@ -88,15 +88,56 @@ class Environment:
         return sync_us * 50 if stall and not self.is_calm and uniform() < stall else sync_us
 
 
-class Process:
-    """Also its Clock and Timers. `id` is that of the machine or client. Its clock runs at `rate` times the true speed."""
+class VirtualTime:
+    """Clock and Timers of a process. What comes due is handed to `enter`, unless the process has ended. The monotonic clock
+    runs at `rate` times the true speed."""
+
+    def __init__(self, scheduler: Scheduler, rate: float = 1.0) -> None:
+        self._scheduler = scheduler
+        self._rate = rate
+        self.alive = True
+
+    def enter(self, what: str, call: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def monotonic_ms(self) -> int:
+        return 1_000_000 + int(self._scheduler.now_us * self._rate / 1000)
+
+    def now_ms(self) -> int:
+        return WALL_CLOCK_ZERO_MS + self._scheduler.now_us // 1000
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.call_after(monotonic_ms - self.monotonic_ms(), callback)
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        self._set(timer, delay_ms)
+        return timer
+
+    def _set(self, timer: Timer, delay_ms: int) -> None:
+        delay_us = int(max(delay_ms, 0) * 1000 / self._rate) + 1000
+        self._scheduler.after(delay_us, self._due, timer)
+
+    def _due(self, timer: Timer) -> None:
+        if timer.call is not None and self.alive:
+            self.enter("timer", lambda: self._fire(timer))
+
+    def _fire(self, timer: Timer) -> None:
+        left_ms = timer.postponed_to_ms - self.monotonic_ms()
+        if left_ms > 0:
+            self._set(timer, left_ms)
+        else:
+            timer.fire()
+
+
+class Process(VirtualTime):
+    """Its events come in one at a time. `id` is that of the machine or client."""
 
     def __init__(self, env: Environment, process_id: int, rate: float = 1.0) -> None:
+        super().__init__(env.scheduler, rate)
         self.env = env
         self.id = process_id
-        self.alive = True
         self.is_paused = False
-        self._rate = rate
         self._inbox: list[tuple[str, Callable[[], None]]] = []
 
     def enter(self, what: str, call: Callable[[], None]) -> None:
@@ -126,37 +167,6 @@ class Process:
         waiting, self._inbox = self._inbox, []
         for what, call in waiting:
             self.enter(what, call)
-
-    # Clock and timers.
-
-    def monotonic_ms(self) -> int:
-        return 1_000_000 + int(self.env.scheduler.now_us * self._rate / 1000)
-
-    def now_ms(self) -> int:
-        return WALL_CLOCK_ZERO_MS + self.env.scheduler.now_us // 1000
-
-    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
-        return self.call_after(monotonic_ms - self.monotonic_ms(), callback)
-
-    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        timer = Timer(callback)
-        self._set(timer, delay_ms)
-        return timer
-
-    def _set(self, timer: Timer, delay_ms: int) -> None:
-        delay_us = int(max(delay_ms, 0) * 1000 / self._rate) + 1000
-        self.env.scheduler.after(delay_us, self._due, timer)
-
-    def _due(self, timer: Timer) -> None:
-        if timer.call is not None and self.alive:
-            self.enter("timer", lambda: self._fire(timer))
-
-    def _fire(self, timer: Timer) -> None:
-        left_ms = timer.postponed_to_ms - self.monotonic_ms()
-        if left_ms > 0:
-            self._set(timer, left_ms)
-        else:
-            timer.fire()
 
 
 def outcome_of(function: Callable[[], T]) -> Deferred[T]:

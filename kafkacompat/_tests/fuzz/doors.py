@@ -1,4 +1,4 @@
-"""The doors of a node that lives in this process: virtual time, a disk in memory that counts, workers, a network of none but us.
+"""The doors of a node that lives in this process: virtual time, workers, a network of none but us. The disk is the simulator's.
 
 What a node does at its doors is its work, counted in units that a seed repeats.
 """
@@ -12,12 +12,11 @@ from typing import Any, TypeVar
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.failures import ConnectionLost
-from kafkacompat.ports import Buffer, ProbeResult, WorkersBusy
+from kafkacompat.ports import ProbeResult, WorkersBusy
 from kafkacompat.ports.dispatcher import Dispatcher
 from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.disk import SimulatedDisk, SimulatedFile
-from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, Timer
+from kafkacompat.sim.processes import StepWork, Timer, VirtualTime, outcome_of
 from kafkacompat.sim.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -25,103 +24,38 @@ SYNC_US = 300
 DIAL_MS = 5
 
 
-class Work:
-    """What one step of the loop did: calls of the disk, bytes that crossed it, timers set."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.moved_bytes = 0
-        self.timers = 0
-
-    def clear(self) -> None:
-        self.calls = self.moved_bytes = self.timers = 0
-
-
-class CountingFile(SimulatedFile):
-    work: Work
-
-    def write_now(self, *buffers: Buffer) -> int:
-        self.work.moved_bytes += sum(map(len, buffers))
-        return super().write_now(*buffers)
-
-    def read_cold(self, position: int, length: int) -> bytes:
-        found = super().read_cold(position, length)
-        self.work.moved_bytes += len(found)
-        return found
-
-
-class CountingDisk(SimulatedDisk):
-    def __init__(self) -> None:
-        super().__init__()
-        self.work = Work()
-        self.meet = self._count
-
-    def _count(self, operation: str, path: str) -> None:
-        self.work.calls += 1
-
-    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
-        opened = super().open(path, create=create)
-        file = CountingFile(self, path, opened._content)
-        file.work = self.work
-        return file
-
-
-class Time:
-    """Clock and timers of one life of a node; a life that is over hears of nothing any more."""
+class NodeTime(VirtualTime):
+    """Clock, timers and workers of one life of a node; a life that is over hears of nothing any more."""
 
     def __init__(
-        self, scheduler: Scheduler, step: Callable[[str, Callable[[], None]], None], work: Work
+        self, scheduler: Scheduler, step: Callable[[str, Callable[[], None]], None], work: StepWork
     ) -> None:
         """Whatever comes due is handed to `step`."""
-        self._scheduler = scheduler
+        super().__init__(scheduler)
         self._step = step
         self._work = work
         self._looks = 0
-        self.is_over = False
 
-    def monotonic_ms(self) -> int:
-        return 1_000_000 + self._scheduler.now_us // 1000
-
-    def now_ms(self) -> int:
-        return WALL_CLOCK_ZERO_MS + self._scheduler.now_us // 1000
+    def enter(self, what: str, call: Callable[[], None]) -> None:
+        self._step(what, call)
 
     def monotonic_s(self) -> float:
         """Each look takes a millisecond: steps end by how often they look."""
         self._looks += 1
         return self._looks / 1000
 
-    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
-        return self.call_after(monotonic_ms - self.monotonic_ms(), callback)
-
     def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        timer = Timer(callback)
         self._work.timers += 1
-        self._set(timer, delay_ms)
-        return timer
-
-    def _set(self, timer: Timer, delay_ms: int) -> None:
-        self._scheduler.after(int(max(delay_ms, 0) * 1000) + 1000, self._due, timer)
-
-    def _due(self, timer: Timer) -> None:
-        left_ms = timer.postponed_to_ms - self.monotonic_ms()
-        if left_ms > 0:
-            self._set(timer, left_ms)
-        elif timer.call is not None and not self.is_over:
-            self._step("timer", timer.fire)
+        return super().call_after(delay_ms, callback)
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         """As Workers: a job is done when its time is over. What threads do is no step of the loop."""
         answer: Deferred[T] = Deferred()
 
         def finish(_: Any) -> None:
-            if self.is_over:
-                return
-            outcome: Deferred[T] = Deferred()
-            try:
-                outcome.resolve(function())
-            except Exception as error:
-                outcome.fail(error)
-            self._step("worker", lambda: outcome.pass_to(answer))
+            if self.alive:
+                outcome = outcome_of(function)
+                self._step("worker", lambda: outcome.pass_to(answer))
 
         self._scheduler.after(SYNC_US, finish)
         return answer
@@ -130,7 +64,7 @@ class Time:
 class FullPool:
     """A pool that now and then has no room for a job, as that of cold reads may."""
 
-    def __init__(self, workers: Time, chance: Chance) -> None:
+    def __init__(self, workers: NodeTime, chance: Chance) -> None:
         self._workers = workers
         self._chance = chance
         self.is_full_in_8 = 0
@@ -149,7 +83,7 @@ class NoChannel:
     on_refused: Callable[[], None] | None = None
     is_closed = False
 
-    def __init__(self, time: Time) -> None:
+    def __init__(self, time: NodeTime) -> None:
         self._time = time
 
     def peer_versions(self, api_key: int) -> tuple[int, int] | None:
@@ -165,7 +99,7 @@ class NoChannel:
 
 
 class NoChannels:
-    def __init__(self, time: Time) -> None:
+    def __init__(self, time: NodeTime) -> None:
         self._time = time
 
     def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> NoChannel:
@@ -231,7 +165,7 @@ class FrameServer:
 class FrameNetwork:
     """`servers` in the order in which the node asks for them: the controller's, the broker's."""
 
-    def __init__(self, time: Time) -> None:
+    def __init__(self, time: NodeTime) -> None:
         self.channels = self.controller_channels = NoChannels(time)
         self.servers: list[FrameServer] = []
 

@@ -26,12 +26,13 @@ from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import KafkaRaftServer
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, CoroutineRun
+from kafkacompat.sim.disk import SimulatedDisk
+from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, CoroutineRun, StepWork
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import WireError
 
-from .doors import CountingDisk, FrameNetwork, FrameServer, FullPool, Time
+from .doors import FrameNetwork, FrameServer, FullPool, NodeTime
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -167,7 +168,11 @@ class FuzzedNode(logging.Handler):
         """`settings`: beside those of node_properties."""
         super().__init__(logging.ERROR)
         self.scheduler = Scheduler()
-        self.disk = CountingDisk()
+        self._work = work = StepWork()
+        """What one step of the loop did: calls of the disk, bytes that crossed it, timers set."""
+        self.disk = SimulatedDisk()
+        self.disk.meet = lambda operation, path: work.disk_called()
+        self.disk.moved = work.moved
         self.findings: list[str] = []
         self.steps = 0
         self.meters: RequestMeters | None = None
@@ -192,7 +197,7 @@ class FuzzedNode(logging.Handler):
             cluster_id="AAAAAAAAAAAAAAAAAAAAAQ",
             standalone=False,
         )
-        self._time: Time
+        self._time: NodeTime
         self._network: FrameNetwork
         self.reads: FullPool
         self.server: KafkaRaftServer
@@ -238,8 +243,8 @@ class FuzzedNode(logging.Handler):
         if self._is_stepping:
             call()
             return
-        work = self.disk.work
-        work.clear()
+        work = self._work
+        work.begin(what)
         self.steps += 1
         self._is_stepping = True
         began = time.thread_time()
@@ -258,7 +263,7 @@ class FuzzedNode(logging.Handler):
             self.slowest.add(time.thread_time() - began, f"{what} {self.doing}")
         for name, done, most in (
             ("calls of the disk", work.calls, STEP_CALLS_MAX),
-            ("bytes of the disk", work.moved_bytes, STEP_BYTES_MAX),
+            ("bytes of the disk", work.bytes, STEP_BYTES_MAX),
             ("timers", work.timers, STEP_TIMERS_MAX),
         ):
             if done > most:
@@ -266,7 +271,7 @@ class FuzzedNode(logging.Handler):
 
     def soon(self, call: Callable[[], None]) -> None:
         life = self._time
-        self.scheduler.after(0, lambda _: None if life.is_over else call())
+        self.scheduler.after(0, lambda _: call() if life.alive else None)
 
     def pass_time(self, milliseconds: int) -> None:
         """Everything that comes due happens."""
@@ -286,7 +291,7 @@ class FuzzedNode(logging.Handler):
 
     def start(self) -> None:
         """Until it serves; a finding if it does not within a minute of its time."""
-        self._time = Time(self.scheduler, self.step, self.disk.work)
+        self._time = NodeTime(self.scheduler, self.step, self._work)
         self._network = FrameNetwork(self._time)
         self.reads = FullPool(self._time, self._random)
         self.server = KafkaRaftServer(
@@ -330,7 +335,7 @@ class FuzzedNode(logging.Handler):
 
     def kill(self) -> None:
         """As kill -9: what was written stays, nobody is told."""
-        self._time.is_over = True
+        self._time.alive = False
         self.disk.process_ended()
 
     def connect(self, listener: int = BROKER) -> FuzzedConnection:

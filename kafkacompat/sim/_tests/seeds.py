@@ -144,9 +144,13 @@ def missing(total: Any) -> list[str]:
     return [each.name for each in fields(total) if not getattr(total, each.name)]
 
 
-def finding_seed(run: Callable[[int], Any], seen_at: int, seeds: int) -> int | None:
-    """The seed that finds the planted bug: first the one that found it when it was planted, then any other. None if none does."""
-    for seed in seeds_from(seen_at, seeds):
+def finding_seed(
+    run: Callable[[int], Any], seen_at: int, seeds: int, may_find: Callable[[int], bool] = lambda seed: True
+) -> int | None:
+    """The seed that finds the planted bug: first the one that found it when it was planted, then any other. None if none does.
+
+    `may_find`: whether the bug can show itself in a seed, by its options. The others need not be run."""
+    for seed in seeds_from(seen_at, seeds, may_find):
         try:
             run(seed)
         except (Breach, NodeFailed):
@@ -160,10 +164,11 @@ def tell_of_another(tell: Callable[[str, float], None], name: str, seen_at: int,
         tell(f"seed that finds {name} instead of seed {seen_at}", found)
 
 
-def seeds_from(first: int, seeds: int) -> Iterator[int]:
-    """Yield all seeds below `seeds`, starting with `first`, the one that found a planted bug when it was planted."""
+def seeds_from(first: int, seeds: int, may_find: Callable[[int], bool] = lambda seed: True) -> Iterator[int]:
+    """Yield those of the seeds below `seeds` that may find a planted bug, starting with `first`, the one that found it when it
+    was planted."""
     yield first
-    yield from (each for each in range(seeds) if each != first)
+    yield from (each for each in range(seeds) if each != first and may_find(each))
 
 
 def listed(failures: Iterable[str]) -> str:
