@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.broker import BrokerProcess, chosen_kind
 from interop_tests.harness.groups import Member, coordinator, settle
 from interop_tests.harness.raw_kafka import (
     ErrorCode,
@@ -34,14 +35,29 @@ pytestmark = pytest.mark.needs_control
 MakeBroker = Callable[..., BrokerProcess]
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """For tests that kill or stop it, and start it again. Each has its own topic and group."""
+    process = BrokerProcess(chosen_kind(), tmp_path_factory.mktemp("restarts") / "broker")
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def broker(shared: BrokerProcess) -> BrokerProcess:
+    if shared.process is None or shared.process.poll() is not None:
+        shared.start()  # the test before has failed
+    return shared
+
+
 def wait_for_log(connection: Connection, topic: str, partition: int = 0) -> None:
     """Wait until the leader serves the partition again after a restart."""
     wait_until(lambda: list_offset(connection, topic, partition, -1)[0] == 0, f"{topic} is served", 60)
 
 
-def test_everything_acknowledged_is_there_after_kill_9(make_broker: MakeBroker) -> None:
+def test_everything_acknowledged_is_there_after_kill_9(broker: BrokerProcess) -> None:
     """Records of every codec, settings, topic ids, committed offsets, producer state."""
-    broker = make_broker()
     create_topic(broker.bootstrap, "kept", 3, {"retention.ms": "-1", "segment.bytes": "1048576"})
     acknowledged: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     # Current timestamps, because the state of a producer without records for a day is dropped.
@@ -90,9 +106,8 @@ def test_everything_acknowledged_is_there_after_kill_9(make_broker: MakeBroker) 
         assert (found_offset["CommittedOffset"], found_offset["Metadata"]) == (41, "here")
 
 
-def test_a_torn_tail_is_cut_and_the_log_goes_on(make_broker: MakeBroker) -> None:
+def test_a_torn_tail_is_cut_and_the_log_goes_on(broker: BrokerProcess) -> None:
     """Half a batch at the end of the newest segment, as after a kill in the middle of a write."""
-    broker = make_broker()
     create_topic(broker.bootstrap, "torn")
     with Connection(broker.bootstrap) as connection:
         for _ in range(5):
@@ -110,29 +125,27 @@ def test_a_torn_tail_is_cut_and_the_log_goes_on(make_broker: MakeBroker) -> None
         assert fetch_records(connection, "torn", 5)[0].value == b"after"
 
 
-def test_a_clean_stop_ends_with_status_0_and_loses_nothing(make_broker: MakeBroker) -> None:
-    broker = make_broker()
-    create_topic(broker.bootstrap, "kept")
+def test_a_clean_stop_ends_with_status_0_and_loses_nothing(broker: BrokerProcess) -> None:
+    create_topic(broker.bootstrap, "stopped")
     with Connection(broker.bootstrap) as connection:
         for acks in (1, -1, 0):
             connection.send("Produce", 9, _body(acks)) if acks == 0 else produce(
-                connection, "kept", BatchPlan(values=[b"%d" % acks]), acks=acks
+                connection, "stopped", BatchPlan(values=[b"%d" % acks]), acks=acks
             )
-        wait_until(lambda: list_offset(connection, "kept", 0, -1)[1] == 3, "all three are there")
+        wait_until(lambda: list_offset(connection, "stopped", 0, -1)[1] == 3, "all three are there")
     assert broker.stop() in (0, 143)
     broker.start()
     with Connection(broker.bootstrap) as connection:
-        wait_for_log(connection, "kept")
-        assert [each.value for each in fetch_records(connection, "kept")] == [b"1", b"-1", b"0"]
+        wait_for_log(connection, "stopped")
+        assert [each.value for each in fetch_records(connection, "stopped")] == [b"1", b"-1", b"0"]
 
 
 def _body(acks: int) -> dict[str, Any]:
-    return produce_body("kept", BatchPlan(values=[b"0"]), acks=acks)
+    return produce_body("stopped", BatchPlan(values=[b"0"]), acks=acks)
 
 
-def test_epochs_after_a_restart(make_broker: MakeBroker) -> None:
+def test_epochs_after_a_restart(broker: BrokerProcess) -> None:
     """Each record keeps its leader epoch. A follower with the older epoch gets the offset of divergence."""
-    broker = make_broker()
     create_topic(broker.bootstrap, "epochs")
     with Connection(broker.bootstrap) as connection:
         produce(connection, "epochs", BatchPlan(values=[b"a", b"b"]))
@@ -165,9 +178,8 @@ def test_epochs_after_a_restart(make_broker: MakeBroker) -> None:
         assert [(each["NodeId"], each["Port"]) for each in reply["NodeEndpoints"]] == [(1, broker.port)]
 
 
-def test_a_producer_and_a_consumer_go_on_across_kill_9(make_broker: MakeBroker) -> None:
+def test_a_producer_and_a_consumer_go_on_across_kill_9(broker: BrokerProcess) -> None:
     """No acknowledged record is lost, no record of an idempotent producer is duplicated, and the order is kept."""
-    broker = make_broker()
     create_topic(broker.bootstrap, "flow")
     delivered: list[int] = []
     stop = threading.Event()
@@ -234,19 +246,18 @@ def test_a_producer_and_a_consumer_go_on_across_kill_9(make_broker: MakeBroker) 
         assert list_offset(connection, "flow", 0, -1)[1] == len(delivered), "nothing is stored twice"
 
 
-def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> None:
+def test_members_of_a_group_go_on_after_a_restart(broker: BrokerProcess) -> None:
     """The group is loaded with its members and generation. A member that heartbeats in time stays."""
-    broker = make_broker()
-    create_topic(broker.bootstrap, "kept")
+    create_topic(broker.bootstrap, "joined")
     with Connection(broker.bootstrap) as connection:
-        coordinator(connection, "group")
-    member = Member(broker.bootstrap, "group", session_timeout_ms=30_000)
+        coordinator(connection, "members")
+    member = Member(broker.bootstrap, "members", session_timeout_ms=30_000)
     settle([member])
-    assert member.commit("kept", 3) == 0
+    assert member.commit("joined", 3) == 0
     broker.kill()
     broker.start()
     with Connection(broker.bootstrap) as connection:
-        coordinator(connection, "group")
+        coordinator(connection, "members")
     member.connection = Connection(broker.bootstrap)
 
     def is_known() -> bool:
@@ -258,7 +269,7 @@ def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> No
 
     wait_until(is_known, "the member is known again")
     assert member.sync()["Assignment"] == b"plan 0"
-    assert member.commit("kept", 4) == 0
+    assert member.commit("joined", 4) == 0
     member.close()
 
 
@@ -302,7 +313,7 @@ def test_a_full_group_refuses(make_broker: MakeBroker) -> None:
     assert first.heartbeat() == 0
 
 
-STARTS = 5
+STARTS = 20 if os.environ.get("KAFKACOMPAT_SOAK") else 3
 CONNECT_TIMEOUT_S = 60.0
 
 

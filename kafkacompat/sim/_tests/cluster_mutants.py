@@ -232,15 +232,16 @@ MUTANTS: tuple[Plant, ...] = (
     the_first_listener_tells_who_is_gone,
 )
 SEEN_AT = {
+    "waits_survive_a_change_of_leader": 4,
     "a_failed_sync_is_forgiven": 30,
     "no_truncation": 0,
     "truncation_to_the_high_watermark": 6,
-    "expansion_without_catching_up": 24,
-    "shrinking_counts_before_it_is_committed": 10,
+    "expansion_without_catching_up": 3,
+    "shrinking_counts_before_it_is_committed": 4,
     "every_life_of_a_follower_counts": 3,
-    "old_leader_epochs_are_accepted": 2,
+    "old_leader_epochs_are_accepted": 10,
     "every_start_was_clean": 102,
-    "high_watermark_of_followers_retreats": 8,
+    "high_watermark_of_followers_retreats": 3,
     "proposals_stay_when_leadership_is_lost": 4,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

@@ -141,10 +141,10 @@ them here. The random lives of coordinator/_tests find them in ordinary tests.""
 CONSUMER_GROUP_MUTANTS_SEEN_AT = {
     "every_epoch_of_a_consumer_may_commit": 3,
     "a_heartbeat_that_tells_nothing_gives_everything_up": 1,
-    "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": 1,
+    "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": 6,
     "a_twin_joins_before_its_instance_is_released": 4,
-    "a_twin_that_was_replaced_is_not_fenced": 9,
-    "changed_topics_are_not_noticed": 18,
+    "a_twin_that_was_replaced_is_not_fenced": 30,
+    "changed_topics_are_not_noticed": 19,
     "all_members_are_taken_to_subscribe_to_the_same_topics": 1,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

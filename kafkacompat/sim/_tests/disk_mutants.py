@@ -45,7 +45,7 @@ DISK_MUTANTS: tuple[Plant, ...] = (
     one_failed_directory_ends_the_node,
 )
 DISK_MUTANTS_SEEN_AT = {
-    "a_full_disk_halts_the_quorum": 13,
+    "a_full_disk_halts_the_quorum": 4,
     "a_failed_append_is_passed_over": 7,
     "one_failed_directory_ends_the_node": 9,
 }

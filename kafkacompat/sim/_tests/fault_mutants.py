@@ -42,6 +42,6 @@ FAULT_MUTANTS: tuple[Plant, ...] = (
     a_load_ends_at_the_first_read_that_fails,
 )
 FAULT_MUTANTS_SEEN_AT = {
-    "heartbeats_go_by_the_wall_clock": 18,
-    "a_load_ends_at_the_first_read_that_fails": 14,
+    "heartbeats_go_by_the_wall_clock": 16,
+    "a_load_ends_at_the_first_read_that_fails": 32,
 }

@@ -49,5 +49,5 @@ GROUP_MUTANTS: tuple[Plant, ...] = (
 )
 GROUP_MUTANTS_SEEN_AT = {
     "deleted_groups_leave_no_tombstones": 2,
-    "every_generation_may_commit": 2,
+    "every_generation_may_commit": 14,
 }

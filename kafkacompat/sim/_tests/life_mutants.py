@@ -96,13 +96,13 @@ LIFE_MUTANTS: tuple[Plant, ...] = (
     eligible_replicas_outlive_the_feature,
 )
 LIFE_MUTANTS_SEEN_AT = {
-    "logs_keep_the_settings_of_their_start": 5,
+    "logs_keep_the_settings_of_their_start": 8,
     "added_partitions_take_the_place_of_others": 5,
     "snapshots_leave_features_out": 1,
     "a_copy_takes_its_place_at_any_moment": 1,
-    "a_log_is_cleaned_while_it_is_copied": 53,
+    "a_log_is_cleaned_while_it_is_copied": 42,
     "logs_belong_to_names": 6,
-    "eligible_replicas_outlive_the_feature": 23,
+    "eligible_replicas_outlive_the_feature": 29,
 }
 LIFE_MUTANTS_SHAPES: dict[str, dict[str, Any]] = {
     "a_log_is_cleaned_while_it_is_copied": {

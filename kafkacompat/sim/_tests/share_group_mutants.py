@@ -145,8 +145,8 @@ SHARE_GROUP_MUTANTS: tuple[Plant, ...] = (
     a_range_of_dead_letters_is_finished_after_its_first_batch,
 )
 SHARE_GROUP_MUTANTS_SEEN_AT = {
-    "deposed_leaders_are_not_fenced": 8,
-    "locks_do_not_end": 4,
+    "deposed_leaders_are_not_fenced": 28,
+    "locks_do_not_end": 6,
     "states_are_read_before_they_are_loaded": 27,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

@@ -88,7 +88,7 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
 TRANSACTION_MUTANTS_SEEN_AT = {
     "everything_is_stable": 3,
     "aborted_ranges_are_not_told": 3,
-    "coordinators_answer_at_the_append": 5,
+    "coordinators_answer_at_the_append": 3,
     "leaders_do_not_verify": 3,
     "offsets_count_before_their_transaction_ends": 3,
     "markers_are_not_loaded": 3,
