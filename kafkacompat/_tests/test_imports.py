@@ -23,7 +23,6 @@ FREE = {
     "late",
     "memory",
     "meters",
-    "stepping",
     "tasks",
 }
 """What every package may import."""
@@ -40,7 +39,6 @@ ALLOWED: dict[str, set[str]] = {
     "memory": set(),
     "meters": set(),
     "ports": {"wire.errors"},
-    "stepping": set(),
     "tasks": set(),
     "config": set(),
     "wire": set(),

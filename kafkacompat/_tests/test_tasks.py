@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -316,6 +317,34 @@ def test_a_work_ends_with_its_task(runner: TaskRunner) -> None:
     task = runner.tasks.run("work", carried_out())
     task.cancel()
     assert runner.seen == ["end"]
+
+
+class Body:
+    """Takes much memory."""
+
+
+def test_an_error_that_is_kept_does_not_keep_what_the_task_had(runner: TaskRunner) -> None:
+    """It leads to the frames that it has left, and these to it. Garbage collection comes seldom."""
+    bodies: list[weakref.ref[Body]] = []
+    value: Deferred[None] = Deferred()
+
+    async def inner() -> None:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        await value
+        raise AssertionError(body)
+
+    async def outer() -> None:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        await inner()
+        raise AssertionError(body)
+
+    failing = runner.tasks.run("failing", outer())
+    value.fail(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        failing.result()
+    assert [each() for each in bodies] == [None, None]
 
 
 def test_a_coroutine_at_once_awaits_only_what_is_there() -> None:

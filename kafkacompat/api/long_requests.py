@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.handler import HandlerFunction, HoldingDeferred, NoResponse, Slices
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping.jobs import carried_out
 from kafkacompat.tasks import TURN_COST, Cancelled, Limit, Pace, Task, Tasks, Work, at_once, in_turns, pause
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.codec import encoded_element, steps_encoder
@@ -157,7 +156,7 @@ def answer_of(requests: RequestTasks, route: Route, context: RequestContext, han
     returned directly."""
     left = TURN_COST
     if isinstance(handling, GeneratorType):
-        handling = carried_out(handling)
+        handling = in_turns(handling)
     try:
         waits_for = handling.send(None)
         while type(waits_for) is int:
@@ -175,7 +174,7 @@ async def given(answer: Any) -> Any:
     """The message behind whatever a handler returns."""
     while True:
         if isinstance(answer, GeneratorType):
-            answer = await carried_out(answer)
+            answer = await in_turns(answer)
         elif isinstance(answer, Deferred | CoroutineType):
             answer = await answer
         else:
@@ -267,7 +266,7 @@ async def _handled(
     else:
         answer = route.function(node, context, request)
     if isinstance(answer, GeneratorType):
-        answer = carried_out(answer)
+        answer = in_turns(answer)
     return await _told(later, route, context, answer)
 
 

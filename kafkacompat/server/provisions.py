@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Timers, Workers
 
 ROOT = "kafkacompat"
-OF_EVERY_NODE = ("wire.messages", "records", "log", "raft", "node", "quota", "stepping")
+OF_EVERY_NODE = ("wire.messages", "records", "log", "raft", "node", "quota")
 OF_BROKERS = ("group", "txn", "coordinator", "share", "partition")
 OF_CONTROLLERS = ("controller",)
 NOT_OF_A_NODE = {

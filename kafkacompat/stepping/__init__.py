@@ -1,1 +1,0 @@
-"""Long work cut into steps, with turns of the loop in between."""
