@@ -73,11 +73,11 @@ class Group(Protocol):
         """The time from which offsets.retention.minutes counts for an offset, None while it does not expire."""
         ...
 
-    def shut(self, now_ms: int) -> None:
+    def mark_dead(self, now_ms: int) -> None:
         """Make the group dead while its offsets are removed step by step."""
         ...
 
-    def open_again(self) -> None:
+    def mark_alive(self) -> None:
         """The group could not be deleted: make it usable again."""
         ...
 
@@ -132,10 +132,10 @@ class CarriedGroup:
     def expires_since_ms(self, stored: OffsetAndMetadata) -> None:
         return None
 
-    def shut(self, now_ms: int) -> None:
+    def mark_dead(self, now_ms: int) -> None:
         raise NotImplementedError
 
-    def open_again(self) -> None:
+    def mark_alive(self) -> None:
         raise NotImplementedError
 
     def tombstones(self) -> list[GroupRecord]:

@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     from kafkacompat.coordinator.services import TransactionVerifier
     from kafkacompat.coordinator.shard import Shard, ShardTimers, TimerKey
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
-    from kafkacompat.group.end_offsets import EndOffsetReader
     from kafkacompat.group.environment import GroupResult, GroupSettings
+    from kafkacompat.group.network_partition_metadata_client import NetworkPartitionMetadataClient
     from kafkacompat.group.records import GroupRecord
     from kafkacompat.ports import Random
     from kafkacompat.share.service import SharePersister
@@ -163,7 +163,7 @@ class GroupServices:
     effective: Callable[[], Settings]
     """The node's settings as they are now, for groups without settings of their own."""
     persister: SharePersister
-    ends: EndOffsetReader
+    ends: NetworkPartitionMetadataClient
     verifier: Callable[[], TransactionVerifier | None]
     """It asks the transaction coordinator, whose markers this coordinator writes: so each of them is asked for when it is needed.
     None: nothing is verified."""

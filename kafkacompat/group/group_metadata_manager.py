@@ -130,7 +130,7 @@ class GroupMetadataManager:
     def _put(self, group: ClassicGroup) -> None:
         former = self.groups.get(group.group_id)
         if isinstance(former, ModernGroup):
-            former.forget()
+            former.unsubscribe_from_all()
         self.groups[group.group_id] = group
 
     def replay_end_transaction(
@@ -359,12 +359,12 @@ def begin_deletion(machine: GroupMetadataManager, group_id: str) -> Group:
     return group
 
 
-def shut(machine: GroupMetadataManager, group: Group, now_ms: int) -> None:
+def mark_dead(machine: GroupMetadataManager, group: Group, now_ms: int) -> None:
     """Mark the group as dead, so that no request uses it while its offsets are removed step by step."""
     if isinstance(group, ClassicGroup):
         for member_id in list(group.pending_join):
             machine.env.timers.cancel(heartbeat_key(group, member_id))
-    group.shut(now_ms)
+    group.mark_dead(now_ms)
 
 
 def places_of_group(machine: GroupMetadataManager, group_id: str) -> Iterator[Place]:

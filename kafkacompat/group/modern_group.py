@@ -24,7 +24,7 @@ from xxhash import xxh3_64_intdigest
 from kafkacompat.coordinator.core import LoadFailure, OperationRefused
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.assignor import string_order
-from kafkacompat.group.environment import Environment, GroupResult
+from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult
 from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
@@ -32,7 +32,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.group.environment import TimerKey
     from kafkacompat.group.group import Group
-    from kafkacompat.group.records import GroupKind, ModernGroupRecord
+    from kafkacompat.group.records import GroupKind, GroupRecord, ModernGroupRecord
     from kafkacompat.group.topics import Topic
     from kafkacompat.memory import Held, Memory
     from kafkacompat.tasks import Work
@@ -191,18 +191,18 @@ class ModernGroup(Generic[M, T]):
             if not groups:
                 del self._subscribers[name]
 
-    def forget(self) -> None:
+    def unsubscribe_from_all(self) -> None:
         """The group is removed."""
         for name in self.topic_names:
             self._unsubscribe(name)
 
     # --- deletion
 
-    def shut(self, now_ms: int) -> None:
+    def mark_dead(self, now_ms: int) -> None:
         self._is_dead = True
         self._state_may_change()
 
-    def open_again(self) -> None:
+    def mark_alive(self) -> None:
         self._is_dead = False
         self._state_may_change()
 
@@ -243,7 +243,7 @@ def replay_modern_record(
         group = of_any_kind[record.group_id] = kind(record.group_id, subscribers, memory)
     replays[record.key.API_KEY](group, record.key, record.value)
     if group_metadata == record.key.API_KEY and record.value is None:
-        group.forget()
+        group.unsubscribe_from_all()
         del groups[record.group_id]
 
 
@@ -407,6 +407,32 @@ def _rack(rack: str) -> bytes:
 
 def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
+
+
+# --- the group epoch
+
+
+def maybe_bump_group_epoch(
+    env: Environment,
+    group: ModernGroup[Any, Any],
+    bump: bool,
+    names: Iterable[str],
+    epoch_record: Callable[[str, int, int], GroupRecord],
+    rebalanced: Callable[[], None],
+    records: list[GroupRecord],
+    now_ms: int,
+) -> tuple[int, bool]:
+    """The group epoch, and whether it is a new one: if `bump`, or if the topics of these names have changed since the last
+    look. `rebalanced` is called for a new one."""
+    found_hash = metadata_hash(env, names)
+    is_new = bump or found_hash != group.metadata_hash
+    epoch = group.group_epoch
+    if is_new:
+        epoch += 1
+        records.append(epoch_record(group.group_id, epoch, found_hash))
+        rebalanced()
+    group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, epoch)
+    return epoch, is_new
 
 
 # --- timers that fence members

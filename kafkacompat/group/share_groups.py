@@ -59,7 +59,11 @@ from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupH
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.coordinator.shard import Shard
-    from kafkacompat.group.end_offsets import EndOffset, EndOffsetReader, EndOffsets
+    from kafkacompat.group.network_partition_metadata_client import (
+        EndOffset,
+        EndOffsets,
+        NetworkPartitionMetadataClient,
+    )
     from kafkacompat.group.share.share_group_member import Partitions
     from kafkacompat.group.topics import Topics
     from kafkacompat.share.service import SharePersister
@@ -302,7 +306,7 @@ class ShareGroupOffsets:
         shard_of: Callable[[str], Shard],
         topics: Callable[[], Topics],
         tasks: Tasks,
-        ends: EndOffsetReader,
+        ends: NetworkPartitionMetadataClient,
     ) -> None:
         """`shard_of` raises OperationRefused."""
         self._groups = groups

@@ -21,10 +21,10 @@ from kafkacompat.group.group_metadata_manager import (
     deleted_topic_records,
     deletion_records,
     expired_records,
+    mark_dead,
     places,
     places_of_group,
     places_of_topics,
-    shut,
 )
 from kafkacompat.group.offset_metadata_manager import delete_offsets
 from kafkacompat.group.records import GroupRecord, OffsetRecord
@@ -171,10 +171,10 @@ class GroupSweeps:
         first = list(islice(found, STRETCH))
         if len(first) < STRETCH:
             return shard.write(lambda _: CoordinatorResult(tuple(deletion_records(machine, first)), None))
-        shut(machine, group, self._clock.now_ms())
-        return self._tasks.run("the deletion of a group", self._delete_shut_group(shard, group))
+        mark_dead(machine, group, self._clock.now_ms())
+        return self._tasks.run("the deletion of a group", self._delete_dead_group(shard, group))
 
-    async def _delete_shut_group(self, shard: Shard, group: Group) -> None:
+    async def _delete_dead_group(self, shard: Shard, group: Group) -> None:
         """What the log has not refused when the last tombstone is written may still not be committed."""
         machine = machine_of(shard)
         written: Deferred[None] | None = None
@@ -187,7 +187,7 @@ class GroupSweeps:
                 await pause(STRETCH * (PLACE_COST + TOMBSTONE_COST))
         except Exception:
             if group.is_dead() and machine.groups.get(group.group_id) is group:
-                group.open_again()
+                group.mark_alive()
             raise
         assert written is not None
         await written

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.inter_broker_sender import channels_to
 from kafkacompat.coordinator.services import CoordinatorServices
-from kafkacompat.group.end_offsets import EndOffsetReader
 from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator, GroupServices
+from kafkacompat.group.network_partition_metadata_client import NetworkPartitionMetadataClient
 from kafkacompat.net.failures import UnsupportedByPeer
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.persister import ShareStatePersister, Topics
@@ -126,7 +126,7 @@ class SharesSide:
             services.tasks,
             random,
         )
-        self.ends = EndOffsetReader(
+        self.ends = NetworkPartitionMetadataClient(
             services.node_id,
             services.partitions,
             image,

@@ -73,7 +73,7 @@ def test_a_request_that_waits_for_its_turn_hears_why_it_is_refused(world: World)
         (shard,) = world.coordinator._shards
         groups = machine_of(shard).groups
         groups["g"] = groups["g"].__class__("g")  # type: ignore[call-arg]  # a classic one
-        groups["g"].shut(0)
+        groups["g"].mark_dead(0)
 
     during_a_write(world, act)
     assert answers[0].result().error_code == E.COORDINATOR_NOT_AVAILABLE

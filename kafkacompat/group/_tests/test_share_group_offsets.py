@@ -20,7 +20,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.group._tests.members import Member
 from kafkacompat.group._tests.sharers import GROUP, Sharer, ShareWorld, described
 from kafkacompat.group._tests.test_share_groups import states
-from kafkacompat.group.end_offsets import EndOffset, EndOffsetReader
+from kafkacompat.group.network_partition_metadata_client import EndOffset, NetworkPartitionMetadataClient
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.partition.service import OffsetLookup
@@ -596,7 +596,7 @@ class Channel:
         return self.answers[-1]
 
 
-def reader(world: ShareWorld, channel: Channel | None) -> EndOffsetReader:
+def reader(world: ShareWorld, channel: Channel | None) -> NetworkPartitionMetadataClient:
     world.publish(
         [
             topic_image(OFFSETS_TOPIC, 1),
@@ -610,7 +610,7 @@ def reader(world: ShareWorld, channel: Channel | None) -> EndOffsetReader:
         def list_offset(self, partition: TopicPartition, *rest: Any) -> OffsetLookup:
             return OffsetLookup(E.NONE, offset=42)
 
-    return EndOffsetReader(
+    return NetworkPartitionMetadataClient(
         NODE_ID,
         Own(),  # type: ignore[arg-type]  # as much of it as is used
         lambda: world.image,

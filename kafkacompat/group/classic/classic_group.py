@@ -483,11 +483,11 @@ class ClassicGroup:
 
     # --- deletion
 
-    def shut(self, now_ms: int) -> None:
+    def mark_dead(self, now_ms: int) -> None:
         self.pending_join.clear()
         self.transition_to(ClassicGroupState.DEAD, now_ms)
 
-    def open_again(self) -> None:
+    def mark_alive(self) -> None:
         self.state = ClassicGroupState.EMPTY
 
     def tombstones(self) -> list[GroupRecord]:

@@ -212,7 +212,7 @@ def downgraded(
     for member in classic.members.values():
         reschedule_heartbeat(env, classic, member)
 
-    group.forget()
+    group.unsubscribe_from_all()
     for member_id in group.members:
         cancel_timers(env, group_id, member_id)
 
@@ -349,7 +349,7 @@ def upgraded_if_prepared(
         env.groups[group.group_id] = group
         group.enter(env.subscribers)
         cancel_rebalance_timers(env, classic)
-        classic.shut(now_ms)
+        classic.mark_dead(now_ms)
         env.tasks.schedule(
             "taking up the members of a converted group",
             ("taking up", group.group_id),
@@ -468,7 +468,7 @@ def _downgraded(
     assert classic is not None
     assert records is not None
     env.groups[group.group_id] = classic
-    group.forget()
+    group.unsubscribe_from_all()
 
     def refused() -> None:
         cancel_rebalance_timers(env, classic)

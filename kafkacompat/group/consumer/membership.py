@@ -39,8 +39,8 @@ from kafkacompat.group.consumer.target_assignment_builder import (
     is_homogeneous,
     subscribed_counts,
 )
-from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult
-from kafkacompat.group.modern_group import metadata_hash
+from kafkacompat.group.environment import Environment, GroupResult
+from kafkacompat.group.modern_group import maybe_bump_group_epoch, metadata_hash
 from kafkacompat.group.records import (
     GroupRecord,
     consumer_current_assignment_record,
@@ -165,13 +165,10 @@ def maybe_update_epoch(
         needs_target = group.assignment_epoch < group.group_epoch
         return group.group_epoch, needs_target and is_homogeneous(group, None, subscribed_counts(group, None))
     counts = subscribed_counts(group, change)
-    found_hash = metadata_hash(env, counts)
-    group_epoch = group.group_epoch
-    if bump or found_hash != group.metadata_hash:
-        group_epoch += 1
-        records.append(consumer_epoch_record(group.group_id, group_epoch, found_hash))
-        env.meters.consumer_rebalanced()
-    group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
+    rebalanced = env.meters.consumer_rebalanced
+    group_epoch, _ = maybe_bump_group_epoch(
+        env, group, bump, counts, consumer_epoch_record, rebalanced, records, now_ms
+    )
     if group.has_subscription_metadata_record:
         records.append(subscription_metadata_tombstone(group.group_id))
     return group_epoch, is_homogeneous(group, change, counts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.consumer.consumer_group_member import MemberState
-from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
+from kafkacompat.group.environment import Environment, GroupResult, nothing
 from kafkacompat.group.modern_group import (
     ASSIGNING,
     AT_ONCE_UNITS,
@@ -25,6 +25,7 @@ from kafkacompat.group.modern_group import (
     is_assignment_due,
     is_blank,
     is_still_wanted,
+    maybe_bump_group_epoch,
     metadata_hash,
 )
 from kafkacompat.group.records import (
@@ -227,13 +228,10 @@ def _heartbeat(
         bump = group.is_assignment_pending()
     group_epoch, counts = group.group_epoch, group.topic_counts(known, told)
     if bump or group.has_metadata_expired(now_ms):
-        found_hash = metadata_hash(env, counts)
-        if bump or found_hash != group.metadata_hash:
-            bump = True
-            group_epoch += 1
-            records.append(share_epoch_record(group_id, group_epoch, found_hash))
-            env.meters.share_rebalanced()
-        group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
+        rebalanced = env.meters.share_rebalanced
+        group_epoch, bump = maybe_bump_group_epoch(
+            env, group, bump, counts, share_epoch_record, rebalanced, records, now_ms
+        )
     size = len(group.members) + (known is None)
     homogeneous = all(count == size for count in counts.values())
     target = maybe_update_target(env, group, group_epoch, told, homogeneous, records, now_ms)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.partition.service import PartitionService
 
+
 CONSUMER = -1
 LATEST_TIMESTAMP = -1
 FIRST_BACKOFF_MS = 1_000
@@ -43,7 +44,7 @@ class _Question:
     partitions: list[TopicPartition]
 
 
-class EndOffsetReader:
+class NetworkPartitionMetadataClient:
     """Asks each leader for the end offsets that consumers see, without regard to transactions."""
 
     def __init__(
