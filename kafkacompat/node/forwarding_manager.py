@@ -22,6 +22,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.node.node_to_controller_channel_manager import NodeToControllerChannelManager
 from kafkacompat.ports.dispatcher import CloseConnection
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
@@ -46,39 +47,33 @@ class ForwardingManager:
     def __init__(
         self,
         channel: NodeToControllerChannelManager,
+        tasks: Tasks,
         local: Callable[[RequestContext, Any], Deferred[Any]] | None = None,
     ) -> None:
         self._channel = channel
+        self._tasks = tasks
         self._local = local
 
     def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
         """Return the controller's answer. Fails with ControllerTimedOut, CloseConnection, EnvelopeRefused or a ChannelError."""
+        return self._tasks.run("a forwarded request", self._forward(request, context))
+
+    async def _forward(self, request: Any, context: RequestContext) -> Any:
         local = self._local
-        answer: Deferred[Any] = Deferred()
-
-        def answered(done: Deferred[Any]) -> None:
-            try:
-                message = done.result()
-                if isinstance(message, EnvelopeResponse):
-                    message = _opened(message, context)
-            except RequestTimedOut as error:
-                answer.fail(ControllerTimedOut(str(error)))
-            except ConnectionLost as error:
-                # The whole channel is closed, because this node stops. A single lost connection would be retried.
-                answer.fail(CloseConnection(str(error)))
-            except Exception as error:
-                answer.fail(error)
-            else:
-                answer.resolve(message)
-
-        self._channel.request(
-            request,
-            FORWARDING_TIMEOUT_MS,
-            local=None if local is None else partial(local, context),
-            # This node sends its own requests without an envelope. The controller knows the node by its connection.
-            wrap=None if context.connection_id == NO_CONNECTION else partial(_envelope, context),
-        ).on_done(answered)
-        return answer
+        try:
+            message = await self._channel.request(
+                request,
+                FORWARDING_TIMEOUT_MS,
+                local=None if local is None else partial(local, context),
+                # This node sends its own requests without an envelope. The controller knows the node by its connection.
+                wrap=None if context.connection_id == NO_CONNECTION else partial(_envelope, context),
+            )
+        except RequestTimedOut as error:
+            raise ControllerTimedOut(str(error)) from error
+        except ConnectionLost as error:
+            # The whole channel is closed, because this node stops. A single lost connection would be retried.
+            raise CloseConnection(str(error)) from error
+        return _opened(message, context) if isinstance(message, EnvelopeResponse) else message
 
     create_topics = forward
     delete_topics = forward

@@ -21,7 +21,8 @@ from kafkacompat.net.channels import (
     ConnectionLost,
     RequestTimedOut,
 )
-from kafkacompat.ports import Channels, Clock, TimerHandle, Timers
+from kafkacompat.ports import Channels, Clock
+from kafkacompat.tasks import Started, Tasks, WakeUp
 from kafkacompat.wire.errors import ErrorCode
 
 RETRY_BACKOFF_MS = 50
@@ -43,15 +44,19 @@ Wrap = Callable[[Any], Any]
 
 
 class _Call:
-    __slots__ = ("answer", "deadline_ms", "local", "message", "timer", "wrap")
+    __slots__ = ("answer", "deadline_ms", "local", "message", "retry", "task", "wrap")
 
-    def __init__(self, message: Any, deadline_ms: int, local: LocalCall | None, wrap: Wrap | None) -> None:
+    def __init__(
+        self, message: Any, deadline_ms: int, local: LocalCall | None, wrap: Wrap | None, retry: WakeUp
+    ) -> None:
         self.message = message
         self.deadline_ms = deadline_ms
         self.local = local
         self.wrap = wrap
         self.answer: Deferred[Any] = Deferred()
-        self.timer: TimerHandle | None = None
+        self.retry = retry
+        """Called when another controller may be active."""
+        self.task: Started | None = None
 
 
 class NodeToControllerChannelManager:
@@ -63,7 +68,7 @@ class NodeToControllerChannelManager:
         purpose: str,
         channels: Channels,
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         active: Callable[[], Address | None],
         local: LocalCall | None = None,
         attempt_timeout_ms: int = DEFAULT_ATTEMPT_TIMEOUT_MS,
@@ -72,12 +77,12 @@ class NodeToControllerChannelManager:
         self._purpose = purpose
         self._channels = channels
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._active = active
         self._local = local
         self._attempt_timeout_ms = attempt_timeout_ms
         self._calls: dict[_Call, None] = {}
-        """Unanswered requests, oldest first. Those with a timer wait for their next attempt."""
+        """Unanswered requests, oldest first."""
         self._closed = False
 
     @property
@@ -95,84 +100,73 @@ class NodeToControllerChannelManager:
         Fails with RequestTimedOut after `timeout_ms`, with UnsupportedByPeer if the controller does not support the
         request, and with ConnectionLost if the channel is closed.
         """
-        call = _Call(message, self._clock.monotonic_ms() + timeout_ms, local or self._local, wrap)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        call = _Call(message, deadline_ms, local or self._local, wrap, WakeUp(self._tasks))
         if self._closed:
             call.answer.fail(ConnectionLost("the channel to the controller is closed"))
         elif len(self._calls) >= REQUESTS_WAITING_MAX:
             call.answer.fail(ChannelFull(f"{REQUESTS_WAITING_MAX} requests wait for the controller"))
         else:
             self._calls[call] = None
-            self._attempt(call)
+            call.task = self._tasks.start(
+                f"a request to the controller: {self._purpose}", self._carry_out(call)
+            )
         return call.answer
 
     def leader_changed(self) -> None:
         """Another controller may be active: requests that wait for their next attempt are sent now."""
         for call in list(self._calls):
-            if call.timer is not None:
-                call.timer.cancel()
-                self._attempt(call)
+            call.retry.call()
 
     def close(self) -> None:
         """Fail all waiting requests with ConnectionLost."""
         self._closed = True
-        for call in list(self._calls):
-            self._fail(call, ConnectionLost("the channel to the controller was closed"))
+        calls, self._calls = self._calls, {}
+        for call in calls:
+            if call.task is not None:
+                call.task.cancel()
+            call.answer.fail(ConnectionLost("the channel to the controller was closed"))
 
-    def _attempt(self, call: _Call) -> None:
-        call.timer = None
-        left_ms = call.deadline_ms - self._clock.monotonic_ms()
-        if left_ms <= 0:
-            self._fail(call, RequestTimedOut("no active controller answered in time"))
-            return
+    async def _carry_out(self, call: _Call) -> None:
+        try:
+            message = await self._sent_until_answered(call)
+        except Exception as error:
+            if self._is_over(call):
+                call.answer.fail(error)
+        else:
+            if self._is_over(call):
+                call.answer.resolve(message)
+
+    def _is_over(self, call: _Call) -> bool:
+        """False if the channel was closed meanwhile, which has failed the answer."""
+        if call not in self._calls:
+            return False
+        del self._calls[call]
+        return True
+
+    async def _sent_until_answered(self, call: _Call) -> Any:
+        while (left_ms := call.deadline_ms - self._clock.monotonic_ms()) > 0:
+            try:
+                message = await self._sent(call, left_ms)
+            except (NotController, ConnectionLost, RequestTimedOut):
+                pass
+            else:
+                if getattr(message, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+                    return message
+            left_ms = call.deadline_ms - self._clock.monotonic_ms()
+            await call.retry.wait(max(0, min(RETRY_BACKOFF_MS, left_ms)))
+        raise RequestTimedOut("no active controller answered in time")
+
+    def _sent(self, call: _Call, left_ms: int) -> Deferred[Any]:
+        """The answer of the controller that is active now. Raises NotController if none is known."""
         address = self._active()
         if address is None:
-            self._try_again(call, left_ms)
-            return
+            raise NotController
         node_id, host, port = address
         if node_id == self._node_id:
             if call.local is None:
-                self._try_again(call, left_ms)
-                return
-            answer = _called(call.local, call.message)
-        else:
-            message = call.message if call.wrap is None else call.wrap(call.message)
-            channel = self._channels.get(host, port, self._purpose)
-            answer = channel.request(message, min(left_ms, self._attempt_timeout_ms))
-        # A callback: `close` fails the answers of calls in flight, which a cancelled task could not name.
-        answer.on_done(lambda done: self._answered(call, done))
-
-    def _answered(self, call: _Call, done: Deferred[Any]) -> None:
-        if call.answer.done:
-            return
-        try:
-            message = done.result()
-        except (NotController, ConnectionLost, RequestTimedOut):
-            self._try_again(call, call.deadline_ms - self._clock.monotonic_ms())
-        except Exception as error:
-            self._fail(call, error)
-        else:
-            if getattr(message, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-                self._try_again(call, call.deadline_ms - self._clock.monotonic_ms())
-                return
-            self._calls.pop(call, None)
-            call.answer.resolve(message)
-
-    def _try_again(self, call: _Call, left_ms: int) -> None:
-        wait_ms = max(0, min(RETRY_BACKOFF_MS, left_ms))
-        call.timer = self._timers.call_after(wait_ms, lambda: self._attempt(call))
-
-    def _fail(self, call: _Call, error: Exception) -> None:
-        self._calls.pop(call, None)
-        if call.timer is not None:
-            call.timer.cancel()
-        if not call.answer.done:
-            call.answer.fail(error)
-
-
-def _called(local: LocalCall, message: Any) -> Deferred[Any]:
-    try:
-        return local(message)
-    except (NotController, ChannelError) as error:
-        failed: Deferred[Any] = Deferred()
-        failed.fail(error)
-        return failed
+                raise NotController
+            return call.local(call.message)
+        message = call.message if call.wrap is None else call.wrap(call.message)
+        channel = self._channels.get(host, port, self._purpose)
+        return channel.request(message, min(left_ms, self._attempt_timeout_ms))

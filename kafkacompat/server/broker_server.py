@@ -125,7 +125,7 @@ class BrokerServer:
             partial(allocate_block, self._requests, config.node_id, self._broker_epoch), doors.tasks
         )
         self._notices = SettingNotices(config.node_id)
-        self._controller = controller = ForwardingManager(self._requests, shared.carry_out)
+        self._controller = controller = ForwardingManager(self._requests, doors.tasks, shared.carry_out)
         self._topics = AutoTopicCreationManager(
             config, partial(self._create_topics, controller), _topic_not_made, doors.tasks
         )

@@ -179,7 +179,7 @@ class SharedServer:
             purpose,
             doors.network.controller_channels,
             doors.clock,
-            doors.timers,
+            doors.tasks,
             self.active_address,
             self.call_own,
             doors.config.get_int("controller.socket.timeout.ms"),

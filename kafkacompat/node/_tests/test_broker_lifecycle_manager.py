@@ -49,7 +49,7 @@ class World:
             "heartbeat",
             self.channels,
             self.time,
-            self.time,
+            Tasks(self.time),
             lambda: (3, "c", 1),  # type: ignore[arg-type]
         )
         self.offset = 5

@@ -17,6 +17,7 @@ from kafkacompat.node.node_to_controller_channel_manager import (
     NodeToControllerChannelManager,
 )
 from kafkacompat.ports.dispatcher import CloseConnection, Principal
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
@@ -38,12 +39,13 @@ class World:
         self.active: tuple[int, str, int] | None = (3, "c3", 9093)
         self.local_calls: list[Any] = []
         self.local_answer: Deferred[Any] | None = None
+        self.tasks = Tasks(self.time)
         self.channel = NodeToControllerChannelManager(
             OWN_ID,
             "heartbeat",
             self.channels,  # type: ignore[arg-type]
             self.time,
-            self.time,
+            self.tasks,
             lambda: self.active,
             self._local if with_local else None,
             attempt_timeout_ms=3_000,
@@ -183,7 +185,7 @@ def context(host: str = "10.1.2.3") -> RequestContext:
 
 def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
     w = World()
-    forwarding = ForwardingManager(w.channel)
+    forwarding = ForwardingManager(w.channel, w.tasks)
     answer = forwarding.delete_topics(DeleteTopicsRequest(timeout_ms=9), context())
     (sent,) = w.channels.sent
     envelope: EnvelopeRequest = sent.message
@@ -205,7 +207,9 @@ def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
 
 def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
     w = World()
-    answer = ForwardingManager(w.channel).delete_topics(DeleteTopicsRequest(), context("0:0:0:0:0:0:0:1"))
+    answer = ForwardingManager(w.channel, w.tasks).delete_topics(
+        DeleteTopicsRequest(), context("0:0:0:0:0:0:0:1")
+    )
     assert w.channels.sent[0].message.client_host_address == bytes(15) + b"\x01"
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
     w.time.advance(50)
@@ -223,7 +227,7 @@ def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
 )
 def test_i9_envelopes_that_are_not_opened(code: ErrorCode, expected: type[Exception]) -> None:
     w = World()
-    answer = ForwardingManager(w.channel).create_topics(DeleteTopicsRequest(), context())
+    answer = ForwardingManager(w.channel, w.tasks).create_topics(DeleteTopicsRequest(), context())
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=code))
     assert failure(answer) is expected
 
@@ -231,14 +235,14 @@ def test_i9_envelopes_that_are_not_opened(code: ErrorCode, expected: type[Except
 def test_a_client_hears_of_no_controller_in_time() -> None:
     w = World()
     w.active = None
-    answer = ForwardingManager(w.channel).delete_topics(DeleteTopicsRequest(), context())
+    answer = ForwardingManager(w.channel, w.tasks).delete_topics(DeleteTopicsRequest(), context())
     w.time.advance(60_000)
     assert failure(answer) is ControllerTimedOut
 
 
 def test_what_was_passed_on_ends_its_connection_when_this_node_stops() -> None:
     w = World()
-    answer = ForwardingManager(w.channel).delete_topics(DeleteTopicsRequest(), context())
+    answer = ForwardingManager(w.channel, w.tasks).delete_topics(DeleteTopicsRequest(), context())
     w.channel.close()
     assert failure(answer) is CloseConnection
 
@@ -254,6 +258,6 @@ def test_an_active_controller_on_this_node_needs_no_envelope() -> None:
         return Deferred.of(response)
 
     request = DeleteTopicsRequest()
-    answer = ForwardingManager(w.channel, local).delete_topics(request, context())
+    answer = ForwardingManager(w.channel, w.tasks, local).delete_topics(request, context())
     assert answer.result() is response
     assert calls == [("alice", request)]
