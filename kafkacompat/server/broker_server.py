@@ -187,7 +187,7 @@ class BrokerServer:
 
     def _connection_closed(self, connection_id: int) -> None:
         if self._coordinators.made is not None:
-            self._coordinators.made.shares.partitions.on_connection_closed(connection_id)
+            self._coordinators.made.shares.on_connection_closed(connection_id)
 
     @property
     def replication(self) -> ReplicaFetcherManager:

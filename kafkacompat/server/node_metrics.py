@@ -159,17 +159,17 @@ class NodeMetrics:
             yield STATE.of(broker_state(broker).value)
             hosted = broker.partitions.hosted
             coordinators = broker.coordinators
-            shares = coordinators.shares.partitions
+            shares = coordinators.shares
             yield WAITING.of(Waiting(broker.partitions, broker.fetches, shares.fetches.purgatory))
-            yield share_families(shares, coordinators.shares.dead_letters, now_ms)
+            yield share_families(shares, coordinators.dead_letters, now_ms)
             yield REPLICATION.of(broker.replication)
             yield group_families(coordinators.groups, now_ms)
-            transactions, state = coordinators.transactions, coordinators.shares.state.coordinator
-            yield TRANSACTIONS.of(TransactionReading(transactions.coordinator, transactions.verifications))
+            transactions, state = coordinators.transactions, coordinators.share_coordinator
+            yield TRANSACTIONS.of(TransactionReading(transactions, coordinators.verifier.meter))
             yield SHARE_COORDINATOR.of(At(state, now_ms))
             for kind, times in (
                 ("group", coordinators.groups.load_times),
-                ("transaction", transactions.coordinator.load_times),
+                ("transaction", transactions.load_times),
                 ("share", state.load_times),
             ):
                 yield LOADS.of(At(times, now_ms), coordinator=kind)

@@ -401,7 +401,7 @@ class Life(Process):
         self.metadata = machine = server.shared.machine
         if server.broker is not None:
             self.partitions, self.fetches = server.broker.partitions, server.broker.fetches
-            self.shares = server.broker.coordinators.shares.partitions
+            self.shares = server.broker.coordinators.shares
             if oracles.shares is not None:
                 oracles.shares.watch(self, self.shares)
         machine.subscribe(lambda old, new: oracles.images.published(self, old, new))
@@ -476,8 +476,8 @@ class Life(Process):
         coordinators = broker.coordinators
         shards = {
             OFFSETS_TOPIC: coordinators.groups._shards,
-            TRANSACTION_TOPIC: coordinators.transactions.coordinator._shards,
-            SHARE_STATE_TOPIC: coordinators.shares.state.coordinator._shards,
+            TRANSACTION_TOPIC: coordinators.transactions._shards,
+            SHARE_STATE_TOPIC: coordinators.share_coordinator._shards,
         }.get(name)
         shard = None if shards is None else shards.get(int(index))
         return shard is not None and shard.state is ShardState.LOADING
@@ -489,7 +489,7 @@ class Life(Process):
             return {}
         return {
             key: state
-            for shard in broker.coordinators.shares.state.coordinator._shards
+            for shard in broker.coordinators.share_coordinator._shards
             if shard.state is ShardState.ACTIVE
             for key, state in shard.machine.states.items()  # type: ignore[attr-defined]
         }
