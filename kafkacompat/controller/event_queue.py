@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkacompat.controller.controller_result import ControllerResult
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.controller.records import MetadataRecord
-    from kafkacompat.ports import Timers
 
 T = TypeVar("T")
 
@@ -146,24 +145,27 @@ TRY_AGAIN_MS = 1_000
 
 
 class OwnDecisions:
-    def __init__(self, machine: MetadataMachine, timers: Timers, queue: EventQueue) -> None:
+    def __init__(self, machine: MetadataMachine, tasks: Tasks, queue: EventQueue) -> None:
+        self.tasks = tasks
         self._machine = machine
-        self._timers = timers
         self._queue = queue
 
-    def take(self, decision: Callable[[], Work[None]]) -> None:
-        """Run the decision in its turn, unless the leadership has changed by then."""
+    async def take(self, decision: Callable[[], Work[T]]) -> T | None:
+        """Run the decision in its turn. None if the leadership changes before."""
         epoch = self._machine.active_epoch
 
-        def decide() -> Work[Deferred[None]]:
-            if self._machine.is_active and self._machine.active_epoch == epoch:
-                yield from decision()
-            return Deferred.of(None)
+        def decide() -> Work[Deferred[T | None]]:
+            is_current = self._machine.is_active and self._machine.active_epoch == epoch
+            return Deferred.of((yield from decision()) if is_current else None)
 
-        try:
-            self._queue.submit_steps(decide).unheeded("a decision of the controller", NotController)
-        except ControllerTimedOut:
-            self.try_again(lambda: self.take(decision))
+        while True:
+            try:
+                return await self._queue.submit_steps(decide)
+            except NotController:
+                return None
+            except ControllerTimedOut:
+                if not await self.may_try_again(epoch):
+                    return None
 
     def carry_out(
         self,
@@ -189,12 +191,7 @@ class OwnDecisions:
                 return None
         return result
 
-    def try_again(self, call: Callable[[], None]) -> None:
-        """Call it later, if this node is still the active controller in the same epoch."""
-        epoch = self._machine.active_epoch
-
-        def run() -> None:
-            if self._machine.active_epoch == epoch:
-                call()
-
-        self._timers.call_after(TRY_AGAIN_MS, run)
+    async def may_try_again(self, epoch: int) -> bool:
+        """Wait before a decision that could not be written is made again. False if the leadership of that epoch has ended."""
+        await self.tasks.sleep(TRY_AGAIN_MS)
+        return self._machine.active_epoch == epoch

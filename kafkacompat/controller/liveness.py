@@ -24,12 +24,13 @@ from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.tasks import Work
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
     from kafkacompat.controller.event_queue import OwnDecisions
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.controller.settings import ControllerSettings
-    from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, TimerHandle, Timers
 
 logger = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Liveness:
         self.schedule()
         for broker in image.brokers.values():
             if not broker.fenced:
-                self._check(broker.id, attempts=1)
+                self._begin_check(broker.id, ())
 
     def stop(self) -> None:
         if self._expiry is not None:
@@ -117,7 +118,7 @@ class Liveness:
     def connection_closed(self, connection_id: int) -> None:
         broker_id = self._heard_on.pop(connection_id, None)
         if broker_id is not None:
-            self._check(broker_id, attempts=1 + len(PROBE_AGAIN_MS))
+            self._begin_check(broker_id, PROBE_AGAIN_MS)
 
     def schedule(self) -> None:
         """Set the timer for the next expiry."""
@@ -138,7 +139,7 @@ class Liveness:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
-        self._own_decisions.take(self._fence_expired)
+        self._own_decisions.tasks.start("fencing brokers", self._own_decisions.take(self._fence_expired))
 
     def _fence_expired(self) -> Work[None]:
         epoch = self._machine.active_epoch
@@ -152,25 +153,25 @@ class Liveness:
             self.sessions.end(broker_id)
         self.schedule()
 
-    def _check(self, broker_id: int, attempts: int) -> None:
-        """Let other brokers lead if the broker's address refuses a connection. Repeated until the broker is heard
-        again."""
-        broker = self._machine.core.image.brokers.get(broker_id)
-        address = None if broker is None else self._reach.reached(broker)
-        if broker is None or address is None or not self._is_silent(broker_id, broker.epoch):
-            return
-        epoch = broker.epoch
+    def _begin_check(self, broker_id: int, waits_ms: Sequence[int]) -> None:
+        self._own_decisions.tasks.start("probing a silent broker", self._check(broker_id, waits_ms))
 
-        def answered(done: Deferred[Probed]) -> None:
-            if not self._is_silent(broker_id, epoch):
+    async def _check(self, broker_id: int, waits_ms: Sequence[int]) -> None:
+        """Let other brokers lead if the broker's address refuses a connection. Repeated after these waits, until the broker is
+        heard again."""
+        for wait_ms in (*waits_ms, None):
+            broker = self._machine.core.image.brokers.get(broker_id)
+            address = None if broker is None else self._reach.reached(broker)
+            if broker is None or address is None or not self._is_silent(broker_id, broker.epoch):
                 return
-            if done.result() is Probed.REFUSED:
+            probed = await self._reach.probe(*address)
+            if not self._is_silent(broker_id, broker.epoch):
+                return
+            if probed is Probed.REFUSED:
                 self._take_for_gone(broker_id)
-            elif attempts > 1:
-                wait_ms = PROBE_AGAIN_MS[-(attempts - 1)]
-                self._timers.call_after(wait_ms, lambda: self._check(broker_id, attempts - 1))
-
-        self._reach.probe(*address).on_done(answered)
+                return
+            if wait_ms is not None:
+                await self._own_decisions.tasks.sleep(wait_ms)
 
     def _is_silent(self, broker_id: int, epoch: int) -> bool:
         """Whether a broker that counts as live has no connection to this controller."""
@@ -190,25 +191,26 @@ class Liveness:
             broker_id,
         )
         self.sessions.take_for_gone(broker_id)
-        self._leave(broker_id)
+        self._own_decisions.tasks.start(f"leaving broker {broker_id}", self._leave(broker_id))
 
-    def _leave(self, broker_id: int) -> None:
+    async def _leave(self, broker_id: int) -> None:
         """Let other brokers lead the partitions of a dead broker. Retried later if that cannot be written."""
-
-        def leave() -> Work[None]:
-            machine, image = self._machine, self.image(but=broker_id)
-            broker = image.brokers.get(broker_id)
-            if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
+        epoch = self._machine.active_epoch
+        while not await self._own_decisions.take(lambda: self._left(broker_id)):
+            if self._machine.active_epoch != epoch or not await self._own_decisions.may_try_again(epoch):
                 return
-            epoch = machine.active_epoch
-            left = yield from self._own_decisions.carry_out(
-                f"leaving broker {broker_id}",
-                handle_broker_in_controlled_shutdown(image, self._settings, broker_id, broker.epoch),
-            )
-            if left is None and machine.active_epoch == epoch:
-                self._own_decisions.try_again(lambda: self._leave(broker_id))
 
-        self._own_decisions.take(leave)
+    def _left(self, broker_id: int) -> Work[bool]:
+        """False if it could not be written and must be retried."""
+        image = self.image(but=broker_id)
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
+            return True
+        left = yield from self._own_decisions.carry_out(
+            f"leaving broker {broker_id}",
+            handle_broker_in_controlled_shutdown(image, self._settings, broker_id, broker.epoch),
+        )
+        return left is not None
 
     def _fence(self, broker_id: int) -> Work[bool]:
         """Fence one broker. Returns False if it could not be written and must be retried."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
     from kafkacompat.controller.event_queue import OwnDecisions
     from kafkacompat.controller.metadata_machine import MetadataMachine
-    from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.ports import Clock
+    from kafkacompat.tasks import Started
 
     Task = Callable[[MetadataImage, ControllerSettings], Work[ControllerResult[MetadataRecord, bool]]]
 
@@ -44,17 +45,14 @@ class PeriodicTaskControlManager:
         settings: ControllerSettings,
         sessions: BrokerHeartbeatManager,
         clock: Clock,
-        timers: Timers,
         own_decisions: OwnDecisions,
     ) -> None:
         self._machine = machine
         self._settings = settings
         self._sessions = sessions
         self._clock = clock
-        self._timers = timers
         self._own_decisions = own_decisions
-        self._rounds: dict[Task, TimerHandle] = {}
-        """The periodic tasks with their next timers."""
+        self._running: list[Started] = []
 
     def activate(self) -> None:
         self.deactivate()
@@ -69,17 +67,17 @@ class PeriodicTaskControlManager:
         self._repeat(write_no_op_record, no_op_interval_ms(self._settings), AFTER_FAILURE_MS)
 
     def deactivate(self) -> None:
-        for timer in self._rounds.values():
-            timer.cancel()
-        self._rounds.clear()
+        running, self._running = self._running, []
+        for each in running:
+            each.cancel()
 
     def elect_uncleanly(self) -> None:
         """Run now, because a setting that allows unclean elections was changed."""
 
-        def decide() -> Work[None]:
-            yield from self._carry_out(maybe_elect_unclean_leaders)
-
-        self._own_decisions.take(decide)
+        self._own_decisions.tasks.start(
+            "unclean elections",
+            self._own_decisions.take(lambda: self._carry_out(maybe_elect_unclean_leaders)),
+        )
 
     def _sweep_expired_delegation_tokens(
         self, image: MetadataImage, settings: ControllerSettings
@@ -90,24 +88,19 @@ class PeriodicTaskControlManager:
 
     def _repeat(self, task: Task, interval_ms: int | None, after_failure_ms: int = 0) -> None:
         """None: never. After a failure the next round comes at its normal time, but not before `after_failure_ms`."""
-        if interval_ms is None:
-            return
+        if interval_ms is not None:
+            rounds = self._rounds(task, interval_ms, max(interval_ms, after_failure_ms))
+            self._running.append(self._own_decisions.tasks.start(task.__name__, rounds))
 
-        def decide() -> Work[None]:
-            epoch = self._machine.active_epoch
-            result = yield from self._carry_out(task)
+    async def _rounds(self, task: Task, interval_ms: int, after_failure_ms: int) -> None:
+        wait_ms = interval_ms
+        while True:
+            await self._own_decisions.tasks.sleep(wait_ms)
+            result = await self._own_decisions.take(lambda: self._carry_out(task))
             if result is None:
-                wait_ms = max(interval_ms, after_failure_ms)
+                wait_ms = after_failure_ms
             else:
                 wait_ms = AT_ONCE_MS if result.response else interval_ms
-            if self._machine.active_epoch == epoch:
-                self._rounds[task] = self._timers.call_after(wait_ms, run)
-
-        def run() -> None:
-            del self._rounds[task]
-            self._own_decisions.take(decide)
-
-        self._rounds[task] = self._timers.call_after(interval_ms, run)
 
     def _carry_out(self, task: Task) -> Work[ControllerResult[MetadataRecord, bool] | None]:
         """Run one round. The response True asks for another one at once. None: it failed."""

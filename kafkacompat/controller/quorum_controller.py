@@ -77,15 +77,26 @@ class Leadership:
         return self._liveness.image(but=broker_id)
 
     def _activate(self) -> None:
+        if not self._is_activated():
+            # This happens for a sole voter with a full disk. No other record may come before these.
+            self._own_decisions.tasks.start("activating the controller", self._activate_later())
+
+    async def _activate_later(self) -> None:
+        epoch = self._machine.active_epoch
+        while await self._own_decisions.may_try_again(epoch):
+            if self._is_activated():
+                return
+
+    def _is_activated(self) -> bool:
+        """Write the first records of the epoch. False if the log does not take them."""
         machine = self._machine
         activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
         if activation and not at_once(machine.append_own(activation)):
-            # This happens for a sole voter with a full disk. No other record may come before these.
-            self._own_decisions.try_again(self._activate)
-            return
+            return False
         self._activated_epoch = machine.active_epoch
         self._liveness.start()
         self._periodic_tasks.activate()
+        return True
 
     def _resign(self) -> None:
         self._liveness.stop()

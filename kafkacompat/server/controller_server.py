@@ -75,7 +75,7 @@ class ControllerServer:
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
         self.event_queue = queue = EventQueue(doors.tasks, doors.monotonic_s)
-        own_decisions = OwnDecisions(machine, doors.timers, queue)
+        own_decisions = OwnDecisions(machine, doors.tasks, queue)
         sessions = BrokerHeartbeatManager(config.get_int("broker.session.timeout.ms"))
         self.liveness = liveness = Liveness(
             machine,
@@ -94,7 +94,7 @@ class ControllerServer:
             doors.random,
             liveness,
             PeriodicTaskControlManager(
-                machine, shared.controller_settings, sessions, doors.clock, doors.timers, own_decisions
+                machine, shared.controller_settings, sessions, doors.clock, own_decisions
             ),
             own_decisions,
             queue,

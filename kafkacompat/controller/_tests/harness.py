@@ -121,7 +121,7 @@ class Harness:
         self.reach = Reach(node_id, settings.inter_broker_listener_name, self._probe, self.world)
         self.machine.subscribe(self.reach.on_image)
         queue = EventQueue(self.tasks)
-        own_decisions = OwnDecisions(self.machine, self.world, queue)
+        own_decisions = OwnDecisions(self.machine, self.tasks, queue)
         sessions = BrokerHeartbeatManager(settings.get_int("broker.session.timeout.ms"))
         self.liveness = Liveness(
             self.machine,
@@ -140,7 +140,7 @@ class Harness:
             self.random,
             self.liveness,
             PeriodicTaskControlManager(
-                self.machine, controller_settings, sessions, self.world, self.world, own_decisions
+                self.machine, controller_settings, sessions, self.world, own_decisions
             ),
             own_decisions,
             queue,
