@@ -54,22 +54,19 @@ def group_values(effective: Settings, overrides: Mapping[str, str]) -> dict[str,
 
 
 class GroupConfigManager:
-    """The values that hold for groups now. `effective` has the node's settings, `overrides` those of a group."""
+    """The values that hold for groups now."""
 
-    __slots__ = ("_effective", "_overrides")
+    __slots__ = ("_effective", "overrides")
 
     def __init__(
         self, effective: Callable[[], Settings], overrides: Callable[[str], Mapping[str, str]]
     ) -> None:
+        """`effective` has the node's settings, `overrides` what a group has of its own, as text."""
         self._effective = effective
-        self._overrides = overrides
-
-    def overrides(self, group_id: str) -> Mapping[str, str]:
-        """The group's own values, as text."""
-        return self._overrides(group_id)
+        self.overrides = overrides
 
     def get_int(self, group_id: str, name: str) -> int:
-        return as_int(group_value(self._effective(), self._overrides(group_id), name))
+        return as_int(group_value(self._effective(), self.overrides(group_id), name))
 
 
 def validate_group_configs(overrides: Mapping[str, str | None], effective: Settings | None = None) -> None:
