@@ -3,25 +3,29 @@
 What is accepted and refused here is what a running Apache Kafka 4.3.0 accepted and refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from kafkacompat.config import (
     ConfigError,
+    ConfigSource,
     DynamicConfig,
     LogConfig,
     ServerConfig,
     apply_list_op,
     defaults_without_file,
+    describe_group,
     effective,
     group_values,
+    keys,
     log_config,
     validate_dynamic_broker,
     validate_group_configs,
     validate_topic_configs,
 )
 from kafkacompat.config.dynamic import check_thread_counts
+from kafkacompat.config.group import GroupConfigManager
 
 
 def server(**changes: str) -> ServerConfig:
@@ -407,3 +411,46 @@ def test_the_first_bound_that_a_group_exceeds_is_told(own: dict[str, str], messa
     with pytest.raises(ConfigError) as refused:
         validate_group_configs(own, server())
     assert str(refused.value) == message
+
+
+@pytest.fixture
+def new_setting(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a group setting of which nothing but its row is added."""
+    row = {
+        "name": "consumer.patience.ms",
+        "type": "INT",
+        "default": "6000",
+        "valid": "[1,...]",
+        "importance": "LOW",
+        "broker": "group.consumer.heartbeat.interval.ms",
+        "minimum": "group.consumer.min.heartbeat.interval.ms",
+        "maximum": "group.consumer.max.heartbeat.interval.ms",
+        "documentation": "For this test.",
+    }
+    of_kafka = keys._table
+    monkeypatch.setattr(
+        keys, "_table", lambda name: of_kafka(name) + ([row] if name == "group-configs.tsv" else [])
+    )
+    keys.group_keys.cache_clear()
+    yield row["name"]
+    monkeypatch.undo()
+    keys.group_keys.cache_clear()
+
+
+def test_one_row_declares_a_setting_of_groups(new_setting: str) -> None:
+    config = server(group_consumer_heartbeat_interval_ms="7000")
+    with pytest.raises(ConfigError, match=r"must be less than or equal to group\.consumer\.max\.heartbeat"):
+        validate_group_configs({new_setting: "20000"}, config)
+    with pytest.raises(ConfigError, match="expected at least 1"):
+        validate_group_configs({new_setting: "0"}, config)
+    validate_group_configs({new_setting: "8000"}, config)
+    described = {each.name: each for each in describe_group(DynamicConfig(config), {new_setting: "8000"})}
+    shown = described[new_setting]
+    assert (shown.value, shown.source, shown.documentation) == (
+        "8000",
+        ConfigSource.GROUP_CONFIG,
+        "For this test.",
+    )
+    own: dict[str, Mapping[str, str]] = {"a": {new_setting: "8000"}, "b": {new_setting: "20000"}, "c": {}}
+    manager = GroupConfigManager(lambda: config, own.__getitem__)
+    assert [manager.get_int(group_id, new_setting) for group_id in "abc"] == [8_000, 15_000, 7_000]
