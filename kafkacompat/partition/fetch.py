@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
-from kafkacompat.memory import Freeing
 from kafkacompat.partition.delayed_operations import ANSWER_US, DelayedOperation, DelayedOperationPurgatory
 from kafkacompat.partition.fetch_session import (
     INVALID_SESSION_ID,
@@ -111,8 +110,7 @@ class FetchEngine:
         """`selects_by_rack`: see replica_selector. `throttle` limits followers that are not in sync."""
         self.sessions = sessions
         clock, timers = services.clock, services.timers
-        self._freeing = Freeing(services.tasks)
-        sessions.free = self._freeing.free
+        self._free = sessions.free
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
         self._reads = FetchReads(manager, clock, selects_by_rack=selects_by_rack, throttle=throttle)
@@ -226,9 +224,9 @@ class FetchEngine:
             answers = await self._answers_in_steps(context, parameters)
             return await self._reads.respond_in_steps(context, parameters, answers)
         finally:
-            self._freeing.free(answers)
+            self._free(answers)
             if isinstance(context.partitions, list):
-                self._freeing.free(context.partitions)
+                self._free(context.partitions)
 
     async def _answers_in_steps(
         self, context: FetchContext, parameters: FetchParameters
@@ -256,7 +254,7 @@ class FetchEngine:
                 if waiter.parked:
                     purgatory.look_again_at_long(waiter, core)
             waiter.noted = {}
-            self._freeing.free(answers)  # it will be read again
+            self._free(answers)  # it will be read again
             partitions: Any = await waiter.answer  # the value of a LongFetch: what to read now
             reading = Reading(list(partitions), parameters.max_bytes)
             answers, _ = await self._read_in_steps(waiter, reading, arrived=False)
@@ -277,7 +275,7 @@ class FetchEngine:
             try:
                 await pause()
             except GeneratorExit:
-                self._freeing.free(answers)
+                self._free(answers)
                 raise
 
     async def _read_arrived_in_steps(self, waiter: LongFetch) -> tuple[list[tuple[Any, PartitionData]], bool]:

@@ -266,18 +266,23 @@ class FetchContext:
 class FetchSessionCache:
     """All sessions of this node: at most `slots`, with at most `partitions_max` partitions together.
 
-    `new_id` gives candidates in 1..2**31-1.
+    `new_id` gives candidates in 1..2**31-1. `free` is called with what may be very large and is not used any more.
     """
 
-    def __init__(self, slots: int, new_id: Callable[[], int], partitions_max: int = PARTITIONS_MAX) -> None:
+    def __init__(
+        self,
+        slots: int,
+        new_id: Callable[[], int],
+        free: Callable[[list[Any] | dict[Any, Any]], None],
+        partitions_max: int = PARTITIONS_MAX,
+    ) -> None:
         self.slots = slots
         self.partitions_max = partitions_max
         self.partition_count = 0
         self._weight = 0
         """Of all sessions together. It is bounded by `partitions_max`."""
         self.evictions = 0
-        self.free: Callable[[dict[PartitionKey, CachedPartition]], None] = lambda partitions: None
-        """Called with the partitions of a session when nobody uses it any more. There may be very many."""
+        self.free = free
         self._new_id = new_id
         self._sessions: dict[int, FetchSession] = {}
         """Least recently used first."""

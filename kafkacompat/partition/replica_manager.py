@@ -7,14 +7,14 @@ depend on it. fetch.py has the fetches, which learn of every advance through `Wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.faults import forget_locals
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
 from kafkacompat.partition.hosted_partitions import HostedPartitions
-from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.partition.list_offsets import THIS_NODE, Question, Searches, look_up
 from kafkacompat.partition.log_syncs import Flushes
 from kafkacompat.partition.partition import Partition
@@ -25,7 +25,8 @@ from kafkacompat.records.batch import BatchCorrupt, ValidatedBatch
 from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.plain_produce import PlainProduce, scan_packed
-from kafkacompat.records.validate import Allowance, Origin, validate_produce
+from kafkacompat.records.validate import Allowance, Origin, TooMuchAtOnce, validate_large, validate_produce
+from kafkacompat.tasks import Limit, Overloaded, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
@@ -66,6 +67,16 @@ WITHOUT_FAILURE = frozenset(
 )
 """Refusals that Kafka does not count as failed requests (FailedProduceRequestsPerSec)."""
 Key = tuple[str, int]
+
+
+USUAL_BYTES = 16 * 1024 * 1024
+"""The decompressed body of a batch of usual size."""
+USUAL_AT_ONCE = 8
+HUGE_AT_ONCE = 2
+"""Batches opened at the same time. Each of the huge ones may use what batch.max.unpacked.bytes allows."""
+WAITING_MAX = 1000
+"""Waiting batches of each kind. Beyond this the answer is REQUEST_TIMED_OUT, after which a producer retries."""
+T = TypeVar("T")
 
 
 def hides_log_start(refused: LogRefused) -> bool:
@@ -118,6 +129,7 @@ class ReplicaManager:
             services, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
         )
         self._clock = services.clock
+        self._tasks = services.tasks
         self.limits = limits or BatchLimits()
         self._large_batches = LargeBatches(services, self.limits)
         self.pause = self._large_batches.pause
@@ -427,12 +439,17 @@ class ReplicaManager:
             durable = self.hosted.new_log_syncs.answers.get(partition)
             if durable is not None:
                 # This lasts a moment after a start. Not every client retries OFFSET_NOT_AVAILABLE.
-                return durable.and_then(lambda _: self._list_offset_later(partition, question))
+                return self._tasks.run(
+                    "looking up an offset", self._list_offset_later(durable, partition, question)
+                )
         return self._list_offset(partition, question)
 
-    def _list_offset_later(self, partition: TopicPartition, question: Question) -> Deferred[OffsetLookup]:
+    async def _list_offset_later(
+        self, durable: Deferred[ErrorCode], partition: TopicPartition, question: Question
+    ) -> OffsetLookup:
+        await durable
         found = self._list_offset(partition, question)
-        return found if isinstance(found, Deferred) else Deferred.of(found)
+        return await found if isinstance(found, Deferred) else found
 
     def _list_offset(
         self, partition: TopicPartition, question: Question
@@ -493,3 +510,78 @@ class ReplicaManager:
         return ProduceResult(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=core.leader, leader_epoch=core.leader_epoch
         )
+
+
+class LargeBatches:
+    """Produced batches that are too large for one step of the loop: decompressed in threads, checked in turns.
+
+    The numbers of batches being opened and waiting are bounded; beyond them the client must retry. records/validate
+    decides what is refused. The connection is not read meanwhile, so its batches stay in order. So a connection has at
+    most one batch in line.
+
+    Batches of usual size do not wait for huge ones, which have few places and may need minutes. Only decompression shows
+    how large a body is. So each batch begins as a usual one. One that gets larger begins again in the line of huge ones.
+    """
+
+    def __init__(self, services: PartitionServices, limits: BatchLimits) -> None:
+        self._clock = services.clock
+        self._tasks = services.tasks
+        self._workers = services.workers.batches
+        self._limits = limits
+        self._usual = Limit(USUAL_AT_ONCE, WAITING_MAX)
+        self._huge = Limit(HUGE_AT_ONCE, WAITING_MAX)
+
+    def pause(self, given: T) -> Deferred[T]:
+        """The given value, after a turn of the loop."""
+        return self._tasks.run("a Produce that pauses", _after_a_turn(given))
+
+    def validate(
+        self, records: Buffer, config: LogConfig, zstd_allowed: bool
+    ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
+        """The batch, or its refusal. The records stay in use until then."""
+        return self._tasks.run("validating a large batch", self._validate(records, config, zstd_allowed))
+
+    async def _validate(
+        self, records: Buffer, config: LogConfig, zstd_allowed: bool
+    ) -> Buffer | ValidatedBatch | LogRefused:
+        try:
+            try:
+                return await self._validated(self._usual, USUAL_BYTES, records, config, zstd_allowed)
+            except TooMuchAtOnce as error:
+                forget_locals(error.__traceback__)
+            return await self._validated(
+                self._huge, self._limits.unpacked_bytes, records, config, zstd_allowed
+            )
+        except LogRefused as refused:
+            # The frames that it has left would keep the records, and lead to it.
+            forget_locals(refused.__traceback__)
+            return refused.with_traceback(None)
+        except Overloaded as error:
+            return LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
+
+    async def _validated(
+        self, places: Limit, memory_bytes: int, records: Buffer, config: LogConfig, zstd_allowed: bool
+    ) -> ValidatedBatch:
+        now_ms = self._clock.now_ms()
+        async with places:
+            await pause()
+            return await validate_large(
+                records,
+                config,
+                now_ms,
+                self._in_worker,
+                zstd_allowed=zstd_allowed,
+                limits=self._limits,
+                memory_bytes=memory_bytes,
+            )
+
+    async def _in_worker(self, job: Callable[[], T]) -> T:
+        given = self._workers.submit(job)
+        await when_all_done([given])
+        await pause()  # the jobs of many batches may be done in one turn
+        return given.result()
+
+
+async def _after_a_turn(given: T) -> T:
+    await pause()
+    return given

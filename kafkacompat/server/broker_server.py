@@ -21,6 +21,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.late import Late, NotMade
+from kafkacompat.memory import Freeing
 from kafkacompat.node.auto_topic_creation_manager import AutoTopicCreationManager
 from kafkacompat.node.broker_lifecycle import BrokerIdentity, LifecycleSettings
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
@@ -116,6 +117,7 @@ class BrokerServer:
             FetchSessionCache(
                 config.get_int("max.incremental.fetch.session.cache.slots"),
                 lambda: 1 + random.randrange(SESSION_IDS),
+                Freeing(doors.tasks).free,
             ),
             lambda: settings.get_int("fetch.max.bytes"),
             selects_by_rack=selects_by_rack(config.get_string("replica.selector.class")),

@@ -146,9 +146,9 @@ def test_many_unknown_partitions_are_refused_in_portions() -> None:
 
 def test_a_batch_of_usual_size_does_not_wait_for_huge_ones(monkeypatch: Any) -> None:
     """Eight clients each send one. Their bodies are compressed anew, which may take minutes."""
-    from kafkacompat.partition import large_batches
+    from kafkacompat.partition import replica_manager
 
-    monkeypatch.setattr(large_batches, "USUAL_BYTES", 1_000_000)
+    monkeypatch.setattr(replica_manager, "USUAL_BYTES", 1_000_000)
     api = Api(topic_image("t"))
     api.world.log().config = LogConfig(compression_type="gzip")
     huge = [pending(api, request(("t", 0, large()), api=api)) for _ in range(8)]
@@ -162,16 +162,16 @@ def test_a_batch_of_usual_size_does_not_wait_for_huge_ones(monkeypatch: Any) -> 
         api.world.time.advance(0)
     assert not any(reply.reply.done for reply in huge)
     # It has three jobs itself. Between them, each batch in progress may have one.
-    assert jobs <= 3 * (large_batches.USUAL_AT_ONCE + large_batches.HUGE_AT_ONCE)
+    assert jobs <= 3 * (replica_manager.USUAL_AT_ONCE + replica_manager.HUGE_AT_ONCE)
     assert results(api.decoded(usual.reply.result(), 0, 9)) == [(0, 0, 0)]
     assert {answered(api, reply)[0][1] for reply in huge} == {0}
 
 
 def test_many_bombs_wait_and_more_are_told_to_come_again(monkeypatch: Any) -> None:
-    from kafkacompat.partition import large_batches
+    from kafkacompat.partition import replica_manager
 
-    monkeypatch.setattr(large_batches, "WAITING_MAX", 3)
-    monkeypatch.setattr(large_batches, "USUAL_AT_ONCE", 2)
+    monkeypatch.setattr(replica_manager, "WAITING_MAX", 3)
+    monkeypatch.setattr(replica_manager, "USUAL_AT_ONCE", 2)
     api = Api(topic_image("t"))
     replies = [pending(api, request(("t", 0, BOMB), api=api)) for _ in range(5)]
     assert len(api.world.workers.submitted) == 0

@@ -22,6 +22,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.opening import Preparation
 from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.memory import Freeing
 from kafkacompat.partition._tests.services import partition_services, raise_it
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
@@ -179,22 +180,19 @@ class World:
         self.log_manager = WatchedLogs(self.disk, self.time, directories)
         self.log_configs: dict[str, LogConfig] = {}
         self.halt: Callable[[BaseException], None] = raise_it
-        self.manager = ReplicaManager(
-            partition_services(
-                NODE_ID,
-                self.log_manager,
-                self.time,
-                self.workers,
-                lambda topic: self.log_configs.get(topic, LogConfig()),
-                halt=lambda problem: self.halt(problem),
-            )
+        services = partition_services(
+            NODE_ID,
+            self.log_manager,
+            self.time,
+            self.workers,
+            lambda topic: self.log_configs.get(topic, LogConfig()),
+            halt=lambda problem: self.halt(problem),
         )
+        self.manager = ReplicaManager(services)
         self.session_ids = iter(range(1, 10**6))
-        self.sessions = FetchSessionCache(slots, lambda: next(self.session_ids))
+        self.sessions = FetchSessionCache(slots, lambda: next(self.session_ids), Freeing(services.tasks).free)
         self.fetch_max_bytes = 57_671_680
-        self.engine = FetchEngine(
-            self.manager.hosted._services, self.manager, self.sessions, lambda: self.fetch_max_bytes
-        )
+        self.engine = FetchEngine(services, self.manager, self.sessions, lambda: self.fetch_max_bytes)
         self.image = MetadataImage()
         self.publish(image_of(*topics, brokers=brokers))
         self.settle()

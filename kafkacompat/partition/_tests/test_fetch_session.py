@@ -24,7 +24,7 @@ TOPIC_ID = b"t" * 16
 
 def cache_of(slots: int = 10, partitions_max: int = PARTITIONS_MAX) -> FetchSessionCache:
     ids = iter(range(1, 1000))
-    return FetchSessionCache(slots, lambda: next(ids), partitions_max)
+    return FetchSessionCache(slots, lambda: next(ids), lambda held: None, partitions_max)
 
 
 def asked(

@@ -10,9 +10,9 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
-from kafkacompat.partition import large_batches
+from kafkacompat.partition import replica_manager
 from kafkacompat.partition._tests.services import partition_services
-from kafkacompat.partition.large_batches import LargeBatches
+from kafkacompat.partition.replica_manager import LargeBatches
 from kafkacompat.ports import LogRefused
 from kafkacompat.records import compression
 from kafkacompat.records._tests.bombs import batch_of_body, record_of_value
@@ -48,7 +48,7 @@ def openers() -> int:
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP, compression.ZSTD])
 @pytest.mark.parametrize("is_huge", [False, True])
 def test_a_valid_batch(codec: int, is_huge: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_batches, "USUAL_BYTES", 1_000 if is_huge else 1 << 20)
+    monkeypatch.setattr(replica_manager, "USUAL_BYTES", 1_000 if is_huge else 1 << 20)
     before = openers()
     records = batch_of_body(record_of_value(100_000), codec)
     assert not isinstance(validated(records), LogRefused)
