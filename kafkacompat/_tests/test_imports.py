@@ -112,7 +112,6 @@ ALLOWED: dict[str, set[str]] = {
     },
     "metrics": {
         "api.meters",
-        "api.request_times",
         "controller.controller_metrics",
         "controller.image",
         "group.meters",

@@ -246,3 +246,34 @@ NAMED_PROTOCOL = NamedProtocol()
 def is_between_nodes(needs: Sequence[Need]) -> bool:
     """Return whether only nodes of the cluster send these requests."""
     return CLUSTER_ACTION in needs or END_TRANSACTIONS in needs
+
+
+def _all_of(kind: ResourceType) -> int:
+    return sum(1 << operation for operation in SUPPORTED_OPERATIONS[kind])
+
+
+TOPIC_OPERATIONS = _all_of(ResourceType.TOPIC)
+GROUP_OPERATIONS = _all_of(ResourceType.GROUP)
+CLUSTER_OPERATIONS = _all_of(ResourceType.CLUSTER)
+NOT_ASKED = -(2**31)
+"""The value of a bit field that was not requested."""
+
+
+def cluster_operations(node: AnyNode, context: RequestContext, is_asked: bool) -> int:
+    """Return the operations on the cluster. None are set if the sender may not describe the cluster."""
+    if not is_asked:
+        return NOT_ASKED
+    access = access_of(node, context)
+    if access is None:
+        return CLUSTER_OPERATIONS
+    if not access.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return access.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def topic_operations(access: Access | None, name: str) -> int:
+    return TOPIC_OPERATIONS if access is None else access.operations(ResourceType.TOPIC, name)
+
+
+def group_operations(access: Access | None, group_id: str) -> int:
+    return GROUP_OPERATIONS if access is None else access.operations(ResourceType.GROUP, group_id)

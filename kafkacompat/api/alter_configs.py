@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.broker_config_changes import refused_broker_changes
+from kafkacompat.api.broker_configs import (
+    LOOKED_AT_A_STEP,
+    refused_broker_changes,
+    refused_here,
+    with_the_controllers,
+)
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.node_names import LOOKED_AT_A_STEP, refused_here, with_the_controllers
 from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.access import cluster_operations
 from kafkacompat.api.endpoints import BROKERS, controller_for, named_brokers, wrong_endpoints
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.operations import cluster_operations
 from kafkacompat.wire.messages.describe_cluster_response import (
     DescribeClusterBroker,
     DescribeClusterResponse,

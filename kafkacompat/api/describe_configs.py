@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
+from kafkacompat.api.broker_configs import wrong_node
 from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.named_rights import names_unknown_config_types
-from kafkacompat.api.node_names import wrong_node
-from kafkacompat.api.topic_names import is_legal_topic_name
+from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.errors import ErrorCode

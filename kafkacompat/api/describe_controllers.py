@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.access import cluster_operations
 from kafkacompat.api.endpoints import CONTROLLERS, wrong_endpoints
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.operations import cluster_operations
 from kafkacompat.controller.features import controller_registration_supported, metadata_version
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_response import (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.access import access_of
+from kafkacompat.api.access import access_of, group_operations
 from kafkacompat.api.handler import Handler, Slices
-from kafkacompat.api.operations import group_operations
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.topic_names import is_legal_topic_name
+from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.ids import TopicPartition
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode

@@ -9,11 +9,9 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.access import access_of, seen_of
+from kafkacompat.api.access import NOT_ASKED, access_of, seen_of, topic_operations
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.operations import NOT_ASKED, topic_operations
-from kafkacompat.api.partition_state import leader_for, offline_replicas
-from kafkacompat.api.topic_names import is_legal_topic_name
+from kafkacompat.api.topics import is_legal_topic_name, leader_for, offline_replicas
 from kafkacompat.ids import INTERNAL_TOPICS
 from kafkacompat.security.acl import ResourceType
 from kafkacompat.tasks import TURN_COST, Work, at_once

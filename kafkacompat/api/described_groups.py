@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.access import RightToTopics, access_of
+from kafkacompat.api.access import RightToTopics, access_of, group_operations
 from kafkacompat.api.handler import Slices
-from kafkacompat.api.operations import group_operations
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
+from kafkacompat.api.handler import Message, NoResponse
 from kafkacompat.api.long_requests import LongAnswer
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
-from kafkacompat.api.repeats import SIZE_MAX, Repeat
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.api.route import EncodedAnswer, Route
+from kafkacompat.api.route import SIZE_MAX, EncodedAnswer, Repeat, Route
 from kafkacompat.api.serve import serve, serve_own, stand_in_for_failure
 from kafkacompat.api.throttling import throttle
 from kafkacompat.deferred import Deferred
@@ -357,7 +356,7 @@ class ApiDispatcher:
 
     def _pending(self, route: Route, context: RequestContext, request: Any, answer: Deferred[Any]) -> Pending:
         reply: Deferred[Reply | None] = Deferred()
-        blocks = route.blocks or isinstance(answer, HoldingDeferred)
+        blocks = route.blocks or isinstance(answer, LongAnswer)
         # While a request waits that does not block its connection, its records must not keep the receive buffer in
         # use.
         kept = request if blocks else None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkacompat.deferred import Deferred
 from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 
@@ -35,12 +34,6 @@ ParsePlain = Callable[[Any, memoryview, int, int], Any | None]
 """(node, frame, position of the body, version) -> the request in a form of its own, or None if it is not plain."""
 SLICES_PATIENCE_MS = 30_000
 """As long as Kafka's clients wait for an answer (request.timeout.ms), and its share coordinator is looked for."""
-
-
-class HoldingDeferred(Deferred[T]):
-    """An answer of an API that normally does not block. This time the connection is not read until the answer is there."""
-
-    __slots__ = ()
 
 
 Message = Any

@@ -12,15 +12,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
-from kafkacompat.api.broker_config_changes import refused_broker_changes
-from kafkacompat.api.handler import Handler
-from kafkacompat.api.node_names import (
+from kafkacompat.api.broker_configs import (
     COUNTED_A_STEP,
     LOOKED_AT_A_STEP,
+    refused_broker_changes,
     refused_here,
     with_the_controllers,
     wrong_node,
 )
+from kafkacompat.api.handler import Handler
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode

@@ -9,7 +9,7 @@ from copy import copy
 from types import CoroutineType, GeneratorType, coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkacompat.api.handler import HandlerFunction, HoldingDeferred, NoResponse, Slices
+from kafkacompat.api.handler import HandlerFunction, NoResponse, Slices
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.deferred import Deferred
 from kafkacompat.tasks import TURN_COST, Cancelled, Limit, Pace, Task, Tasks, Work, at_once, in_turns, pause
@@ -89,8 +89,9 @@ class RequestTasks:
         self._left_bytes -= size_bytes
 
 
-class LongAnswer(HoldingDeferred[Any]):
-    """The answer to a request that a task handles. The request's bytes stay in use until then.
+class LongAnswer(Deferred[Any]):
+    """The answer to a request that a task handles. The request's bytes stay in use until then, so its connection is not read,
+    whatever its API says otherwise.
 
     The connection's end abandons the answer. If the task then waits for a Deferred that may be abandoned, it ends there, with
     what `Tasks.all` carries out for it. Another wait goes on, and so does the rest of the handler unless

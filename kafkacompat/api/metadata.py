@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.access import Access, access_of, seen_of
+from kafkacompat.api.access import NOT_ASKED, Access, access_of, cluster_operations, seen_of, topic_operations
 from kafkacompat.api.endpoints import controller_for, named_brokers
 from kafkacompat.api.handler import Handler, LongHandling
-from kafkacompat.api.operations import NOT_ASKED, cluster_operations, topic_operations
-from kafkacompat.api.partition_state import leader_for, offline_replicas
-from kafkacompat.api.topic_names import is_legal_topic_name
+from kafkacompat.api.topics import is_legal_topic_name, leader_for, offline_replicas
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Work, at_once

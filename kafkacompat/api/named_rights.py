@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, access_of
 from kafkacompat.api.request_context import NotController
-from kafkacompat.api.topic_names import is_legal_topic_name
+from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID

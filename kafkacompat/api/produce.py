@@ -1,68 +1,58 @@
 """Produce (key 0, versions 3-13): append records to partitions, and answer when acks is satisfied.
 
-This module maps topic ids to names, refuses whole requests, and keeps the order of the request in the answer.
-records/validate checks batches, partition/ knows the leaders, and transactional_produce checks transactions.
-ApiVersions advertises versions from 0 on. A request of version 0-2 closes the connection. KIP-98, KIP-951 (current
-leader), KIP-516 (topic ids from version 13).
+A plain Produce is appended in one pass, and its answer packed at once: nobody's rights need a look, records/plain_produce has read
+it, and its partitions take all batches as they are. Any other request takes the other way from its beginning, before any effect.
+There, topic ids become names, whole requests are refused, and partitions are appended in portions, with a turn of the loop
+between two portions. The answer keeps the order of the request.
+
+records/validate checks batches, partition/ knows the leaders, and transactional_produce checks transactions. ApiVersions advertises
+versions from 0 on. A request of version 0-2 closes the connection. KIP-98, KIP-951 (current leader), KIP-516 (topic ids from
+version 13).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from struct import Struct
+from struct import Struct as Layout
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.access import Access, access_of
 from kafkacompat.api.endpoints import endpoints_of
-from kafkacompat.api.first_batch import (
-    BEGINNING,
-    LEGACY_MINIMUM_LENGTH,
-    TRANSACTIONAL_BIT,
-    FirstBatch,
-    first_batch,
-    is_transactional,
-)
 from kafkacompat.api.handler import Handler, NoResponse
-from kafkacompat.api.plain_produce import append_plain
-from kafkacompat.api.produce_answers import (
-    ACKS,
-    ADMIN_CLIENT_ID,
-    ALL_REPLICAS,
-    FIRST_VERSION_WITH_ZSTD,
-    Answer,
-    answer_of,
-    name_of,
-    waits_for,
-    when_let_go,
-)
-from kafkacompat.api.produce_portions import Appending
-from kafkacompat.api.transactional_produce import (
-    ProducerAndSequence,
-    Verdicts,
-    judge,
-    producer_of,
-)
+from kafkacompat.api.route import EncodedAnswer
+from kafkacompat.api.transactional_produce import ProducerAndSequence, Verdicts, judge, producer_of
+from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.service import ProduceResult
 from kafkacompat.records.plain_produce import PlainProduce, parse_produce
-from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
+from kafkacompat.records.validate import PARTITION_UNITS, Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.codec import decoder
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 from kafkacompat.wire.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkacompat.wire.primitives import write_uvarint
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
-    from kafkacompat.api.plain_produce import PlainAnswer
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ports import Buffer
+    from kafkacompat.records.plain_produce import TopicFacts
     from kafkacompat.wire.messages.produce_request import PartitionProduceData, TopicProduceData
 
+Answer: TypeAlias = ProduceResponse | Deferred[ProduceResponse] | NoResponse
+PlainAnswer: TypeAlias = Answer | EncodedAnswer | Deferred[ProduceResponse | EncodedAnswer]
 
 ASKED_LIKE_PARTITIONS = 10
 """The cost of one question to the authorizer, in partitions."""
@@ -149,7 +139,8 @@ async def _in_steps(node: Node, context: RequestContext, request: ProduceRequest
         verdicts = await _judged(node, context, request, batches, pace)
         if not isinstance(verdicts, Verdicts):
             return verdicts
-    return _append(node, context, request, topics, True, verdicts, hidden)
+    answer = _append(node, context, request, topics, True, verdicts, hidden)
+    return await answer if isinstance(answer, CoroutineType) else answer
 
 
 def _may_write(node: Node, context: RequestContext, topic: TopicProduceData) -> bool:
@@ -200,7 +191,7 @@ def _append(
     several: bool,
     verdicts: Verdicts | None,
     hidden: Sequence[TopicProduceResponse] = (),
-) -> Answer:
+) -> Answer | Coroutine[Any, None, Answer]:
     opens_first = False
     if not several and verdicts is None and topics and request.acks in ACKS:
         try:
@@ -367,6 +358,469 @@ def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Work[Produ
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
     return ProduceResponse(responses=responses)
+
+
+FIRST_PACKED_VERSION = 5
+FIRST_VERSION_WITH_MESSAGES = 8
+FIRST_FLEXIBLE_VERSION = 9
+COUNT = Layout(">i")
+NAME_SIZE = Layout(">h")
+THROTTLE_TIME = bytes(4)
+NO_TAGS = b"\0"
+
+
+FIELDS = Layout(">ihqqq")
+"""Of a partition: index, error code, base offset, log append time and log start offset."""
+NO_MESSAGES = COUNT.pack(0) + b"\xff\xff"
+NO_COMPACT_MESSAGES = b"\1\0" + NO_TAGS
+
+
+def append_plain(node: Node, context: RequestContext, request: PlainProduce) -> PlainAnswer | None:
+    """None, before any effect, if the request must take the other way."""
+    appended = node.partitions.append_plain(request)
+    if appended is None:
+        return None
+    results, ends, are_replicated = appended
+    if request.acks == 0:
+        return NoResponse.SILENT if len(ends) == len(results) else NoResponse.CLOSE
+    # Not the request itself, because while the answer waits, the receive buffer is used again.
+    topics, version = request.topics, request.version
+    if are_replicated:
+        flushed = node.partitions.when_flushed(ends)
+        waits = [] if flushed is None else [flushed]
+    else:
+        waits = waits_for(node, request, ends)
+    if not waits:
+        return _answer(node, context, version, topics, results)
+
+    def settle(outcomes: list[Mapping[TopicPartition, ErrorCode]]) -> ProduceResponse | EncodedAnswer:
+        of_partition = dict(zip(ends, [each for each in results if each.error is NONE], strict=True))
+        for errors in outcomes:
+            for partition, error in errors.items():
+                if error is not NONE:
+                    of_partition[partition].error = error
+        return _answer(node, context, version, topics, results)
+
+    return gather(waits).then(settle)
+
+
+def _answer(
+    node: Node,
+    context: RequestContext,
+    version: int,
+    topics: Sequence[TopicFacts],
+    results: Sequence[ProduceResult],
+) -> ProduceResponse | EncodedAnswer:
+    """The response to a request for these topics, with a result for each of their partitions in turn."""
+    if version < FIRST_PACKED_VERSION or context.throttling is not None:
+        return _message(node, context, version, topics, results)
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    rest = NO_COMPACT_MESSAGES if is_flexible else NO_MESSAGES
+    if version < FIRST_VERSION_WITH_MESSAGES:
+        rest = b""
+    pack = FIELDS.pack
+    out = bytearray()
+    write_count = _write_compact_count if is_flexible else _write_count
+    write_count(out, len(topics))
+    left = iter(results)
+    for name, partitions in topics:
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            out += name
+        else:
+            encoded = name.encode()
+            if is_flexible:
+                write_uvarint(out, len(encoded) + 1)
+            else:
+                out += NAME_SIZE.pack(len(encoded))
+            out += encoded
+        write_count(out, len(partitions))
+        # zip asks the partitions first, so that it takes no result when they end.
+        for facts, result in zip(partitions, left, strict=False):
+            if result.error is not NONE:
+                return _message(node, context, version, topics, results)
+            out += pack(facts[0], 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+            out += rest
+        if is_flexible:
+            out += NO_TAGS
+    out += THROTTLE_TIME
+    if is_flexible:
+        out += NO_TAGS
+    return EncodedAnswer([out], {NONE: len(results)})
+
+
+def _write_count(out: bytearray, count: int) -> None:
+    out += COUNT.pack(count)
+
+
+def _write_compact_count(out: bytearray, count: int) -> None:
+    write_uvarint(out, count + 1)
+
+
+def _message(
+    node: Node,
+    context: RequestContext,
+    version: int,
+    topics: Sequence[TopicFacts],
+    results: Sequence[ProduceResult],
+) -> ProduceResponse:
+    leaders = set()
+    left = iter(results)
+    responses = []
+    for name, partitions in topics:
+        answers = []
+        for facts, result in zip(partitions, left, strict=False):
+            answer, leader = answer_of(facts[0], result, version)
+            answers.append(answer)
+            if leader >= 0:
+                leaders.add(leader)
+        response = TopicProduceResponse(partition_responses=answers)
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            response.topic_id = name
+        else:
+            response.name = name
+        responses.append(response)
+    message = ProduceResponse(responses=responses)
+    if leaders:
+        message.node_endpoints = endpoints_of(node.image, leaders, context.listener_name, NodeEndpoint)
+    return message
+
+
+Place: TypeAlias = "tuple[TopicProduceData, PartitionProduceData, list[PartitionProduceResponse]]"
+"""A topic, one of its partitions, and the list that receives the result."""
+
+
+class Appending:
+    """The progress of a Produce through its partitions, in as many portions as the loop needs.
+
+    The connection is not read before the last portion is done, so its batches stay in order. The wait for a portion's
+    appends starts in that portion, because before the next one another leader's log may have other records at the same
+    offsets.
+    """
+
+    __slots__ = (
+        "_acks",
+        "_appended",
+        "_checked",
+        "_context",
+        "_ends",
+        "_failed",
+        "_internal_allowed",
+        "_leaders",
+        "_left",
+        "_node",
+        "_opens_first",
+        "_request",
+        "_responses",
+        "_several",
+        "_validation",
+        "_verdicts",
+        "_waits",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        context: RequestContext,
+        request: ProduceRequest,
+        topics: list[TopicProduceData],
+        several: bool,
+        verdicts: Verdicts | None,
+        opens_first: bool = False,
+        hidden: Sequence[TopicProduceResponse] = (),
+    ) -> None:
+        """`opens_first`: the records of the first partition are known to need more time than one allowance.
+
+        `hidden` are the results of topics that the sender may not write to.
+        """
+        self._opens_first = opens_first
+        self._node = node
+        self._context = context
+        self._request = request
+        self._several = several
+        self._verdicts = verdicts
+        self._acks = request.acks
+        self._internal_allowed = context.client_id == ADMIN_CLIENT_ID
+        self._failed = bool(hidden)
+        self._leaders: set[int] = set()
+        self._responses = list(hidden)
+        self._ends: dict[TopicPartition, int] = {}
+        """The end offsets of this portion's appends."""
+        self._appended: dict[TopicPartition, PartitionProduceResponse] = {}
+        self._waits: list[Deferred[Mapping[TopicPartition, ErrorCode]]] = []
+        self._left = self._partitions(topics)
+        self._checked: tuple[Place, Any] | None = None
+        """The place at which the next portion starts, with its records or the result of their validation."""
+        self._validation: Deferred[Any] | None = None
+        """What the next portion waits for. None: only for its turn."""
+
+    def run(self) -> Answer | Coroutine[Any, None, Answer]:
+        """Append the first portion. What is left is carried out by the coroutine."""
+        return self._response() if self._portion() else self._rest()
+
+    async def _rest(self) -> Answer:
+        while True:
+            validation, self._validation = self._validation, None
+            if validation is None:
+                await pause()
+            else:
+                assert self._checked is not None
+                self._checked = self._checked[0], await validation
+            if self._portion():
+                return self._response()
+
+    def _partitions(self, topics: list[TopicProduceData]) -> Iterator[Place]:
+        for topic in topics:
+            answers: list[PartitionProduceResponse] = []
+            self._responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+            for one in topic.partition_data:
+                yield topic, one, answers
+
+    def _portion(self) -> bool:
+        """Append until the loop needs a turn. Return whether all is appended."""
+        if not self._several:
+            is_over = self._walk()
+            self._wait_for_ends()
+            return is_over
+        self._node.partitions.hold_wakeups()
+        try:
+            is_over = self._walk()
+            self._wait_for_ends()
+            return is_over
+        finally:
+            self._node.partitions.release_wakeups()
+
+    def _walk(self) -> bool:
+        allowance = Allowance()
+        version = self._context.api_version
+        acks, internal_allowed = self._acks, self._internal_allowed
+        is_plain = acks in ACKS and self._verdicts is None
+        append, ends, appended = self._node.partitions.append, self._ends, self._appended
+        # A name is resolved once per portion: it may belong to another topic than in the last portion.
+        known: TopicProduceData | None = None
+        name: str | None = None
+        while True:
+            if self._checked is not None:
+                place, records = self._checked
+                self._checked = None
+            else:
+                following = next(self._left, None)
+                if following is None:
+                    return True
+                place, records = following, following[1].records
+            topic, one, answers = place
+            if topic is not known:
+                known, name = topic, name_of(self._node, topic, version)
+            if allowance.units <= 0:
+                self._checked = place, records
+                return False
+            allowance.units -= PARTITION_UNITS
+            if name is None:
+                self._add_refusal(answers, one.index, ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            partition = TopicPartition(name, one.index)
+            if self._opens_first:
+                self._opens_first = False
+                self._checked = place, records
+                self._validation = self._node.partitions.validate(partition, records, version)
+                return False
+            try:
+                if is_plain and one.records is not None:
+                    result = append(partition, records, acks, version, internal_allowed, allowance=allowance)
+                else:
+                    result = self._append_one(partition, one.records, records, allowance)
+            except TooMuchAtOnce:
+                self._checked = place, records
+                self._validation = self._node.partitions.validate(partition, records, version)
+                return False
+            if result.error is not NONE:
+                self._add_refusal(answers, one.index, result)
+                continue
+            answer = PartitionProduceResponse(
+                index=one.index,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=result.log_start_offset,
+            )
+            answers.append(answer)
+            ends[partition] = result.last_offset + 1
+            appended[partition] = answer
+
+    def _append_one(
+        self, partition: TopicPartition, records: Any, checked: Any, allowance: Allowance
+    ) -> ProduceResult:
+        """`checked` are the records, or the result of their validation."""
+        node, acks, verdicts = self._node, self._acks, self._verdicts
+        if acks not in ACKS or verdicts is not None or records is None:
+            topic = node.image.topics.get(partition.topic)
+            if topic is None or partition.partition not in topic.partitions:
+                return ProduceResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if records is None:
+                return ProduceResult(ErrorCode.INVALID_RECORD, error_message="The partition has no records.")
+            at_sight = refusal_at_sight(records, self._context.api_version >= FIRST_VERSION_WITH_ZSTD)
+            if at_sight is not None:
+                return ProduceResult(at_sight.code, error_message=at_sight.message)
+        terms = None
+        if verdicts is not None:
+            refused = verdicts.refused.get(partition)
+            if refused is not None:
+                return ProduceResult(refused)
+        if acks not in ACKS:
+            return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
+        if verdicts is not None:
+            terms = verdicts.terms.get(partition)
+            if (
+                terms is None
+                and not verdicts.trusts
+                and is_transactional(records)
+                and producer_of(records) is not None
+                and node.partitions.leads(partition)
+            ):
+                # The partition became known, or this broker became its leader, while the coordinator verified the
+                # other partitions. The coordinator was not asked about this one.
+                return ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return node.partitions.append(
+            partition,
+            checked,
+            acks,
+            self._context.api_version,
+            self._internal_allowed,
+            terms,
+            allowance=allowance,
+        )
+
+    def _add_refusal(
+        self, answers: list[PartitionProduceResponse], index: int, result: ProduceResult
+    ) -> None:
+        answer, leader = answer_of(index, result, self._context.api_version)
+        answers.append(answer)
+        self._failed = True
+        if leader >= 0:
+            self._leaders.add(leader)
+
+    def _wait_for_ends(self) -> None:
+        ends, self._ends = self._ends, {}
+        if ends and self._acks != 0:
+            self._waits += waits_for(self._node, self._request, ends)
+
+    def _response(self) -> Answer:
+        """Return the response when replication and syncs are done."""
+        if self._acks == 0:
+            return NoResponse.CLOSE if self._failed else NoResponse.SILENT
+        response = ProduceResponse(responses=self._responses)
+        if self._leaders:
+            response.node_endpoints = endpoints_of(
+                self._node.image, self._leaders, self._context.listener_name, NodeEndpoint
+            )
+        return when_let_go(self._waits, response, self._appended) if self._waits else response
+
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_CURRENT_LEADER = 10
+FIRST_VERSION_WITH_ZSTD = 7
+ALL_REPLICAS = -1
+ACKS = (0, 1, ALL_REPLICAS)
+ADMIN_CLIENT_ID = "__admin_client"
+"""As in Kafka, only this client id may write to internal topics."""
+
+
+def name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return topic.name
+    image = node.image.topics_by_id.get(topic.topic_id)
+    return None if image is None else image.name
+
+
+def answer_of(index: int, result: ProduceResult, version: int) -> tuple[PartitionProduceResponse, int]:
+    """Return a partition's result and the leader id that it names, or -1."""
+    answer = PartitionProduceResponse(
+        index=index,
+        error_code=result.error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+    if result.error is NONE:
+        return answer, -1
+    answer.error_message = result.error_message
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in result.record_errors
+    ]
+    if result.leader_id < 0 or version < FIRST_VERSION_WITH_CURRENT_LEADER:
+        return answer, -1
+    answer.current_leader = LeaderIdAndEpoch(leader_id=result.leader_id, leader_epoch=result.leader_epoch)
+    return answer, result.leader_id
+
+
+def waits_for(
+    node: Node, request: ProduceRequest | PlainProduce, ends: Mapping[TopicPartition, int]
+) -> list[Deferred[Mapping[TopicPartition, ErrorCode]]]:
+    """Return the waits for replication (acks=all) and for flush.messages of the records that were just appended."""
+    waits = []
+    if request.acks == ALL_REPLICAS:
+        replicated = node.partitions.when_replicated(ends, request.timeout_ms)
+        if replicated is not None:
+            waits.append(replicated)
+    flushed = node.partitions.when_flushed(ends)
+    if flushed is not None:
+        waits.append(flushed)
+    return waits
+
+
+def when_let_go(
+    waits: Sequence[Deferred[Mapping[TopicPartition, ErrorCode]]],
+    response: ProduceResponse,
+    appended: Mapping[TopicPartition, PartitionProduceResponse],
+) -> Deferred[ProduceResponse]:
+    """Return the response when all waits are over. Fails if one of them fails."""
+
+    def settle(outcomes: list[Mapping[TopicPartition, ErrorCode]]) -> ProduceResponse:
+        for errors in outcomes:
+            for partition, error in errors.items():
+                if error is not NONE:
+                    appended[partition].error_code = error
+        return response
+
+    return gather(waits).then(settle)
+
+
+LENGTH_AT, MAGIC_AT, ATTRIBUTES_LOW_AT = 8, 16, 22
+BEGINNING = Struct(">8xi4xb5xB")
+"""Length, magic, and the low byte of the attributes."""
+OVERHEAD = 12
+"""Bytes of the offset and length fields, which the length does not count."""
+LEGACY_MINIMUM_LENGTH = 14
+TRANSACTIONAL_BIT = 0x10
+
+
+class FirstBatch(Enum):
+    PLAIN = auto()
+    """Also if the records contain no whole batch."""
+    TRANSACTIONAL = auto()
+    CORRUPT = auto()
+
+
+def first_batch(records: Any) -> FirstBatch:
+    size = 0 if records is None else len(records)
+    if size < OVERHEAD:
+        return FirstBatch.PLAIN
+    length = int.from_bytes(records[LENGTH_AT:OVERHEAD], "big", signed=True)
+    if length < LEGACY_MINIMUM_LENGTH:
+        return FirstBatch.CORRUPT
+    if size <= MAGIC_AT:
+        return FirstBatch.PLAIN
+    magic = records[MAGIC_AT]
+    if magic > 2:
+        return FirstBatch.CORRUPT
+    if magic == 2 and size >= length + OVERHEAD and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT:
+        return FirstBatch.TRANSACTIONAL
+    return FirstBatch.PLAIN
+
+
+def is_transactional(records: Any) -> bool:
+    return first_batch(records) is FirstBatch.TRANSACTIONAL
 
 
 HANDLER = Handler(handle, error_response, blocks=False, waits_at_will=True, parse_plain=parse_plain)

@@ -8,11 +8,11 @@ connection.failed.authentication.delay.ms, which slows down password guessing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.dispatch import ApiDispatcher
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.ports import passes
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Principal, Reply
@@ -28,7 +28,8 @@ from kafkacompat.security.sasl_authenticator import (
 from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Clock, TimerHandle, Timers, Workers
+    from kafkacompat.ports import Clock, Workers
+    from kafkacompat.tasks import Started, Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,10 @@ class NobodyAuthenticates(CloseConnection):
     """The node could not find out who the client is, which says nothing about the client: it tries again."""
 
 
+class AuthenticationFailed(CloseConnection):
+    """The client has failed to authenticate. The reply goes out, if there is one, and the connection closes."""
+
+
 class SaslDispatcher:
     """Implements the Dispatcher of net/. Requests on listeners without SASL pass through."""
 
@@ -51,7 +56,7 @@ class SaslDispatcher:
         mechanisms: Mapping[str, Mapping[str, EnabledMechanism]],
         failure_delay_ms: int,
         clock: Clock,
-        timers: Timers,
+        tasks: Tasks,
         workers: Workers,
     ) -> None:
         """`mechanisms`: the mechanisms of each listener with SASL, by the listener's name. `workers` carry out exchanges
@@ -61,10 +66,11 @@ class SaslDispatcher:
         self._mechanisms = mechanisms
         self._failure_delay_ms = failure_delay_ms
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._workers = workers
         self._authenticators: dict[int, SaslServerAuthenticator] = {}
-        self._failed: dict[int, TimerHandle] = {}
+        self._waiting: dict[int, Started] = {}
+        """By connection. Its next request waits for the answer, so a client has one at a time."""
         self._again: dict[int, int] = {}
         """Connections whose client was authenticated before, and authenticates again: when it has begun."""
 
@@ -92,9 +98,9 @@ class SaslDispatcher:
     def connection_closed(self, connection: ConnectionInfo) -> None:
         self._authenticators.pop(connection.connection_id, None)
         self._again.pop(connection.connection_id, None)
-        timer = self._failed.pop(connection.connection_id, None)
-        if timer is not None:
-            timer.cancel()
+        task = self._waiting.pop(connection.connection_id, None)
+        if task is not None:
+            task.cancel()
         self.served.connection_closed(connection)
 
     def _authenticate(
@@ -103,62 +109,77 @@ class SaslDispatcher:
         outcome = authenticator.handle(frame, self._clock.monotonic_ms())
         if isinstance(outcome, AskedForVersions):
             return self._tell_versions(connection, authenticator, frame)
-        if isinstance(outcome, IllegalRequest):
-            reply = self.served.refusal(outcome.header, frame, ErrorCode.ILLEGAL_SASL_STATE)
-            return self._fail(connection, reply, f"API {outcome.header.api_key} during SASL authentication")
         if isinstance(outcome, Work):
-            return self._work(connection, authenticator, outcome)
-        return self._end_step(connection, authenticator, outcome)
+            return self._carried_out(connection, self._worked(connection, authenticator, outcome))
+        try:
+            if isinstance(outcome, IllegalRequest):
+                reply = self.served.refusal(outcome.header, frame, ErrorCode.ILLEGAL_SASL_STATE)
+                reason = f"API {outcome.header.api_key} during SASL authentication"
+                raise self._failure(connection, reply, reason)
+            return self._end_step(connection, authenticator, outcome)
+        except AuthenticationFailed as end:
+            return self._carried_out(connection, self._closed_later(end))
 
-    def _work(
-        self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, work: Work
-    ) -> Pending:
-        """The connection's next request waits for the answer, so a client has one job at a time."""
+    def _carried_out(
+        self, connection: ConnectionInfo, answering: Coroutine[Any, None, Reply | None]
+    ) -> Reply | Pending | None:
+        """It ends with the connection, and then gives no answer."""
         reply: Deferred[Reply | None] = Deferred()
+        task = self._tasks.start("an authentication", _given(reply, answering))
+        if reply.done:
+            return reply.result()
+        self._waiting[connection.connection_id] = task
+        return Pending(reply, blocks=True)
+
+    async def _worked(
+        self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, work: Work
+    ) -> Reply | None:
+        """Have a worker evaluate the client's message."""
 
         def evaluate() -> Any:
             if self._authenticators.get(connection.connection_id) is not authenticator:
                 raise CloseConnection("it has been closed meanwhile")
             return work.evaluate()
 
-        def use(done: Deferred[Any]) -> None:
-            if self._authenticators.get(connection.connection_id) is not authenticator:
-                return
-            try:
-                outcome = authenticator.worked(done.result, self._clock.monotonic_ms())
-                answer = self._end_step(connection, authenticator, outcome)
-            except (CloseConnection, WireError) as end:
-                reply.fail(end)
-            except Exception as problem:
-                if not (isinstance(problem, OSError) or passes(problem)):
-                    report("an authentication", problem)
-                reply.fail(NobodyAuthenticates(f"its authentication was not carried out: {problem}"))
-            else:
-                if isinstance(answer, Pending):
-                    answer.reply.pass_to(reply)
-                else:
-                    reply.resolve(answer)
+        evaluated = self._workers.submit(evaluate)
+        await when_all_done([evaluated])
+        try:
+            outcome = authenticator.worked(evaluated.result, self._clock.monotonic_ms())
+            return self._end_step(connection, authenticator, outcome)
+        except AuthenticationFailed as end:
+            return await self._closed_later(end)
+        except (CloseConnection, WireError):
+            raise
+        except Exception as problem:
+            if not (isinstance(problem, OSError) or passes(problem)):
+                report("an authentication", problem)
+            raise NobodyAuthenticates(f"its authentication was not carried out: {problem}") from None
 
-        self._workers.submit(evaluate).on_done(use)
-        return Pending(reply, blocks=True)
+    async def _closed_later(self, end: AuthenticationFailed) -> Reply | None:
+        """Wait before a failure is told, which slows down password guessing."""
+        if self._failure_delay_ms:
+            await self._tasks.sleep(self._failure_delay_ms)
+        raise end
 
     def _end_step(
         self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, outcome: Answer | Failure
-    ) -> Reply | Pending | None:
-        if isinstance(outcome, Answer):
-            if authenticator.is_complete:
-                assert authenticator.user is not None
-                connection.principal = Principal(USER, authenticator.user, authenticator.token_authenticated)
-                began_ms = self._again.pop(connection.connection_id, None)
-                if connection.meter is not None:
-                    connection.meter.authenticated(
-                        self._clock.monotonic_ms(),
-                        may_again=authenticator.client_may_again,
-                        began_ms=began_ms,
-                    )
-                _tell(connection, True)
-            return None if outcome.reply is None else [outcome.reply]
-        return self._fail(connection, None if outcome.reply is None else [outcome.reply], outcome.reason)
+    ) -> Reply | None:
+        """Raises AuthenticationFailed."""
+        reply: Reply | None = None if outcome.reply is None else [outcome.reply]
+        if isinstance(outcome, Failure):
+            raise self._failure(connection, reply, outcome.reason)
+        if authenticator.is_complete:
+            assert authenticator.user is not None
+            connection.principal = Principal(USER, authenticator.user, authenticator.token_authenticated)
+            began_ms = self._again.pop(connection.connection_id, None)
+            if connection.meter is not None:
+                connection.meter.authenticated(
+                    self._clock.monotonic_ms(),
+                    may_again=authenticator.client_may_again,
+                    began_ms=began_ms,
+                )
+            _tell(connection, True)
+        return reply
 
     def _tell_versions(
         self, connection: ConnectionInfo, authenticator: SaslServerAuthenticator, frame: memoryview
@@ -169,22 +190,21 @@ class SaslDispatcher:
             authenticator.versions_told()
         return answer
 
-    def _fail(self, connection: ConnectionInfo, reply: Reply | None, reason: str) -> Pending:
+    def _failure(self, connection: ConnectionInfo, reply: Reply | None, reason: str) -> AuthenticationFailed:
         logger.warning("%s failed authentication: %s", connection, reason)
         if connection.meter is not None:
             is_again = connection.connection_id in self._again
             connection.meter.not_authenticated(self._clock.monotonic_ms(), again=is_again)
-        end = CloseConnection("its authentication failed", reply)
-        if not self._failure_delay_ms:
-            raise end
-        later: Deferred[Reply | None] = Deferred()
+        return AuthenticationFailed("its authentication failed", reply)
 
-        def close() -> None:
-            self._failed.pop(connection.connection_id, None)
-            later.fail(end)
 
-        self._failed[connection.connection_id] = self._timers.call_after(self._failure_delay_ms, close)
-        return Pending(later, blocks=True)
+async def _given(reply: Deferred[Reply | None], answering: Coroutine[Any, None, Reply | None]) -> None:
+    try:
+        answer = await answering
+    except Exception as end:
+        reply.fail(end)
+    else:
+        reply.resolve(answer)
 
 
 def _tell(connection: ConnectionInfo, is_authenticated: bool) -> None:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.late import NotMade
 from kafkacompat.ports import LogRefused, TransactionTerms
@@ -144,9 +142,7 @@ async def _verified(
             return codes
         if node.clock.monotonic_ms() + CONCURRENT_RETRY_MS > deadline_ms:
             return codes
-        again: Deferred[None] = Deferred()
-        node.transactions.timers.call_after(CONCURRENT_RETRY_MS, partial(again.resolve, None))
-        await again
+        await node.transactions.tasks.sleep(CONCURRENT_RETRY_MS)
 
 
 def _for_client(code: ErrorCode, adds: bool, version: int) -> ErrorCode:

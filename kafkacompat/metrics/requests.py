@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.api.meters import ERROR_CODES
-from kafkacompat.api.request_times import Times
+from kafkacompat.api.meters import ERROR_CODES, Times
 from kafkacompat.metrics.families import (
     QUANTILES,
     Families,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -106,8 +105,7 @@ class TrioSocketServer:
             if self._newest is not None:
                 # Settings that came before a listener is bound may have other stores.
                 for name in names & self._tls.keys():
-                    with suppress(ConfigError):
-                        await wait_for(self._read_stores(name, self._newest))
+                    await self._read_stores(name, self._newest)
             bound = await self._server.bind(wanted)
             return tuple(replace(each.endpoint, port=each.port) for each in bound)
 
@@ -123,27 +121,20 @@ class TrioSocketServer:
         self._server.update_settings(NetworkSettings.from_config(config))
         self._newest = config
         for name in self._bound & self._tls.keys():
-            self._read_stores(name, config).unheeded(f"reading the stores of listener {name}", ConfigError)
+            later(self._nursery, partial(self._read_stores, name, config)).unheeded(
+                f"reading the stores of listener {name}"
+            )
 
-    def _read_stores(self, name: str, config: ServerConfig) -> Deferred[object | None]:
-        """Read a listener's stores and apply them. Fails with ConfigError, which is logged."""
+    async def _read_stores(self, name: str, config: ServerConfig) -> None:
+        """Read a listener's stores and apply those that have changed, unless newer settings have arrived meanwhile."""
         terms = self._tls[name]
-        read: Deferred[object | None] = self._workers.submit(partial(terms.exchanged, config))
-        read.on_done(partial(self._exchange, name, terms, config))
-        return read
-
-    def _exchange(
-        self, name: str, terms: TlsTerms, config: ServerConfig, read: Deferred[object | None]
-    ) -> None:
-        """Apply changed stores, unless newer settings have arrived meanwhile."""
-        if config is not self._newest:
-            return
         try:
-            exchanged = read.result()
+            exchanged = await wait_for(self._workers.submit(partial(terms.exchanged, config)))
         except ConfigError as error:
-            _log.error("%s; the stores of listener %s stay as they were", error, name)
+            if config is self._newest:
+                _log.error("%s; the stores of listener %s stay as they were", error, name)
             return
-        if exchanged is not None:
+        if config is self._newest and exchanged is not None:
             terms.take(exchanged)
             _log.info("listener %s has other stores from now on", name)
 

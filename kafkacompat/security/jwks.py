@@ -13,15 +13,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafkacompat.config.properties import open_regular
-from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.ports import Clock, Timers, Workers
+from kafkacompat.ports import Clock, Workers
 from kafkacompat.security.http_fetch import FetchFailed
+from kafkacompat.tasks import Tasks, WakeUp
 
 
 class Background(NamedTuple):
     workers: Workers
-    timers: Timers
+    tasks: Tasks
     clock: Clock
 
 
@@ -156,10 +156,10 @@ class RemoteKeys:
         self._terms = terms
         self._background = background
         self._set: JsonWebKeySet | None = None
-        self._is_fetching = False
         self._failures = 0
         self._not_before_ms = 0
-        self._timer = background.timers.call_after(0, self._begin)
+        self._wake_up = WakeUp(background.tasks)
+        background.tasks.start("fetching the keys of OAUTHBEARER", self._run())
 
     def keys(self) -> JsonWebKeySet:
         """JwksError until the first fetch has succeeded."""
@@ -173,14 +173,12 @@ class RemoteKeys:
         if self._set is None or now_ms < self._not_before_ms:
             return
         self._not_before_ms = now_ms + MISSING_INTERVAL_MS
-        self._begin()
+        self._wake_up.call()
 
-    def _begin(self) -> None:
-        if self._is_fetching:
-            return
-        self._is_fetching = True
-        self._timer.cancel()
-        self._background.workers.submit(self._fetched).on_done(self._done)
+    async def _run(self) -> None:
+        while True:
+            delay_ms = await self._refresh()
+            await self._wake_up.wait(max(delay_ms, 1))
 
     def _fetched(self) -> JsonWebKeySet:
         """In a worker. A set without a usable key is as good as none."""
@@ -189,23 +187,20 @@ class RemoteKeys:
             raise JwksError("there is no public key in the set")
         return found
 
-    def _done(self, answer: Deferred[JsonWebKeySet]) -> None:
-        self._is_fetching = False
+    async def _refresh(self) -> int:
+        """Fetch the set. Returns the time until the next attempt."""
         try:
-            self._set = answer.result()
+            self._set = await self._background.workers.submit(self._fetched)
         except Exception as problem:
             if isinstance(problem, (FetchFailed, JwksError)):
                 _log.warning("the keys of OAUTHBEARER were not fetched from %s: %s", self._place, problem)
             else:
                 report("fetching the keys of OAUTHBEARER", problem)
-            delay_ms = min(
-                self._terms.retry_backoff_ms << min(self._failures, 30), self._terms.retry_backoff_max_ms
-            )
+            delay_ms = self._terms.retry_backoff_ms << min(self._failures, 30)
             self._failures += 1
-        else:
-            self._failures = 0
-            delay_ms = self._terms.refresh_ms
-        self._timer = self._background.timers.call_after(max(delay_ms, 1), self._begin)
+            return min(delay_ms, self._terms.retry_backoff_max_ms)
+        self._failures = 0
+        return self._terms.refresh_ms
 
 
 class UnfetchedKeys:

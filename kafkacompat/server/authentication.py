@@ -53,7 +53,7 @@ def authenticating(
         doors.random,
         doors.clock.now_ms,
         token_of,
-        Background(doors.workers.fetches, doors.timers, doors.clock),
+        Background(doors.workers.fetches, doors.tasks, doors.clock),
         preparation_of,
     )
     if not mechanisms:
@@ -61,7 +61,7 @@ def authenticating(
     from kafkacompat.api.sasl_dispatch import SaslDispatcher
 
     delay_ms = config.get_int("connection.failed.authentication.delay.ms")
-    return SaslDispatcher(served, mechanisms, delay_ms, doors.clock, doors.timers, doors.workers.exchanges)
+    return SaslDispatcher(served, mechanisms, delay_ms, doors.clock, doors.tasks, doors.workers.exchanges)
 
 
 def mechanisms_by_listener(

@@ -152,7 +152,7 @@ class BrokerCoordinators:
             UnsupportedByPeer,
             lambda: settings.get_boolean("transaction.partition.verification.enable"),
         )
-        self._transactions_of_handlers = Transactions(self.transactions, markers, self.verifier, doors.timers)
+        self._transactions_of_handlers = Transactions(self.transactions, markers, self.verifier, doors.tasks)
 
     def serve(self, node: Node) -> None:
         """Give handlers the services."""

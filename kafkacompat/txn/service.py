@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from kafkacompat.coordinator.services import TransactionVerifier
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.ports import Timers
-    from kafkacompat.tasks import Work
+    from kafkacompat.tasks import Tasks, Work
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
     from kafkacompat.wire.messages.end_txn_response import EndTxnResponse
@@ -96,4 +95,4 @@ class Transactions:
     coordinator: TransactionService
     markers: MarkerWriter
     verifier: TransactionVerifier
-    timers: Timers
+    tasks: Tasks

@@ -391,7 +391,7 @@ def test_many_partitions_are_added_to_a_transaction_in_steps_and_all_at_once(ver
         Coordinator(),  # type: ignore[arg-type]  # as much as is used
         Anything(),
         api.verifier,
-        api.world.time,
+        Tasks(api.world.time),
     )
 
     def added(count: int) -> tuple[list[int], int]:
@@ -443,7 +443,7 @@ def test_what_many_transactions_name_a_little_of_is_looked_at_in_steps(
             GrantsAll(),  # type: ignore[arg-type]  # as much as is used
             Anything(),
             api.verifier,
-            api.world.time,
+            Tasks(api.world.time),
         )
         steps, most = 0, 0
         for _ in pauses_of(add_partitions_to_txn.handle(api.node, context, request)):

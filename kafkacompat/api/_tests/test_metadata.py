@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.api import describe_topic_partitions
 from kafkacompat.api._tests.world import Api
-from kafkacompat.api.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from kafkacompat.api.access import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkacompat.api.registry import ENTRIES
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.partition._tests.fakes import broker_image, image_of, partition_image, topic_image

@@ -10,13 +10,14 @@ from kafkacompat.api import meters as module
 from kafkacompat.api.meters import (
     ALL_TIMED,
     ERROR_CODES,
+    KEPT,
     ONE_IN,
     ONE_IN_OF_MANY,
     RequestMeters,
     RouteMeter,
+    SampledTimes,
     error_counter,
 )
-from kafkacompat.api.request_times import KEPT, SampledTimes
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.wire.codec import encoded_element

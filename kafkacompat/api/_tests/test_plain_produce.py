@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.api import dispatch, plain_produce, produce
+from kafkacompat.api import dispatch, produce
 from kafkacompat.api._tests.test_produce import request
 from kafkacompat.api._tests.world import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
@@ -165,9 +165,10 @@ def test_both_ways_answer_and_append_the_same(sent: list[tuple[ProduceRequest, i
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each plain request took the short way to its end."""
     found: list[bool] = []
+    append_plain = produce.append_plain
 
     def noted(*arguments: Any) -> Any:
-        answer = plain_produce.append_plain(*arguments)
+        answer = append_plain(*arguments)
         found.append(answer is not None)
         return answer
 
@@ -200,9 +201,9 @@ def test_the_packed_answer_has_the_bytes_of_the_encoder(
     topics = [(name if version < 13 else b"i" * 16, [(at,) for at in range(count)])] * 2
     results = [ProduceResult(NONE, at, 1 << 40 | at, at - 1, at * 3) for at in range(2 * count)]
     context: Any = type("Context", (), {"throttling": None})()
-    packed = plain_produce._answer(None, context, version, topics, results)  # type: ignore[arg-type]
+    packed = produce._answer(None, context, version, topics, results)  # type: ignore[arg-type]
     assert (type(packed) is EncodedAnswer) is (version >= 5)
-    message = plain_produce._message(None, context, version, topics, results)  # type: ignore[arg-type]
+    message = produce._message(None, context, version, topics, results)  # type: ignore[arg-type]
     route = dispatch.Route(0, version)
     assert route.reply(7, packed) == route.reply(7, message)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.api import produce
 from kafkacompat.api._tests.world import Api
-from kafkacompat.api.first_batch import FirstBatch
+from kafkacompat.api.produce import FirstBatch
 from kafkacompat.api.transactional_produce import producer_of
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.test_produce import request, results
 from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
@@ -139,7 +140,7 @@ def test_many_small_batches_of_one_request_are_appended_in_portions() -> None:
 
 
 def test_many_unknown_partitions_are_refused_in_portions() -> None:
-    api = Api(topic_image("t"))
+    api = stepping_api(topic_image("t"))
     reply = pending(api, request(*[("no", index, None) for index in range(2000)], api=api))
     assert [error for _, error, _ in answered(api, reply)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2000
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api import repeats
+from kafkacompat.api import route
 from kafkacompat.api._tests.test_throttling import Throttled
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.meters import RequestMeters
-from kafkacompat.api.repeats import SIZE_MAX, Repeat, Repeats
 from kafkacompat.api.request_context import RequestContext
+from kafkacompat.api.route import SIZE_MAX, Repeat, Repeats
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import Pending
@@ -155,13 +155,13 @@ def kept(count: int) -> Repeats:
 
 
 def test_the_newest_requests_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "KEPT_MAX", 3)
+    monkeypatch.setattr(route, "KEPT_MAX", 3)
     assert len(kept(20)) <= 6
     assert [number for number in range(20) if kept(20).find(bytes([number]))] == [15, 16, 17, 18, 19]
 
 
 def test_what_is_found_again_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "KEPT_MAX", 3)
+    monkeypatch.setattr(route, "KEPT_MAX", 3)
     found = kept(1)
     for number in range(1, 20):
         found.keep(bytes([number]), Repeat(lambda: True, "host", [bytes(9)]))

@@ -6,7 +6,7 @@ from math import exp, log
 
 import pytest
 
-from kafkacompat.api.request_times import DECAY, KEPT, SampledTimes, Times
+from kafkacompat.api.meters import DECAY, KEPT, SampledTimes, Times
 from kafkacompat.metrics.families import weighted_percentiles
 
 LOCAL, SIZE = 1, 5

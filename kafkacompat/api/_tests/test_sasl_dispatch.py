@@ -21,6 +21,7 @@ from kafkacompat.security.sasl_server import Nameless, PlainSaslServer, initial_
 from kafkacompat.security.scram import SCRAM_BY_NAME, ScramMechanism
 from kafkacompat.security.scram_exchange import ScramSaslClient
 from kafkacompat.server.authentication import mechanisms_by_listener
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decoder, encoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -73,7 +74,7 @@ class Client:
             {"SAFE": {"PLAIN": plain}},
             delay_ms,
             self.time,
-            self.time,
+            Tasks(self.time),
             self.workers,
         )
         self.info = ConnectionInfo(1, "SAFE", "127.0.0.1", 9, listener_is_sasl=True)
@@ -133,7 +134,7 @@ def test_a_client_is_known_by_the_token_that_it_has_shown() -> None:
         {"SAFE": {"PLAIN": shown}},
         DELAY_MS,
         client.time,
-        client.time,
+        Tasks(client.time),
         client.workers,
     )
     client.log_in()
@@ -387,7 +388,7 @@ class TokenListener:
             None,
             derive,
         )
-        self.dispatcher = SaslDispatcher(Served(), mechanisms, 0, self.time, self.time, self.workers)  # type: ignore[arg-type]
+        self.dispatcher = SaslDispatcher(Served(), mechanisms, 0, self.time, Tasks(self.time), self.workers)  # type: ignore[arg-type]
         self.connections = 0
 
     def _of(self, token_id: str) -> Any:

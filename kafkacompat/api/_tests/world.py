@@ -24,7 +24,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
-from kafkacompat.tasks import TURN_COST, at_once
+from kafkacompat.tasks import TURN_COST, Tasks, at_once
 from kafkacompat.txn.service import Transactions
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode, encode
@@ -186,7 +186,7 @@ class Api:
             auto_create=self.creator,
             dynamic=self.settings,
         )
-        self.node.transactions = Transactions(Anything(), Anything(), self.verifier, self.world.time)
+        self.node.transactions = Transactions(Anything(), Anything(), self.verifier, Tasks(self.world.time))
         self.node.share_coordinator = self.node.share_persister = Anything()
         self.dispatcher = ApiDispatcher(self.node, pauseless(self.world.time))
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)

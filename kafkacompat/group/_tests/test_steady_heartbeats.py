@@ -17,7 +17,7 @@ import pytest
 from kafkacompat.api._tests.world import pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
-from kafkacompat.api.repeats import Repeat
+from kafkacompat.api.route import Repeat
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.harness import NODE_ID, World, topic_image
 from kafkacompat.group._tests.members import Owned, topic_partitions

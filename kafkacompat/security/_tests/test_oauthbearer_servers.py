@@ -29,6 +29,7 @@ from kafkacompat.security.oauthbearer import REFUSED, ClientInitialResponse
 from kafkacompat.security.oauthbearer_client import TokenEndpoint, TokenSource
 from kafkacompat.security.sasl_client import AuthenticationFailed
 from kafkacompat.security.sasl_server import SaslServer
+from kafkacompat.tasks import Tasks
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 NOW_S = START_MS // 1000
@@ -63,7 +64,7 @@ class Listener:
                 **settings,
             },
         )
-        background = Background(self.workers, self.time, self.time)
+        background = Background(self.workers, Tasks(self.time), self.time)
         found = mechanisms_of(
             config, "SAFE", lambda *_: None, SystemRandom(), self.time.now_ms, background=background
         )

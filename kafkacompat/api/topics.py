@@ -1,7 +1,11 @@
-"""A partition's leader and replicas as a client of one listener sees them. Pure functions of an image."""
+"""Topics as clients name and see them: legal names, and the leader and replicas of a partition for a client of one listener.
+
+Pure functions of names and an image.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_LEADER, is_reserved_uuid
@@ -9,6 +13,13 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, PartitionRegistration
+
+MAX_LENGTH = 249
+LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_LENGTH}}}")
+
+
+def is_legal_topic_name(name: str) -> bool:
+    return LEGAL.fullmatch(name) is not None and name not in (".", "..")
 
 
 def leader_for(
