@@ -16,7 +16,7 @@ from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordi
 from kafkacompat.group.network_partition_metadata_client import NetworkPartitionMetadataClient
 from kafkacompat.net.failures import UnsupportedByPeer
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
-from kafkacompat.share.persister import ShareStatePersister, Topics
+from kafkacompat.share.persister import DefaultStatePersister, Topics
 from kafkacompat.share.settings import GroupSettingsCache
 from kafkacompat.share.share_coordinator import ShareCoordinator, share_settings
 from kafkacompat.share.share_partition_cache import ShareServices
@@ -73,7 +73,7 @@ class BrokerCoordinators:
             return channels_to(doors.network.channels, image, config.inter_broker_listener_name, purpose)
 
         self.share_coordinator = ShareCoordinator(services, share_settings(settings.effective))
-        self.persister = ShareStatePersister(
+        self.persister = DefaultStatePersister(
             config.node_id,
             image,
             self.share_coordinator,

@@ -135,7 +135,7 @@ class Destination(NamedTuple):
     group_id: str
 
 
-class ShareStatePersister:
+class DefaultStatePersister:
     def __init__(
         self,
         node_id: int,

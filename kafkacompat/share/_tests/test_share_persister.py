@@ -16,7 +16,7 @@ from kafkacompat.coordinator._tests.share_world import FOLLOWER, TOPIC, ShareWor
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
-from kafkacompat.share.persister import ATTEMPTS_MAX, ShareStatePersister
+from kafkacompat.share.persister import ATTEMPTS_MAX, DefaultStatePersister
 from kafkacompat.share.service import (
     ReadState,
     ShareError,
@@ -77,7 +77,7 @@ class World(ShareWorld):
         self.channel: Channel | None = Channel()
         self.auto_create = AutoCreate()
         super().__init__(partitions=partitions)
-        self.persister = ShareStatePersister(
+        self.persister = DefaultStatePersister(
             NODE_ID,
             lambda: self.image,
             self.coordinator,
