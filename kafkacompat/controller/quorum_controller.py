@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.api.request_context import NO_CONNECTION, ControllerTimedOut, NotController
@@ -20,7 +19,7 @@ from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.ports import Clock, Random
 from kafkacompat.quota.client_quotas import MayMutate, MutationQuota, unlimited
@@ -280,23 +279,11 @@ def known_hosts(names: Iterable[str], resolve: Resolve) -> Deferred[frozenset[st
     from kafkacompat.controller.client_quota_control_manager import RESOLVED_MAX
 
     asked = sorted(names)[:RESOLVED_MAX]
-    known: set[str] = set()
-    waiting = len(asked)
-    answer: Deferred[frozenset[str]] = Deferred()
-
-    def resolved(name: str, done: Deferred[str | None]) -> None:
-        nonlocal waiting
-        waiting -= 1
-        if done.result() is not None:
-            known.add(name)
-        if not waiting:
-            answer.resolve(frozenset(known))
-
-    if not asked:
-        return Deferred.of(frozenset())
-    for name in asked:
-        resolve(name).on_done(partial(resolved, name))
-    return answer
+    return gather([resolve(name) for name in asked]).then(
+        lambda addresses: frozenset(
+            name for name, address in zip(asked, addresses, strict=True) if address is not None
+        )
+    )
 
 
 CREATE_TOPICS_STRICT_SINCE, DELETE_TOPICS_STRICT_SINCE, CREATE_PARTITIONS_STRICT_SINCE = 6, 5, 3
