@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.controller_result import RECORDS_A_STEP, SCANNED_A_STEP, ControllerResult, told
+from kafkacompat.controller.controller_result import (
+    RECORDS_A_STEP,
+    SCANNED_A_STEP,
+    ControllerResult,
+    cut_to_fit,
+)
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.snapshot_records import acl_record
@@ -83,7 +88,9 @@ def create_acls(
                 _check(acl)
             except AclRefused as refused:
                 results.append(
-                    AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=told(str(refused)))
+                    AclCreationResult(
+                        error_code=ErrorCode.INVALID_REQUEST, error_message=cut_to_fit(str(refused))
+                    )
                 )
                 continue
             results.append(AclCreationResult())

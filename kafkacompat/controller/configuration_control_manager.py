@@ -34,7 +34,7 @@ from kafkacompat.config.dynamic import validate_dynamic_broker
 from kafkacompat.config.group import validate_group_configs
 from kafkacompat.config.keys import render_value
 from kafkacompat.config.topic import broker_default
-from kafkacompat.controller.controller_result import ControllerResult, told
+from kafkacompat.controller.controller_result import ControllerResult, cut_to_fit
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
@@ -90,7 +90,7 @@ class ConfigRefused(Exception):
     def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(code.name)
         self.code = code
-        self.message = told(message)
+        self.message = cut_to_fit(message)
 
 
 class Operation(IntEnum):

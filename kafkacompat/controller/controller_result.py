@@ -61,7 +61,7 @@ TEXT_MAX = 8_000
 """Characters of a text. With names from a request it then still fits into a string of the protocol, 32,767 bytes."""
 
 
-def told(text: str | None) -> str | None:
+def cut_to_fit(text: str | None) -> str | None:
     """A refusal's text, cut to what an answer can hold."""
     return text if text is None or len(text) <= TEXT_MAX else text[:TEXT_MAX]
 

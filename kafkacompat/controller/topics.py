@@ -16,7 +16,7 @@ from kafkacompat.controller.configuration_control_manager import (
     describe_new_topic,
     topic_name_flaw,
 )
-from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult, told
+from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult, cut_to_fit
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage, default_dir, is_active
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
@@ -55,7 +55,7 @@ class TopicRefused(Exception):
     def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(code.name)
         self.code = code
-        self.message = told(message)
+        self.message = cut_to_fit(message)
 
 
 @dataclass(slots=True)
