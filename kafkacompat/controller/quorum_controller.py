@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.api.request_context import NO_CONNECTION, ControllerTimedOut, NotController
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.controller_result import BrokerRefused, ControllerResult, refused_response, whole
 from kafkacompat.controller.event_queue import EventQueue, OwnDecisions
 from kafkacompat.controller.liveness import Liveness
@@ -21,9 +24,9 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_EPOCH
-from kafkacompat.ports import Clock, Random
+from kafkacompat.ports import Clock, Random, Timers
 from kafkacompat.quota.client_quotas import MayMutate, MutationQuota, unlimited
-from kafkacompat.tasks import TURN_COST, Work, at_once
+from kafkacompat.tasks import TURN_COST, Tasks, Work, at_once
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import BrokerRegistration, MetadataImage
+    from kafkacompat.controller.reach import Reach
     from kafkacompat.quota.client_quotas import QuotaManagers
     from kafkacompat.raft.quorum_driver import QuorumDriver
     from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -298,40 +302,56 @@ QUORUM_IDENTITIES_SINCE = 2
 """The DescribeQuorum version with fields for directory ids and addresses."""
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerServices:
+    """What a controller stands on."""
+
+    machine: MetadataMachine
+    settings: ControllerSettings
+    driver: QuorumDriver
+    reach: Reach
+    quotas: QuotaManagers
+    bootstrap_values: Sequence[bytes]
+    """The framed first records of a new metadata log."""
+    clock: Clock
+    timers: Timers
+    tasks: Tasks
+    random: Random
+    resolve: Resolve
+    monotonic_s: Callable[[], float] = monotonic
+    """For the times of commands only."""
+    logs_left: Callable[[], int | None] = lambda: None
+    """For how many more logs this node has descriptors; None if there is no limit."""
+
+
 class QuorumController:
     """ControllerService of api/context, for clients and brokers, while this node leads the quorum."""
 
-    def __init__(
-        self,
-        machine: MetadataMachine,
-        settings: ControllerSettings,
-        driver: QuorumDriver,
-        random: Random,
-        liveness: Liveness,
-        periodic_tasks: PeriodicTaskControlManager,
-        own_decisions: OwnDecisions,
-        queue: EventQueue,
-        clock: Clock,
-        bootstrap_values: Sequence[bytes],
-        resolve: Resolve,
-        quotas: QuotaManagers,
-        logs_left: Callable[[], int | None] = lambda: None,
-    ) -> None:
-        """`bootstrap_values` are the framed first records of a new metadata log. `logs_left`: for how many more logs
-        this node has descriptors; None if there is no limit."""
-        self._machine = machine
-        self._settings = settings
-        self._driver = driver
-        self._random = random
-        self._liveness = liveness
-        self._queue = queue
-        self._clock = clock
-        self._resolve = resolve
-        self._logs_left = logs_left
+    def __init__(self, services: ControllerServices) -> None:
+        self._machine = machine = services.machine
+        self._settings = settings = services.settings
+        self._driver = services.driver
+        self._random = services.random
+        self._clock = services.clock
+        self._resolve = services.resolve
+        self._logs_left = services.logs_left
+        self.event_queue = queue = EventQueue(services.tasks, services.monotonic_s)
+        own_decisions = OwnDecisions(machine, services.tasks, queue)
+        sessions = BrokerHeartbeatManager(settings.static.get_int("broker.session.timeout.ms"))
+        self.liveness = liveness = Liveness(
+            machine, settings, sessions, services.clock, services.timers, services.reach, own_decisions
+        )
+        periodic_tasks = PeriodicTaskControlManager(
+            machine, settings, sessions, services.clock, own_decisions
+        )
+        self._leadership = Leadership(
+            machine, liveness, periodic_tasks, own_decisions, services.bootstrap_values
+        )
+        self._commands = CommandRunner(
+            self._leadership, machine, queue, liveness, periodic_tasks, services.quotas
+        )
         self.timed_out_heartbeats = 0
         """Heartbeats that were refused, because too many commands waited."""
-        self._leadership = Leadership(machine, liveness, periodic_tasks, own_decisions, bootstrap_values)
-        self._commands = CommandRunner(self._leadership, machine, queue, liveness, periodic_tasks, quotas)
 
     @property
     def is_active(self) -> bool:
@@ -435,7 +455,7 @@ class QuorumController:
             names = yield from hosts_to_resolve(request)
             return known_hosts(names, self._resolve)
 
-        return self._queue.submit_steps(command).and_then(
+        return self.event_queue.submit_steps(command).and_then(
             lambda known: self._commands.run(lambda: alter_client_quotas(self._image, request, known))
         )
 
@@ -458,7 +478,7 @@ class QuorumController:
     create_delegation_token = renew_delegation_token = expire_delegation_token = _change_tokens
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        return self._queue.submit(
+        return self.event_queue.submit(
             lambda: update_features_and_kraft_version(
                 self._image,
                 self._settings,
@@ -478,7 +498,7 @@ class QuorumController:
             report = self._driver.report()
             return Deferred.of((yield from describe_quorum(request, report, with_identities=newer)))
 
-        return self._queue.submit_steps(describing)
+        return self.event_queue.submit_steps(describing)
 
     def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]:
         return self._driver.handle(request, context.api_version)
@@ -493,7 +513,7 @@ class QuorumController:
     ) -> Deferred[Any]:
         from kafkacompat.controller.cluster_control_manager import broker_registration
 
-        liveness = self._liveness
+        liveness = self.liveness
         endpoints = {(each.host, each.port) for each in request.listeners}
 
         def is_live(broker: BrokerRegistration) -> bool:
@@ -519,7 +539,7 @@ class QuorumController:
         from kafkacompat.controller.cluster_control_manager import broker_heartbeat
 
         def beat() -> Work[ControllerResult[MetadataRecord, Any]]:
-            liveness = self._liveness
+            liveness = self.liveness
             result = yield from broker_heartbeat(
                 self._leadership.image_but(request.broker_id),
                 self._settings,
@@ -542,7 +562,7 @@ class QuorumController:
 
         def unregister() -> Work[ControllerResult[MetadataRecord, Any]]:
             result = yield from unregister_broker(self._image, self._settings, request)
-            self._liveness.sessions.remove(request.broker_id)
+            self.liveness.sessions.remove(request.broker_id)
             return result
 
         return self._commands.run_for_broker(request, unregister)

@@ -15,12 +15,8 @@ from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
-from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.controller_metrics import ControllerMeters
-from kafkacompat.controller.event_queue import EventQueue, OwnDecisions
-from kafkacompat.controller.liveness import Liveness
-from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
-from kafkacompat.controller.quorum_controller import QuorumController
+from kafkacompat.controller.quorum_controller import ControllerServices, QuorumController
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.node.controller_registration_manager import ControllerIdentity, ControllerRegistrationManager
 from kafkacompat.node.settings import Change, SettingChanges
@@ -74,36 +70,26 @@ class ControllerServer:
         self._server = server
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
-        self.event_queue = queue = EventQueue(doors.tasks, doors.monotonic_s)
-        own_decisions = OwnDecisions(machine, doors.tasks, queue)
-        sessions = BrokerHeartbeatManager(config.get_int("broker.session.timeout.ms"))
-        self.liveness = liveness = Liveness(
-            machine,
-            shared.controller_settings,
-            sessions,
-            doors.clock,
-            doors.timers,
-            reach,
-            own_decisions,
-        )
         self.quotas = quotas = quota_managers(config, of_controller=True)
         self.controller = QuorumController(
-            machine,
-            shared.controller_settings,
-            shared.driver,
-            doors.random,
-            liveness,
-            PeriodicTaskControlManager(
-                machine, shared.controller_settings, sessions, doors.clock, own_decisions
-            ),
-            own_decisions,
-            queue,
-            doors.clock,
-            shared.directories.bootstrap_values,
-            doors.network.resolve,
-            quotas,
-            (lambda: None) if doors.descriptors is None else doors.descriptors.logs_left,
+            ControllerServices(
+                machine,
+                shared.controller_settings,
+                shared.driver,
+                reach,
+                quotas,
+                shared.directories.bootstrap_values,
+                doors.clock,
+                doors.timers,
+                doors.tasks,
+                doors.random,
+                doors.network.resolve,
+                doors.monotonic_s,
+                (lambda: None) if doors.descriptors is None else doors.descriptors.logs_left,
+            )
         )
+        self.event_queue = self.controller.event_queue
+        self.liveness = self.controller.liveness
         node = ControllerNode(
             node_id=config.node_id,
             cluster_id=shared.cluster_id,
@@ -138,7 +124,7 @@ class ControllerServer:
             node,
             RequestTasks(doors.tasks),
             CONTROLLER_APIS,
-            [liveness.connection_closed],
+            [self.liveness.connection_closed],
             elements_max=config.get_int("request.max.elements"),
             meters=doors.meters,
         )

@@ -10,14 +10,10 @@ from typing import Any
 from kafkacompat._tests.doubles import CountingRandom, HandWorkers
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
-from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.core import ControllerCore, bootstrap_values
-from kafkacompat.controller.event_queue import EventQueue, OwnDecisions
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
-from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
-from kafkacompat.controller.quorum_controller import QuorumController
+from kafkacompat.controller.quorum_controller import ControllerServices, QuorumController
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.records import RecordClasses, unframe
 from kafkacompat.controller.settings import ControllerSettings
@@ -120,35 +116,23 @@ class Harness:
         self.machine.attach(self.driver)
         self.reach = Reach(node_id, settings.inter_broker_listener_name, self._probe, self.world)
         self.machine.subscribe(self.reach.on_image)
-        queue = EventQueue(self.tasks)
-        own_decisions = OwnDecisions(self.machine, self.tasks, queue)
-        sessions = BrokerHeartbeatManager(settings.get_int("broker.session.timeout.ms"))
-        self.liveness = Liveness(
-            self.machine,
-            controller_settings,
-            sessions,
-            self.world,
-            self.world,
-            self.reach,
-            own_decisions,
-        )
         self.quotas = QuotaManagers()
         self.controller = QuorumController(
-            self.machine,
-            controller_settings,
-            self.driver,
-            self.random,
-            self.liveness,
-            PeriodicTaskControlManager(
-                self.machine, controller_settings, sessions, self.world, own_decisions
-            ),
-            own_decisions,
-            queue,
-            self.world,
-            bootstrap_values(),
-            lambda host: Deferred.of("127.0.0.1" if host == "localhost" else None),
-            self.quotas,
+            ControllerServices(
+                self.machine,
+                controller_settings,
+                self.driver,
+                self.reach,
+                self.quotas,
+                bootstrap_values(),
+                self.world,
+                self.world,
+                self.tasks,
+                self.random,
+                lambda host: Deferred.of("127.0.0.1" if host == "localhost" else None),
+            )
         )
+        self.liveness = self.controller.liveness
         self.machine.subscribe(lambda old, new: self.images.append(new))
 
     def _probe(self, host: str, port: int) -> Deferred[Probed]:

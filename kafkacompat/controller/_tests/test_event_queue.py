@@ -102,7 +102,7 @@ def test_refused_heartbeats_are_counted(monkeypatch: pytest.MonkeyPatch) -> None
     epoch = harness.serve()
     assert harness.controller.timed_out_heartbeats == 0
     monkeypatch.setattr(module, "MAX_WAITING", 0)
-    harness.controller._queue.submit_steps(long)
+    harness.controller.event_queue.submit_steps(long)
     with pytest.raises(ControllerTimedOut):
         harness.beat(epoch)
     assert harness.controller.timed_out_heartbeats == 1
