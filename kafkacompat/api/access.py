@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kafkacompat.api.acl_requests import refuse_unknown
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.security.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from kafkacompat.security.authorizer import Asker, StandardAuthorizer
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.apis import APIS
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
@@ -277,3 +276,13 @@ def topic_operations(access: Access | None, name: str) -> int:
 
 def group_operations(access: Access | None, group_id: str) -> int:
     return GROUP_OPERATIONS if access is None else access.operations(ResourceType.GROUP, group_id)
+
+
+UNKNOWN = 0
+"""The code UNKNOWN of each enumeration. No version of Kafka gives it a meaning."""
+
+
+def refuse_unknown(*codes: int) -> None:
+    """Raise WireError if a code is UNKNOWN. Apache Kafka treats such a request as one that it cannot parse."""
+    if UNKNOWN in codes:
+        raise WireError("an ACL request holds a code of 0")

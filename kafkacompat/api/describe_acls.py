@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.acl_requests import refuse_unknown
+from kafkacompat.api.access import refuse_unknown
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.security.acl import AclFilter
 from kafkacompat.tasks import TURN_COST, Work

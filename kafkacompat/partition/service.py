@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kafkacompat.records.plain_produce import PlainProduce
     from kafkacompat.records.validate import Allowance, Origin
     from kafkacompat.wire.errors import ErrorCode
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -139,10 +137,6 @@ class PartitionService(Protocol):
         self, partition: TopicPartition, records: Buffer, api_version: int
     ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
         """Validate records for which `append` raised TooMuchAtOnce. Pass the result to `append` instead of the records."""
-        ...
-
-    def pause(self, given: T) -> Deferred[T]:
-        """Return the given value after one turn of the loop."""
         ...
 
     def when_replicated(
