@@ -485,6 +485,8 @@ def _message(
     return message
 
 
+OPENED_UNITS = 40 * PARTITION_UNITS
+"""Of a partition whose log this request may have to open."""
 Place: TypeAlias = "tuple[TopicProduceData, PartitionProduceData, list[PartitionProduceResponse]]"
 """A topic, one of its partitions, and the list that receives the result."""
 
@@ -593,6 +595,7 @@ class Appending:
 
     def _walk(self) -> bool:
         allowance = Allowance()
+        partition_units = OPENED_UNITS if self._node.partitions.opens_logs else PARTITION_UNITS
         version = self._context.api_version
         acks, internal_allowed = self._acks, self._internal_allowed
         is_plain = acks in ACKS and self._verdicts is None
@@ -615,7 +618,7 @@ class Appending:
             if allowance.units <= 0:
                 self._checked = place, records
                 return False
-            allowance.units -= PARTITION_UNITS
+            allowance.units -= partition_units
             if name is None:
                 self._add_refusal(answers, one.index, ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID))
                 continue

@@ -65,6 +65,8 @@ NAMED_A_STEP = 1_000
 """Partitions that a session adds or removes in one step, at about 1 us each."""
 READ_A_STEP = 200
 """Partitions that one step of a fetch answers, at up to 30 us each."""
+OPENED_A_STEP = 8
+"""Partitions that one step of a fetch answers while it may have to open their logs, at up to a millisecond each."""
 LOOKED_AT_A_STEP = 2_000
 """Partitions that one step checks for a follower that is up to date, at about 1 us each."""
 TOLD_A_STEP = 400
@@ -112,6 +114,7 @@ class FetchEngine:
         clock, timers = services.clock, services.timers
         self._free = sessions.free
         self._clock = clock
+        self._manager = manager
         self._fetch_max_bytes = fetch_max_bytes
         self._reads = FetchReads(manager, clock, selects_by_rack=selects_by_rack, throttle=throttle)
         self.purgatory = FetchPurgatory(manager, self._reads, clock, timers)
@@ -127,7 +130,7 @@ class FetchEngine:
         if len(partitions) + len(forgotten) > LONG_FROM:
             return self._fetch_naming_many(parameters, partitions, forgotten)
         context = self._open(parameters, partitions, forgotten)
-        if len(context.partitions) > LONG_FROM:
+        if len(context.partitions) > (OPENED_A_STEP if self._manager.opens_logs else LONG_FROM):
             return self._fetch_in_steps(context, parameters)
         if context.error is not NONE:
             return FetchResponse(error_code=context.error)
@@ -266,7 +269,11 @@ class FetchEngine:
         while True:
             before, waiter.noted = waiter.noted, {}
             answers, ready = self._reads.read_all(
-                waiter.context, waiter.parameters, reading.stretch(), arrived=arrived, reading=reading
+                waiter.context,
+                waiter.parameters,
+                reading.stretch(OPENED_A_STEP if self._manager.opens_logs else READ_A_STEP),
+                arrived=arrived,
+                reading=reading,
             )
             # A consumer's read changes nothing. Any partition noted here was opened by the read itself.
             waiter.noted = before if waiter.parameters.replica_id < 0 else before | waiter.noted
@@ -354,9 +361,9 @@ class Reading:
     def is_over(self) -> bool:
         return self.position >= len(self.partitions)
 
-    def stretch(self) -> Iterator[Any]:
+    def stretch(self, answered_max: int) -> Iterator[Any]:
         """The partitions of one step. The more of them need an answer, the fewer it has."""
-        answers_max = len(self.answers) + READ_A_STEP
+        answers_max = len(self.answers) + answered_max
         for asked in islice(self.partitions, self.position, self.position + LOOKED_AT_A_STEP):
             self.position += 1
             yield asked

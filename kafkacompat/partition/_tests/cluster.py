@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from types import SimpleNamespace
+from types import CoroutineType, SimpleNamespace
 from typing import Any
 
 from kafkacompat._tests.doubles import HandTime
@@ -176,6 +176,8 @@ class ClusterNode:
             context = RequestContext(1, 18, 0, None, 0, LISTENER, "127.0.0.1")
             # it has as much of a Node as the handler uses
             answer = fetch_api.handle(self, context, message)  # type: ignore[arg-type]
+            if isinstance(answer, CoroutineType):
+                answer = self.tasks.run("a fetch of many partitions", answer)
             if not isinstance(answer, Deferred):
                 answer = Deferred.of(answer)
             return answer.then(with_bytes)

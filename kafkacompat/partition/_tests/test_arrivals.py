@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from types import CoroutineType
 
 import pytest
 
@@ -13,6 +14,8 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.test_fetch import parameters, want
+from kafkacompat.partition.fetch import OPENED_A_STEP
 from kafkacompat.partition.hosted_partitions import (
     OPENED_A_SLICE,
     OPENED_AT_ONCE_MAX,
@@ -20,6 +23,7 @@ from kafkacompat.partition.hosted_partitions import (
     SLICE_INTERVAL_MS,
 )
 from kafkacompat.ports import WorkersBusy
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = OPENED_AT_ONCE_MAX + 3 * OPENED_A_SLICE
@@ -84,6 +88,21 @@ def test_a_partition_that_is_asked_for_is_opened_at_once() -> None:
     go_on(world)
     assert opened(world) == COUNT
     assert world.log_manager.discarded == []
+
+
+def test_a_fetch_of_many_new_partitions_opens_a_few_in_each_step() -> None:
+    world = World()
+    count = OPENED_AT_ONCE_MAX + 5 * OPENED_A_STEP
+    world.publish(large(count))
+    answering = world.engine.fetch(parameters(max_wait_ms=0), [want(world, at) for at in range(count)], ())
+    assert isinstance(answering, CoroutineType)
+    before = opened(world)
+    answer = Tasks(world.time).run("a fetch", answering)
+    while not answer.done:
+        assert opened(world) - before <= OPENED_A_STEP
+        before = opened(world)
+        world.time.fire_next()
+    assert opened(world) == count
 
 
 def test_what_is_asked_for_while_a_worker_makes_its_files_keeps_its_own() -> None:

@@ -153,6 +153,8 @@ def test_many_fetches_that_wait_for_what_changes_take_its_roles_no_sooner(is_del
     """Each answer names all partitions. If it took their new roles, it would wake the next fetch within the same step."""
     partitions, fetches = TAKEN_AT_ONCE_MAX + 4 * TAKEN_A_STEP, 150
     world = World(topic_image("t", {index: partition_image(replicas=(1, 2)) for index in range(partitions)}))
+    for index in range(partitions):
+        world.manager.core(("t", index))
     asked = [want(world, index, current_leader_epoch=0) for index in range(partitions)]
     waiting = [parked(world, *asked, max_wait_ms=60_000) for _ in range(fetches)]
     halted: list[BaseException] = []

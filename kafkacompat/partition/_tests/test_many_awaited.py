@@ -78,6 +78,8 @@ def test_fetches_of_many_partitions_are_read_again_a_few_a_turn(
     """One record, or one moment, ends the wait of many fetches."""
     partitions, fetches = 150, 40
     world = World(topic_image("t", partitions))
+    for each in range(partitions):
+        world.manager.core(("t", each))
     asked = [want(world, each) for each in range(partitions)]
     waiting = [
         parked(world, *asked, session_epoch=0 if has_sessions else -1, max_wait_ms=1_000)
