@@ -34,7 +34,7 @@ from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.security.class_names import refuse_classes_of_others
 from kafkacompat.server.admission import check_mechanisms, security_between_nodes
 from kafkacompat.server.doors import NodeDoors
-from kafkacompat.server.process_wide import StopSignals, freeze_long_lived, keep_long_lived
+from kafkacompat.server.process_wide import StopSignals, freeze_long_lived, keep_long_lived, keep_what_was_loaded
 from kafkacompat.server.provisions import provisions_of
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.tasks import Tasks
@@ -241,7 +241,7 @@ def _doors_of_the_system(
         keep=keep_long_lived,
         halt=_halt,
         descriptors=descriptors,
-        provisions=provisions_of(config, workers.batches, timers, keep_long_lived),
+        provisions=provisions_of(config, workers.batches, timers, keep_what_was_loaded),
         meters=_meters(config),
         client_metrics=client_metrics,
         client_series=client_series,
