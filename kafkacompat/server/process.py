@@ -34,7 +34,12 @@ from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.security.class_names import refuse_classes_of_others
 from kafkacompat.server.admission import check_mechanisms, security_between_nodes
 from kafkacompat.server.doors import NodeDoors
-from kafkacompat.server.process_wide import StopSignals, freeze_long_lived, keep_long_lived, keep_what_was_loaded
+from kafkacompat.server.process_wide import (
+    StopSignals,
+    freeze_long_lived,
+    keep_long_lived,
+    keep_what_was_loaded,
+)
 from kafkacompat.server.provisions import provisions_of
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.tasks import Tasks
