@@ -1,8 +1,10 @@
 """Kafka's error codes, and the error for bytes that violate the protocol.
 
-Has every error code of the protocol by name, and whether a client may retry after it. Follows Kafka 4.3's table of
-errors.
+Has every error code of the protocol by name, as in Kafka 4.3's table of errors, with Kafka's text where responses carry
+it.
 """
+
+from __future__ import annotations
 
 import enum
 
@@ -16,26 +18,41 @@ class EncodeError(ValueError):
 
 
 class ErrorCode(enum.IntEnum):
-    """An expected refusal, as the int16 in responses."""
+    """An expected refusal, as the int16 in responses. A member is a code, or a code and Kafka's text."""
 
-    UNKNOWN_SERVER_ERROR = -1
+    text: str
+
+    def __new__(cls, code: int, text: str = "") -> ErrorCode:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        return member
+
+    UNKNOWN_SERVER_ERROR = -1, "The server experienced an unexpected error when processing the request."
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
+    UNKNOWN_TOPIC_OR_PARTITION = 3, "This server does not host this topic-partition."
     INVALID_FETCH_SIZE = 4
-    LEADER_NOT_AVAILABLE = 5
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
+    LEADER_NOT_AVAILABLE = (
+        5,
+        "There is no leader for this topic-partition as we are in the middle of a leadership election.",
+    )
+    NOT_LEADER_OR_FOLLOWER = (
+        6,
+        "For requests intended only for the leader, this error indicates that the broker is not the current leader. For "
+        "requests intended for any replica, this error indicates that the broker is not a replica of the topic partition.",
+    )
+    REQUEST_TIMED_OUT = 7, "The request timed out."
     BROKER_NOT_AVAILABLE = 8
     REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
     STALE_CONTROLLER_EPOCH = 11
     OFFSET_METADATA_TOO_LARGE = 12
-    NETWORK_EXCEPTION = 13
-    COORDINATOR_LOAD_IN_PROGRESS = 14
-    COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR = 16
+    NETWORK_EXCEPTION = 13, "The server disconnected before a response was received."
+    COORDINATOR_LOAD_IN_PROGRESS = 14, "The coordinator is loading and hence can't process requests."
+    COORDINATOR_NOT_AVAILABLE = 15, "The coordinator is not available."
+    NOT_COORDINATOR = 16, "This is not the correct coordinator."
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
@@ -43,18 +60,18 @@ class ErrorCode(enum.IntEnum):
     INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
-    INVALID_GROUP_ID = 24
+    INVALID_GROUP_ID = 24, "The group id is invalid."
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
-    TOPIC_AUTHORIZATION_FAILED = 29
-    GROUP_AUTHORIZATION_FAILED = 30
-    CLUSTER_AUTHORIZATION_FAILED = 31
+    TOPIC_AUTHORIZATION_FAILED = 29, "Topic authorization failed."
+    GROUP_AUTHORIZATION_FAILED = 30, "Group authorization failed."
+    CLUSTER_AUTHORIZATION_FAILED = 31, "Cluster authorization failed."
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
-    UNSUPPORTED_VERSION = 35
+    UNSUPPORTED_VERSION = 35, "The version of API is not supported."
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
@@ -87,13 +104,13 @@ class ErrorCode(enum.IntEnum):
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
     DELEGATION_TOKEN_EXPIRED = 66
     INVALID_PRINCIPAL_TYPE = 67
-    NON_EMPTY_GROUP = 68
+    NON_EMPTY_GROUP = 68, "The group is not empty."
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
     LISTENER_NOT_FOUND = 72
     TOPIC_DELETION_DISABLED = 73
-    FENCED_LEADER_EPOCH = 74
+    FENCED_LEADER_EPOCH = 74, "The leader epoch in the request is older than the epoch on the broker."
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
     STALE_BROKER_EPOCH = 77
@@ -143,7 +160,10 @@ class ErrorCode(enum.IntEnum):
     INVALID_RECORD_STATE = 121
     SHARE_SESSION_NOT_FOUND = 122
     INVALID_SHARE_SESSION_EPOCH = 123
-    FENCED_STATE_EPOCH = 124
+    FENCED_STATE_EPOCH = (
+        124,
+        "The share coordinator rejected the request because the share-group state epoch did not match.",
+    )
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
@@ -153,16 +173,6 @@ class ErrorCode(enum.IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
-
-    @property
-    def retriable(self) -> bool:
-        """Whether Kafka's clients retry the same request after this error."""
-        return self in RETRIABLE_ERRORS
-
-    @property
-    def invalid_metadata(self) -> bool:
-        """Whether Kafka's clients refresh their metadata before they retry."""
-        return self in INVALID_METADATA_ERRORS
 
 
 def code_of(number: int) -> ErrorCode:
@@ -176,90 +186,7 @@ def code_of(number: int) -> ErrorCode:
 NONE = ErrorCode.NONE
 """For code that runs for every request: looking up a member of an enum takes ten times as long as a module's name."""
 
-RETRIABLE_ERRORS: frozenset[ErrorCode] = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.ELECTION_NOT_NEEDED,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-        ErrorCode.SHARE_SESSION_NOT_FOUND,
-        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-    }
-)
-
-INVALID_METADATA_ERRORS: frozenset[ErrorCode] = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.ELECTION_NOT_NEEDED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-
-
-ERROR_TEXTS = {
-    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.LEADER_NOT_AVAILABLE: (
-        "There is no leader for this topic-partition as we are in the middle of a leadership election."
-    ),
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: (
-        "For requests intended only for the leader, this error indicates that the broker is not the current leader. For "
-        "requests intended for any replica, this error indicates that the broker is not a replica of the topic partition."
-    ),
-    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
-    ErrorCode.NETWORK_EXCEPTION: "The server disconnected before a response was received.",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
-    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
-    ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
-    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
-    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
-    ErrorCode.FENCED_STATE_EPOCH: (
-        "The share coordinator rejected the request because the share-group state epoch did not match."
-    ),
-}
-
 
 def error_text(code: ErrorCode) -> str:
     """Kafka's text, or the code's name."""
-    return ERROR_TEXTS.get(code, code.name)
+    return code.text or code.name

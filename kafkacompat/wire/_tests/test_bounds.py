@@ -16,7 +16,7 @@ from kafkacompat.wire.apis import (
     transaction_record_classes,
 )
 from kafkacompat.wire.codec import decode, encode, encode_parts
-from kafkacompat.wire.errors import EncodeError, ErrorCode, WireError
+from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.generate import main
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
@@ -162,13 +162,6 @@ def test_strings_round_trip(text: str | None) -> None:
 def test_broken_varints_are_refused(data: bytes) -> None:
     with pytest.raises(WireError):
         primitives.read_uvarint(data, 0)
-
-
-def test_error_codes_are_kafkas() -> None:
-    assert (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNSUPPORTED_VERSION) == (0, -1, 35)
-    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
-    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.invalid_metadata
-    assert not ErrorCode.OFFSET_OUT_OF_RANGE.retriable
 
 
 def test_records_are_found_by_type() -> None:
