@@ -1,4 +1,4 @@
-"""`kafkacompat groups`: list and describe groups with their lag, move or delete their offsets, set their settings, delete them."""
+"""`kafkacompat groups`: manage groups, their offsets and their settings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`kafkacompat quorum`: show the metadata quorum of any cluster, add and remove voters, unregister brokers that are
-gone for good.
+"""`kafkacompat quorum`: manage the metadata quorum of any cluster, and the brokers registered with it.
 
 It is an ordinary client. The controllers decide what a voter is (KIP-853).
 """

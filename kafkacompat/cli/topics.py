@@ -1,4 +1,4 @@
-"""`kafkacompat topics`: list, describe, create, alter and delete topics. It is an ordinary client of the broker."""
+"""`kafkacompat topics`: manage topics and their settings. It is an ordinary client of the broker."""
 
 from __future__ import annotations
 
