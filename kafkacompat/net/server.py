@@ -103,7 +103,9 @@ async def _unmute_later(connection: Connection, clock: Clock) -> None:
 
 
 SWEEP_INTERVAL_MS = 60_000
-"""The longest interval between checks of quiet connections. They free memory after the same time."""
+"""The longest interval between checks for idle connections and for buffers to shrink."""
+QUIET_UNTIL_SHRUNK_MS = 60_000
+"""A connection that is quiet for so long frees the memory of its buffer at the next check."""
 
 _WITHOUT_TLS: Mapping[str, TlsTerms] = MappingProxyType({})
 _log = logging.getLogger(__name__)
@@ -312,7 +314,7 @@ class Server:
                     self.acceptors.meters[connection.info.listener_name].expired += 1
                     connection.close()
                     continue
-                if now_ms - last_ms >= SWEEP_INTERVAL_MS:
+                if now_ms - last_ms >= QUIET_UNTIL_SHRUNK_MS:
                     connection.shrink()
                 if max_idle_ms >= 0 and not connection.requests_in_flight:
                     next_ms = min(next_ms, last_ms + max_idle_ms)
