@@ -8,7 +8,10 @@ from typing import Protocol
 
 
 class SaslAuthenticationError(Exception):
-    """The exchange has failed, and the client gets this text. `reason` is the text for the log."""
+    """Fails the exchange with a text for the client. `reason` is the text for the log.
+
+    Kafka's SaslAuthenticationException. The text must not reveal which users exist.
+    """
 
     def __init__(self, told: str, reason: str = "") -> None:
         super().__init__(told)
@@ -16,8 +19,11 @@ class SaslAuthenticationError(Exception):
 
 
 class SaslError(Exception):
-    """The exchange has failed. The client is told only that its credentials are invalid, because the text may reveal
-    which users exist."""
+    """Fails the exchange with a text for the log only.
+
+    Java's SaslException. The client is told only that its credentials are invalid, because the text may reveal which users
+    exist.
+    """
 
 
 class Nameless(Exception):
