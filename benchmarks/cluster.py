@@ -18,7 +18,7 @@ import psutil
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.measure import WARM_THEN_MEASURED, run_client
+from benchmarks.measure import run_client
 from interop_tests.cluster.clusters import Cluster
 
 Figures = dict[str, float]
@@ -78,21 +78,6 @@ def replicated_produce(size: int, count: int, partitions: int) -> Callable[[str]
                 "produce brokers' CPU s/GB": made["broker_cpu_s"] / (size * count / 1e9),
                 "idle memory of 3 nodes MB": idle,
                 "loaded memory of 3 nodes MB": memory_mb(cluster),
-            }
-
-    return run
-
-
-def replicated_latency(rate: int, count: int) -> Callable[[str], Figures]:
-    def run(kind: str) -> Figures:
-        with running_cluster(kind) as cluster:
-            for topic in WARM_THEN_MEASURED:
-                cluster.create_topic(topic, 1)
-                figures = client(cluster, work="latency", topic=topic, count=count, rate=rate, size=200)
-            return {
-                "p50 ms": figures["p50_ms"],
-                "p99 ms": figures["p99_ms"],
-                "p99.9 ms": figures["p999_ms"],
             }
 
     return run

@@ -341,7 +341,6 @@ SCENARIOS = (
         for places in (1, 2, 8)
     ),
     Scenario("3 nodes: 1 kB, acks=all, 3 partitions", cluster.replicated_produce(1000, 200_000, 3)),
-    Scenario("3 nodes: end-to-end latency at 500 records/s", cluster.replicated_latency(500, 5_000)),
     Scenario("3 nodes: failover", cluster.failover),
     Scenario("3 nodes: 1,000 partitions", cluster.many_replicated(1000)),
     Scenario("3 nodes: follower catch-up", cluster.catch_up(1000, 300_000)),
