@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25, versions 0-4): add a group's partition of the offsets topic to a transaction. KIP-98.
+"""AddOffsetsToTxn (key 25): add a group's partition of the offsets topic to a transaction. KIP-98.
 
 Producers that support transaction.version 2 do not send this request: their TxnOffsetCommit adds the partition.
 """

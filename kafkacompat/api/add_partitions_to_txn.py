@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (key 24, versions 0-5): add partitions to a transaction. KIP-98, KIP-890.
+"""AddPartitionsToTxn (key 24): add partitions to a transaction. KIP-98, KIP-890.
 
 Unknown topics are refused, and internal topics are refused to clients. The coordinator decides on the rest. Clients
 send versions 0-3, with one transaction. Brokers send versions 4 and 5, with many transactions, some of them only to be

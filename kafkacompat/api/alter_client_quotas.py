@@ -1,4 +1,4 @@
-"""AlterClientQuotas (key 49, versions 0-1): forwarded to the controller (KIP-546). Each entity has a separate result."""
+"""AlterClientQuotas (key 49): forwarded to the controller (KIP-546). Each entity has a separate result."""
 
 from __future__ import annotations
 

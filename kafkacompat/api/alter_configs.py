@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33, versions 0-2): the old API that replaces all settings of a resource. The controller does it.
+"""AlterConfigs (key 33): the old API that replaces all settings of a resource. The controller does it.
 
 A broker refuses to forward another broker's settings: only that broker may forward them.
 """

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45, versions 0-1): to the controller. KIP-455, KIP-860."""
+"""AlterPartitionReassignments (key 45): to the controller. KIP-455, KIP-860."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34, versions 1-2): move replicas of this broker from one log directory to another. KIP-113.
+"""AlterReplicaLogDirs (key 34): move replicas of this broker from one log directory to another. KIP-113.
 
 An answer without an error means that the move has begun. DescribeLogDirs shows its progress.
 """

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (key 91, version 0): the start offsets of an empty share group (KIP-932)."""
+"""AlterShareGroupOffsets (key 91): the start offsets of an empty share group (KIP-932)."""
 
 from __future__ import annotations
 

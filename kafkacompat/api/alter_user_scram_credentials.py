@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51, version 0): forwarded to the controller. Each user has a separate result."""
+"""AlterUserScramCredentials (key 51): forwarded to the controller. Each user has a separate result."""
 
 from __future__ import annotations
 

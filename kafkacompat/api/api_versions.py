@@ -1,4 +1,4 @@
-"""ApiVersions (key 18, versions 0-4): the APIs and features that this broker serves.
+"""ApiVersions (key 18): the APIs and features that this broker serves.
 
 All version ranges come from the registry's table. A client uses a feature's protocol as soon as it sees the feature.
 So only features that are served here are listed, whatever the cluster has finalized: streams.version is never listed. An

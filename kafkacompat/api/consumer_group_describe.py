@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69, versions 0-1): consumer groups with their members' assignments (KIP-848)."""
+"""ConsumerGroupDescribe (key 69): consumer groups with their members' assignments (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68, versions 0-1): members of consumer groups join, report and leave (KIP-848)."""
+"""ConsumerGroupHeartbeat (key 68): members of consumer groups join, report and leave (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18, versions 0-4) on controller listeners: the APIs served there and the levels of every feature.
+"""ApiVersions (key 18) on controller listeners: the APIs served there and the levels of every feature.
 
 The response has the version ranges of the controller's table, the features that this software supports and those that
 the cluster has finalized. No feature is left out, because no client uses a feature's protocol here, and other nodes

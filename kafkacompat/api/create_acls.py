@@ -1,4 +1,4 @@
-"""CreateAcls (key 30, versions 1-3): forwarded to the controller. Each entry has a separate result."""
+"""CreateAcls (key 30): forwarded to the controller. Each entry has a separate result."""
 
 from __future__ import annotations
 

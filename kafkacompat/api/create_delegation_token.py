@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38, versions 1-3): forwarded to the controller. Version 3 may name another owner
+"""CreateDelegationToken (key 38): forwarded to the controller. Version 3 may name another owner
 (KIP-373).
 
 As in Apache Kafka, both the broker and the controller check the right to create tokens of another user.

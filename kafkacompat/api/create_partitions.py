@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37, versions 0-3): forwarded to the controller. The answer contains every requested topic."""
+"""CreatePartitions (key 37): forwarded to the controller. The answer contains every requested topic."""
 
 from __future__ import annotations
 

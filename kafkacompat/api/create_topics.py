@@ -1,4 +1,4 @@
-"""CreateTopics (key 19, versions 2-7): forwarded to the controller, which checks each topic and returns its result."""
+"""CreateTopics (key 19): forwarded to the controller, which checks each topic and returns its result."""
 
 from __future__ import annotations
 

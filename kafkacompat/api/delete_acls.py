@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31, versions 1-3): forwarded to the controller. Each filter's result lists the matching entries."""
+"""DeleteAcls (key 31): forwarded to the controller. Each filter's result lists the matching entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42, versions 0-2): passed to the group coordinator. Every group has a separate result. KIP-229."""
+"""DeleteGroups (key 42): passed to the group coordinator. Every group has a separate result. KIP-229."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21, versions 0-2): move the start offset of logs. KIP-107.
+"""DeleteRecords (key 21): move the start offset of logs. KIP-107.
 
 partition/purgatories decides what may be deleted. If a partition is named twice, only the last mention counts.
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92, version 0): an empty share group forgets topics (KIP-932)."""
+"""DeleteShareGroupOffsets (key 92): an empty share group forgets topics (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (key 86, version 0): forget share-partitions.
+"""DeleteShareGroupState (key 86): forget share-partitions.
 
 Brokers send it to the share coordinator of the share-partitions. KIP-932.
 """

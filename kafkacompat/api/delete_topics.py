@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20, versions 1-6): forwarded to the controller. Below version 6 topics are a list of names (KIP-516)."""
+"""DeleteTopics (key 20): forwarded to the controller. Below version 6 topics are a list of names (KIP-516)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29, versions 1-3): the access control entries that match a filter, by resource pattern."""
+"""DescribeAcls (key 29): the access control entries that match a filter, by resource pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48, versions 0-1): the metadata's quotas of users, client ids and addresses (KIP-546)."""
+"""DescribeClientQuotas (key 48): the metadata's quotas of users, client ids and addresses (KIP-546)."""
 
 from __future__ import annotations
 

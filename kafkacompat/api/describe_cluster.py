@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60, versions 0-2): the cluster id and the brokers on the client's listener. KIP-700, KIP-919, KIP-1073."""
+"""DescribeCluster (key 60): the cluster id and the brokers on the client's listener. KIP-700, KIP-919, KIP-1073."""
 
 from __future__ import annotations
 

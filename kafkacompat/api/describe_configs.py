@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32, versions 1-4): settings with their sources, synonyms and documentation.
+"""DescribeConfigs (key 32): settings with their sources, synonyms and documentation.
 
 This module decides which resources may be described and what an entry contains. The entries come from the node's
 dynamic settings. KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers).

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60, versions 0-2) on controller listeners: the cluster id, the controllers and the active one.
+"""DescribeCluster (key 60) on controller listeners: the cluster id, the controllers and the active one.
 KIP-919.
 
 The response lists the registered controllers that have the client's listener. Brokers are described on broker

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (key 41, versions 1-3): the tokens that the sender may see, with their HMACs, from this
+"""DescribeDelegationToken (key 41): the tokens that the sender may see, with their HMACs, from this
 broker's image.
 
 The owner, the requester and the renewers may see a token. Others need DESCRIBE on the token, or DESCRIBE_TOKENS on its

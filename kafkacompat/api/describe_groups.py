@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15, versions 0-6): classic groups and, on request, the operations allowed to the caller (KIP-430)."""
+"""DescribeGroups (key 15): classic groups and, on request, the operations allowed to the caller (KIP-430)."""
 
 from __future__ import annotations
 

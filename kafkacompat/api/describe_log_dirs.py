@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35, versions 1-5): this broker's log directories, partition sizes and future logs. KIP-113, KIP-827."""
+"""DescribeLogDirs (key 35): this broker's log directories, partition sizes and future logs. KIP-113, KIP-827."""
 
 from __future__ import annotations
 

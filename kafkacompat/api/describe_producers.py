@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): the active producers of a partition, from its leader's log. KIP-664."""
+"""DescribeProducers (key 61): the active producers of a partition, from its leader's log. KIP-664."""
 
 from __future__ import annotations
 

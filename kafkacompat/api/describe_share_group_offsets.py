@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (key 90, versions 0-1): start offsets of share groups, and from version 1 on their lag."""
+"""DescribeShareGroupOffsets (key 90): start offsets of share groups, and from version 1 on their lag."""
 
 from __future__ import annotations
 

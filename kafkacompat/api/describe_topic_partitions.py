@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75, version 0): partitions page by page, with the eligible leader replicas. KIP-966.
+"""DescribeTopicPartitions (key 75): partitions page by page, with the eligible leader replicas. KIP-966.
 
 Topics are sorted by name. A page holds at most max.request.partition.size.limit partitions. The cursor names the first
 partition of the next page.

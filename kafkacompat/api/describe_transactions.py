@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65, version 0): transactional ids whose coordinator is this broker. KIP-664."""
+"""DescribeTransactions (key 65): transactional ids whose coordinator is this broker. KIP-664."""
 
 from __future__ import annotations
 

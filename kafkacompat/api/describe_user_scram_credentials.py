@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50, version 0): the users' mechanisms and iteration counts, never the stored keys."""
+"""DescribeUserScramCredentials (key 50): the users' mechanisms and iteration counts, never the stored keys."""
 
 from __future__ import annotations
 

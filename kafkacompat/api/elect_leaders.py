@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43, versions 0-2): forwarded to the controller. Version 0 elects preferred leaders only. KIP-183, KIP-460."""
+"""ElectLeaders (key 43): forwarded to the controller. Version 0 elects preferred leaders only. KIP-183, KIP-460."""
 
 from __future__ import annotations
 

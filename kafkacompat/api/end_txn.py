@@ -1,4 +1,4 @@
-"""EndTxn (key 26, versions 0-5): commit or abort a transaction. KIP-98, KIP-890 (transaction.version 2).
+"""EndTxn (key 26): commit or abort a transaction. KIP-98, KIP-890 (transaction.version 2).
 
 From version 5 on, the response contains the producer id and epoch of the next transaction.
 """

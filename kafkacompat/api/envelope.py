@@ -1,4 +1,4 @@
-"""Envelope (key 58, version 0): a client's request that a broker forwards to the controller. KIP-590.
+"""Envelope (key 58): a client's request that a broker forwards to the controller. KIP-590.
 
 The inner request is unwrapped, checked (not every API may be forwarded), and handled as if the client had sent it
 here. Its response is wrapped. Errors of the inner request are in the inner response. An error of the envelope means

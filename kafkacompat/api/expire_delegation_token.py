@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40, versions 1-2): forwarded to the controller, which checks the sender's right."""
+"""ExpireDelegationToken (key 40): forwarded to the controller, which checks the sender's right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch (key 1, versions 4-18): convert the versions' request shapes into one, which partition/fetch serves.
+"""Fetch (key 1): convert the versions' request shapes into one, which partition/fetch serves.
 
 Names, ids, the replica id and the isolation level are read from the place that the version has for them. The
 FetchService handles limits, sessions and waits. From version 13 on topics have ids (KIP-516). From version 15 on the

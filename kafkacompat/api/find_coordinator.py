@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10, versions 0-6): the broker that coordinates a group or a transactional id.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
 A key is mapped to a partition of the coordinator's topic, and the partition's leader to its endpoint on the caller's
 listener. If the topic does not exist yet, it is created. Only brokers look for the coordinators of share-partitions,

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71, version 0): which of its own metrics a client is to send, and how often (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): which of its own metrics a client is to send, and how often (KIP-714)."""
 
 from __future__ import annotations
 

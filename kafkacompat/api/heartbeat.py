@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0-4) of classic groups: passed to the group coordinator."""
+"""Heartbeat (key 12) of classic groups: passed to the group coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44, versions 0-1): change single settings. Loggers change here, all else at the
+"""IncrementalAlterConfigs (key 44): change single settings. Loggers change here, all else at the
 controller.
 
 Two kinds of resources are not forwarded: BROKER_LOGGER resources, because loggers belong to this process, and other

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22, versions 0-5): producer ids for idempotent producers, and the start of transactional
+"""InitProducerId (key 22): producer ids for idempotent producers, and the start of transactional
 producers.
 
 Without a transactional id a new id is assigned. With one, the transaction coordinator is asked. If this broker has no

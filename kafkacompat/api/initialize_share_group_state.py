@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83, version 0): begin the state of share-partitions anew, whatever was known of them.
+"""InitializeShareGroupState (key 83): begin the state of share-partitions anew, whatever was known of them.
 
 Brokers send it to the share coordinator of the share-partitions. KIP-932.
 """

@@ -1,4 +1,4 @@
-"""JoinGroup (key 11, versions 0-9): only converts the shapes. The group coordinator decides what a join means.
+"""JoinGroup (key 11): only converts the shapes. The group coordinator decides what a join means.
 
 KIP-62, KIP-345, KIP-394, KIP-559.
 """

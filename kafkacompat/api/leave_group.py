@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13, versions 0-5): one member before version 3, a list of members from version 3 on (KIP-345).
+"""LeaveGroup (key 13): one member before version 3, a list of members from version 3 on (KIP-345).
 
 In the old shape the member's error is the error of the response.
 """

@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74, versions 0-1): the resources that can be described. Version 0 lists client metrics
+"""ListConfigResources (key 74): the resources that can be described. Version 0 lists client metrics
 only. KIP-1142."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates and that the sender may describe.
+"""ListGroups (key 16): the groups that this broker coordinates and that the sender may describe.
 KIP-518, KIP-848."""
 
 from __future__ import annotations

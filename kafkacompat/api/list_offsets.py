@@ -1,4 +1,4 @@
-"""ListOffsets (key 2, versions 1-11): offsets by timestamp or special value.
+"""ListOffsets (key 2): offsets by timestamp or special value.
 
 The version decides which special timestamps and error codes exist. A partition that is named twice is refused.
 partition/list_offsets finds the offsets. KIP-79, KIP-207, KIP-734, KIP-1005.

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46, version 0): forwarded to the controller, which has the newest state. KIP-455."""
+"""ListPartitionReassignments (key 46): forwarded to the controller, which has the newest state. KIP-455."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListTransactions (key 66, versions 0-2): the transactions that this broker coordinates and the sender may describe,
+"""ListTransactions (key 66): the transactions that this broker coordinates and the sender may describe,
 filtered.
 
 KIP-664, KIP-994, KIP-1152.

@@ -1,4 +1,4 @@
-"""Metadata (key 3, versions 0-13): brokers and topics as seen from the client's listener. Creates topics on demand.
+"""Metadata (key 3): brokers and topics as seen from the client's listener. Creates topics on demand.
 
 This module selects the brokers, topics and partition errors, and requests the creation of missing topics. Everything
 comes from the image, so all brokers answer the same at the same metadata offset. A topic that is unchanged in the

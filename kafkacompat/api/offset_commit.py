@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8, versions 2-10): existing topics go to the group coordinator, unknown topics are refused here.
+"""OffsetCommit (key 8): existing topics go to the group coordinator, unknown topics are refused here.
 
 The coordinator gets topic ids in every version, because a name alone does not show that a topic was deleted and
 created again. KIP-848 (topic ids from version 10).

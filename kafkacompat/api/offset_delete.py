@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47, version 0): existing topics go to the group coordinator, unknown topics are refused here. KIP-496."""
+"""OffsetDelete (key 47): existing topics go to the group coordinator, unknown topics are refused here. KIP-496."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9, versions 1-10): one group before version 8, many from version 8 on (KIP-709). Topic ids from
+"""OffsetFetch (key 9): one group before version 8, many from version 8 on (KIP-709). Topic ids from
 version 10.
 
 A group's error is at the top of the response in versions 2-7, and in the group from version 8 on. Version 1 has no

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23, versions 2-4): the end offset of a leader epoch, for clients that detect truncation.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, for clients that detect truncation.
 
 For an epoch that the log does not know, the answer is -1/-1 without an error. KIP-101, KIP-320.
 """

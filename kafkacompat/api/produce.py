@@ -1,4 +1,4 @@
-"""Produce (key 0, versions 3-13): append records to partitions, and answer when acks is satisfied.
+"""Produce (key 0): append records to partitions, and answer when acks is satisfied.
 
 A plain Produce is appended in one pass, and its answer packed at once: nobody's rights need a look, records/plain_produce has read
 it, and its partitions take all batches as they are. Any other request takes the other way from its beginning, before any effect.

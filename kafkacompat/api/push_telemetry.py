@@ -1,4 +1,4 @@
-"""PushTelemetry (key 72, version 0): a client's own metrics (KIP-714)."""
+"""PushTelemetry (key 72): a client's own metrics (KIP-714)."""
 
 from __future__ import annotations
 

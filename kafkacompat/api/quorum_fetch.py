@@ -1,4 +1,4 @@
-"""Fetch (key 1, versions 4-18) on controller listeners: the metadata log, for its followers. KIP-595, KIP-853."""
+"""Fetch (key 1) on controller listeners: the metadata log, for its followers. KIP-595, KIP-853."""
 
 from __future__ import annotations
 

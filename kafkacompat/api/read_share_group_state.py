@@ -1,4 +1,4 @@
-"""ReadShareGroupState (key 84, version 0): the state of share-partitions, for their leader, whose epoch fences older leaders.
+"""ReadShareGroupState (key 84): the state of share-partitions, for their leader, whose epoch fences older leaders.
 
 Brokers send it to the share coordinator of the share-partitions. KIP-932.
 """

@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (key 87, versions 0-1): the offsets and epochs of share-partitions, without their batches.
+"""ReadShareGroupStateSummary (key 87): the offsets and epochs of share-partitions, without their batches.
 
 Brokers send it to the share coordinator of the share-partitions. KIP-932.
 """

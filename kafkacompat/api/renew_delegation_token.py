@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39, versions 1-2): forwarded to the controller, which checks the sender's right."""
+"""RenewDelegationToken (key 39): forwarded to the controller, which checks the sender's right."""
 
 from __future__ import annotations
 

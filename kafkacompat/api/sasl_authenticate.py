@@ -1,4 +1,4 @@
-"""SaslAuthenticate (key 36, versions 0-2) on a listener without SASL, where it is not expected.
+"""SaslAuthenticate (key 36) on a listener without SASL, where it is not expected.
 
 The answer is ILLEGAL_SASL_STATE. The connection stays open.
 """

@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17, versions 0-1) on a listener without SASL, where it is not expected.
+"""SaslHandshake (key 17) on a listener without SASL, where it is not expected.
 
 The answer is ILLEGAL_SASL_STATE. The connection stays open. Listeners with SASL answer this request before it comes
 here.

@@ -1,4 +1,4 @@
-"""ShareAcknowledge (key 79, versions 1-2): members of share groups say what became of acquired records (KIP-932)."""
+"""ShareAcknowledge (key 79): members of share groups say what became of acquired records (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareFetch (key 78, versions 1-2): members of share groups acknowledge records and acquire others (KIP-932).
+"""ShareFetch (key 78): members of share groups acknowledge records and acquire others (KIP-932).
 
 From version 2 on locks can be renewed (KIP-1222), and the number of acquired records can be a strict limit.
 """

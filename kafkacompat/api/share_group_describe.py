@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (key 77, version 1): share groups with their members' assignments (KIP-932)."""
+"""ShareGroupDescribe (key 77): share groups with their members' assignments (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (key 76, version 1): members of share groups join, report and leave (KIP-932)."""
+"""ShareGroupHeartbeat (key 76): members of share groups join, report and leave (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14, versions 0-5): only converts the shapes. From version 5 on the request must name the protocol (KIP-559)."""
+"""SyncGroup (key 14): only converts the shapes. From version 5 on the request must name the protocol (KIP-559)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28, versions 0-5): existing topics go to the group coordinator, unknown topics are refused
+"""TxnOffsetCommit (key 28): existing topics go to the group coordinator, unknown topics are refused
 here.
 
 KIP-98, KIP-447, KIP-890.

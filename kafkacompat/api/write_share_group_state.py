@@ -1,4 +1,4 @@
-"""WriteShareGroupState (key 85, versions 0-1): the records of share-partitions whose state their leader has changed.
+"""WriteShareGroupState (key 85): the records of share-partitions whose state their leader has changed.
 
 Brokers send it to the share coordinator of the share-partitions. KIP-932.
 """

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27, versions 1-2): write the end of transactions to the partitions that this broker leads.
+"""WriteTxnMarkers (key 27): write the end of transactions to the partitions that this broker leads.
 
 KIP-98, KIP-664 (a tool that ends hanging transactions), KIP-1228 (the transaction's version, from version 2 on).
 """

@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 
 from kafkacompat.wire.definition import (
+    NEVER,
     NO_VERSION,
     ROOT,
     FieldSpec,
     MessageSpec,
     StructSpec,
+    Versions,
     definition_paths,
     load_definition,
     snake_case,
@@ -64,6 +66,7 @@ def tables_text(specs: list[MessageSpec]) -> str:
     lines.append(API_CLASS.rstrip("\n"))
     for row in rows:
         name = row["name"]
+        versions = _stable_versions(by_name.get(f"{name}Request"))
         request = _flexible_min(by_name.get(f"{name}Request"))
         response = _flexible_min(by_name.get(f"{name}Response"))
         if name == "ApiVersions":
@@ -73,7 +76,7 @@ def tables_text(specs: list[MessageSpec]) -> str:
         flags = ("BROKER" in places, "CONTROLLER" in places, row["cluster_action"] == "true")
         flag_text = ", ".join(str(flag) for flag in (*flags, row["forwardable"] == "true"))
         lines.append(
-            f'    {row["key"]}: Api(ApiKey({row["key"]}), "{name}", {row["oldest"]}, {row["latest"]}, '
+            f'    {row["key"]}: Api(ApiKey({row["key"]}), "{name}", {versions.low}, {versions.high}, '
             f"{request}, {response}, {flag_text}),"
         )
     lines.append("}")
@@ -88,6 +91,17 @@ def tables_text(specs: list[MessageSpec]) -> str:
 
 def _constant(name: str) -> str:
     return snake_case(name).upper()
+
+
+def _stable_versions(request: MessageSpec | None) -> Versions:
+    """Return the versions that Kafka serves by default: the valid ones, less the latest while it is unstable.
+
+    An API that Kafka removed has a definition without valid versions.
+    """
+    if request is None:
+        return NEVER
+    valid = request.valid_versions
+    return Versions(valid.low, valid.high - 1) if request.latest_version_unstable else valid
 
 
 def _flexible_min(spec: MessageSpec | None) -> int:

@@ -1,5 +1,6 @@
 """The generated codecs and the construct declarations agree, for every message and version."""
 
+import json
 import random
 from typing import Any
 
@@ -17,6 +18,7 @@ from kafkacompat.wire.codec import (
     steps_encoder,
 )
 from kafkacompat.wire.constructs import reference_decode, reference_encode
+from kafkacompat.wire.definition import ROOT
 from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -70,8 +72,9 @@ def in_steps(
 
 
 def test_every_definition_has_a_class() -> None:
-    assert len(CLASSES) == 272
-    assert sum(1 for _ in every_version()) == 728
+    definitions = [json.loads(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.json")]
+    valid = sorted(each["name"] for each in definitions if each["validVersions"] != "none")
+    assert sorted(cls.__name__ for cls in CLASSES) == valid
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
