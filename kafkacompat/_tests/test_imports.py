@@ -104,6 +104,7 @@ ALLOWED: dict[str, set[str]] = {
         "quota",
         "telemetry",
         "group.service",
+        "partition.list_offsets",
         "partition.service",
         "share.service",
         "txn.service",

@@ -14,6 +14,7 @@ from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.list_offsets import FIRST_VERSIONS
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-FIRST_VERSION_OF_SPECIAL = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 FIRST_VERSION_WITH_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 COUNTED_A_STEP = 5_000
@@ -171,7 +171,7 @@ def _look_up(
     one: ListOffsetsPartition,
     request: ListOffsetsRequest,
 ) -> OffsetLookup | Deferred[OffsetLookup]:
-    first = FIRST_VERSION_OF_SPECIAL.get(one.timestamp)
+    first = FIRST_VERSIONS.get(one.timestamp)
     if one.timestamp < 0 and (first is None or context.api_version < first):
         return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
     return node.partitions.list_offset(

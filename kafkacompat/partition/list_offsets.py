@@ -2,7 +2,7 @@
 searches that read files in worker threads.
 
 Special timestamps are Kafka's (KIP-734, KIP-1005). There is no tiered storage, so its two special timestamps
-find nothing. Requests, and the special timestamps that each version allows, are unknown here.
+find nothing. Requests are unknown here: api/list_offsets refuses a special timestamp that a request's version lacks.
 
 The numbers of running and waiting searches are bounded. Connections take turns, so that one with many searches does not
 keep others waiting. A search that is not over soon begins again in a line of its own, in which one is carried out at a
@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSIONS = {
+    (LATEST := -1): 1,
+    (EARLIEST := -2): 1,
+    (MAX_TIMESTAMP := -3): 7,
+    (EARLIEST_LOCAL := -4): 8,
+    (LATEST_TIERED := -5): 9,
+    (EARLIEST_PENDING_UPLOAD := -6): 11,
+}
+"""The special timestamps, with the first version of ListOffsets that has each."""
 DEBUGGING_REPLICA = -2
 THIS_NODE = -1
 """The connection id of this node's own questions."""
