@@ -437,7 +437,7 @@ def has_timed_out(machine: TransactionStateManager, transaction: TransactionMeta
     """Whether the transaction was open longer than its timeout and is not being ended."""
     return (
         transaction.pending_state is None
-        and transaction.values.has_timed_out(now_ms)
+        and transaction.values.is_past_its_timeout(now_ms)
         and machine.transactions.get(transaction.transactional_id) is transaction
     )
 

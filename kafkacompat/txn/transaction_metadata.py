@@ -93,7 +93,7 @@ class TxnTransitMetadata:
     def is_producer_epoch_exhausted(self) -> bool:
         return is_exhausted(self.epoch)
 
-    def has_timed_out(self, now_ms: int) -> bool:
+    def is_past_its_timeout(self, now_ms: int) -> bool:
         return (
             self.state is TransactionState.ONGOING
             and self.timeout_ms != NO_TIMEOUT_MS
