@@ -81,7 +81,6 @@ ALLOWED: dict[str, set[str]] = {
         "partition.replica_manager",
         "partition.traffic",
         "controller.image",
-        "api.endpoints",
         "partition.service",
         "api.request_context",
     },

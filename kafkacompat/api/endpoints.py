@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
-    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
-
-T = TypeVar("T")
+    from kafkacompat.controller.image import BrokerRegistration
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -43,21 +41,6 @@ def controller_for(node: Node, named: Sequence[BrokerRegistration]) -> int:
         return node.node_id
     candidates = staying or [each.id for each in named]
     return candidates[node.random.randrange(len(candidates))] if candidates else -1
-
-
-def endpoints_of(
-    image: MetadataImage, broker_ids: Iterable[int], listener_name: str, make: Callable[..., T]
-) -> list[T]:
-    """Return NodeEndpoint structs (KIP-951) of the brokers that have the listener, by id."""
-    endpoints = []
-    for broker_id in sorted(broker_ids):
-        broker = image.brokers.get(broker_id)
-        endpoint = None if broker is None else broker.endpoints.get(listener_name)
-        if broker is not None and endpoint is not None:
-            endpoints.append(
-                make(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
-    return endpoints
 
 
 def wrong_endpoints(endpoint_type: int, version: int) -> DescribeClusterResponse:

@@ -20,10 +20,10 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.access import Access, access_of
-from kafkacompat.api.endpoints import endpoints_of
 from kafkacompat.api.handler import Handler, NoResponse
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.api.transactional_produce import ProducerAndSequence, Verdicts, judge, producer_of
+from kafkacompat.controller.image import endpoints_of
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition.service import ProduceResult

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkacompat.security.acl import Acl
     from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 CONTROLLERS = "controllers"
 CLIENT_QUOTAS = "client_quotas"
@@ -199,6 +200,21 @@ class MetadataImage:
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})
+
+
+def endpoints_of(
+    image: MetadataImage, broker_ids: Iterable[int], listener_name: str, make: Callable[..., T]
+) -> list[T]:
+    """Return NodeEndpoint structs (KIP-951) of the brokers that have the listener, by id."""
+    endpoints = []
+    for broker_id in sorted(broker_ids):
+        broker = image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoints.get(listener_name)
+        if broker is not None and endpoint is not None:
+            endpoints.append(
+                make(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            )
+    return endpoints
 
 
 def is_active(image: MetadataImage, broker_id: int) -> bool:

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkacompat.controller.image import endpoints_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.partition.delayed_operations import ANSWER_US, DelayedOperation, DelayedOperationPurgatory
@@ -677,7 +678,9 @@ class FetchReads:
                 leaders.add(answer.current_leader.leader_id)
         response = FetchResponse(session_id=session_id, responses=topics)
         if leaders:
-            response.node_endpoints = self._endpoints(leaders, parameters.listener_name)
+            response.node_endpoints = endpoints_of(
+                self._manager.image, leaders, parameters.listener_name, NodeEndpoint
+            )
         return response
 
     async def respond_in_steps(
@@ -727,18 +730,6 @@ class FetchReads:
         core.traffic.replication_bytes_out += len(answer.records)
         if manager.hosted.is_being_added(core, parameters.replica_id):
             core.traffic.reassignment_bytes_out += len(answer.records)
-
-    def _endpoints(self, leaders: set[int], listener_name: str) -> list[NodeEndpoint]:
-        brokers = self._manager.image.brokers
-        endpoints = []
-        for leader in sorted(leaders):
-            broker = brokers.get(leader)
-            endpoint = None if broker is None else broker.endpoints.get(listener_name)
-            if broker is not None and endpoint is not None:
-                endpoints.append(
-                    NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-                )
-        return endpoints
 
 
 def readable_end(core: Partition, parameters: FetchParameters) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafkacompat.api.endpoints import endpoints_of
+from kafkacompat.controller.image import endpoints_of
 from kafkacompat.ids import NO_EPOCH, NO_LEADER
 from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.share.service import ShareError, TopicIdPartition
