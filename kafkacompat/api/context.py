@@ -35,7 +35,7 @@ _Str = str
 
 
 class ControllerService(Protocol):
-    """Requests of clients to the active controller, on this node or through forwarding. Takes and returns messages.
+    """Requests of clients to the active controller, from handlers that brokers and controllers have. Takes and returns messages.
 
     Responses have all fields of the newest version: the codec drops fields that the client's version lacks. Calls may
     raise, or fail with, NotController and ControllerTimedOut.
@@ -71,6 +71,19 @@ class ControllerService(Protocol):
 
     def expire_delegation_token(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
+
+class ForwardingService(ControllerService, Protocol):
+    """The active controller for broker listeners, on this node or another one."""
+
+    def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        """Return the controller's answer to a request that brokers only send on."""
+        ...
+
+
+class ActiveControllerService(ControllerService, Protocol):
+    """This node's own controller, with the requests that brokers only send on, and those that only brokers and
+    controllers send."""
+
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
     def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
@@ -80,10 +93,6 @@ class ControllerService(Protocol):
     def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
     def remove_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
-
-
-class ActiveControllerService(ControllerService, Protocol):
-    """This node's own controller, with the additional requests that brokers and controllers send to controller listeners."""
 
     def broker_registration(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
@@ -123,7 +132,7 @@ class Node:
     random: Random
     partitions: PartitionService
     fetches: FetchService
-    controller: ControllerService
+    controller: ForwardingService
     producer_ids: ProducerIds
     log_manager: LogManager
     image: MetadataImage

@@ -15,17 +15,27 @@ from kafkacompat.wire.definition import snake_case
 from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, ControllerNode
+    from kafkacompat.api.context import ControllerNode, Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
 
 
 @remembered
+def forwarded(key: int) -> Handler:
+    """Return a handler of broker listeners, which send the request on to the active controller."""
+
+    def handle(node: Node, context: RequestContext, request: Any) -> Deferred[Any]:
+        return node.controller.forward(request, context)
+
+    return Handler(handle, top_level_error(response_class(key)))
+
+
+@remembered
 def to_controller(key: int) -> Handler:
-    """Return a handler that calls the controller's method with the API's name."""
+    """Return a handler of controller listeners. It calls the controller's method with the API's name."""
     method = attrgetter(f"controller.{snake_case(APIS[key].name)}")
 
-    def handle(node: AnyNode, context: RequestContext, request: Any) -> Deferred[Any]:
+    def handle(node: ControllerNode, context: RequestContext, request: Any) -> Deferred[Any]:
         answer: Deferred[Any] = method(node)(request, context)
         return answer
 

@@ -39,6 +39,8 @@ class Entry(NamedTuple):
     """Rights to the resources that the request's elements name. Elements are refused one by one."""
 
 
+FORWARDED = ("pass_through", "forwarded")
+"""From broker listeners to the active controller."""
 TO_CONTROLLER = ("pass_through", "to_controller")
 TO_QUORUM = ("pass_through", "to_quorum")
 
@@ -139,19 +141,19 @@ ENTRIES: tuple[Entry, ...] = (
         needs=(access.DESCRIBE_CLUSTER,),
     ),
     _entry(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "alter_user_scram_credentials"),
-    _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER),
-    _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER),
+    _entry(ApiKey.DESCRIBE_QUORUM, *FORWARDED),
+    _entry(ApiKey.UPDATE_FEATURES, *FORWARDED),
     _entry(ApiKey.DESCRIBE_CLUSTER, "describe_cluster"),
     _entry(ApiKey.DESCRIBE_PRODUCERS, "describe_producers", named=(named_rights.READ_PRODUCERS,)),
-    _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER),
+    _entry(ApiKey.UNREGISTER_BROKER, *FORWARDED),
     _entry(
         ApiKey.DESCRIBE_TRANSACTIONS, "describe_transactions", named=(named_rights.DESCRIBE_TRANSACTIONS,)
     ),
     _entry(ApiKey.LIST_TRANSACTIONS, "list_transactions"),
     _entry(ApiKey.LIST_CONFIG_RESOURCES, "list_config_resources", needs=(access.DESCRIBE_CLUSTER_CONFIGS,)),
     _entry(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions"),
-    _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER),
-    _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER),
+    _entry(ApiKey.ADD_RAFT_VOTER, *FORWARDED),
+    _entry(ApiKey.REMOVE_RAFT_VOTER, *FORWARDED),
     _entry(ApiKey.SHARE_GROUP_HEARTBEAT, "share_group_heartbeat", needs=(access.READ_GROUP,)),
     _entry(ApiKey.SHARE_GROUP_DESCRIBE, "share_group_describe", named=(named_rights.DESCRIBE_SHARE_GROUPS,)),
     _entry(

@@ -325,7 +325,7 @@ class ControllerServices:
 
 
 class QuorumController:
-    """ControllerService of api/context, for clients and brokers, while this node leads the quorum."""
+    """ActiveControllerService of api/context, for clients and brokers, while this node leads the quorum."""
 
     def __init__(self, services: ControllerServices) -> None:
         self._machine = machine = services.machine

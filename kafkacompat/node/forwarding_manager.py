@@ -1,6 +1,6 @@
 """Forwards clients' requests to the active controller (KIP-590).
 
-This is the ControllerService of broker listeners. It calls this node's own controller while that is active. Otherwise
+This is the ForwardingService of broker listeners. It calls this node's own controller while that is active. Otherwise
 it sends the request in an Envelope with the client's principal and address. The controller's answer goes to the client
 unchanged. Failures:
 - No answer in time: REQUEST_TIMED_OUT.
@@ -75,6 +75,7 @@ class ForwardingManager:
             raise CloseConnection(str(error)) from error
         return _opened(message, context) if isinstance(message, EnvelopeResponse) else message
 
+    # Handlers that both kinds of listener have call these by name. What brokers only send on needs no line here.
     create_topics = forward
     delete_topics = forward
     create_partitions = forward
@@ -90,11 +91,6 @@ class ForwardingManager:
     create_delegation_token = forward
     renew_delegation_token = forward
     expire_delegation_token = forward
-    update_features = forward
-    describe_quorum = forward
-    unregister_broker = forward
-    add_raft_voter = forward
-    remove_raft_voter = forward
 
 
 def _envelope(context: RequestContext, request: Any) -> EnvelopeRequest:
