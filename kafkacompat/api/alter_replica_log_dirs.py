@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ASKED_A_STEP = 20
 """Replicas per step. Each may need a new directory and new files."""
+OPENED_LIKE_REPLICAS = 2
+"""The cost of a replica whose log this request opens."""
 WALKED_A_STEP = 2_000
 """Elements per step that are only read from the request or written to the response."""
 
@@ -40,7 +42,7 @@ def handle(
             if walked.is_over():
                 yield TURN_COST
             for index in topic.partitions:
-                if asked.is_over():
+                if asked.is_over(OPENED_LIKE_REPLICAS if node.partitions.opens_logs else 1):
                     yield TURN_COST
                 name = TopicPartition(topic.name, index)
                 if node.directories is None:

@@ -22,6 +22,8 @@ PIECE = 500
 """Partitions per piece. One takes up to 15 microseconds."""
 COMMITTED_PIECE = 250
 """Partitions per piece if each is written. One takes up to 40 microseconds on a busy machine."""
+OPENED_PIECE = 12
+"""Partitions per piece while their logs may not be open yet. It takes up to a millisecond to open one."""
 
 
 def named_in(topics: Sequence[Any]) -> int:

@@ -45,6 +45,8 @@ passes that code on, and producers then abort the transaction.
 
 JUDGED_COST = 5
 """The cost of a partition whose log is asked. A partition that is only looked at costs one."""
+OPENED_COST = 200
+"""The cost of a partition whose log the request opens."""
 
 
 class ProducerAndSequence(NamedTuple):
@@ -98,7 +100,7 @@ async def judge(
     asked: list[TopicPartition] = []
     now_ms = node.clock.now_ms()
     for partition, (producer_id, epoch, sequence) in producers.items():
-        if pace.is_over(JUDGED_COST):
+        if pace.is_over(OPENED_COST if node.partitions.opens_logs else JUDGED_COST):
             await pause()
         if not node.partitions.leads(partition):
             continue  # the append refuses it, even if this broker has become the leader by then

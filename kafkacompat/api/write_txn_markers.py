@@ -10,7 +10,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import COMMITTED_PIECE
+from kafkacompat.api.pieces import COMMITTED_PIECE, OPENED_PIECE
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.tasks import Pace, pause
 from kafkacompat.wire.messages.write_txn_markers_request import (
@@ -38,26 +38,29 @@ WALKED_A_STEP = 5_000
 
 
 def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> Awaitable[Any]:
-    if _is_long(request.markers):
+    if _is_long(request.markers, _piece_size(node)):
         return _in_steps(node, request)
     return node.transactions.markers.write(request)
 
 
-def _is_long(markers: Sequence[WritableTxnMarker]) -> bool:
+def _piece_size(node: Node) -> int:
+    return OPENED_PIECE if node.partitions.opens_logs else COMMITTED_PIECE
+
+
+def _is_long(markers: Sequence[WritableTxnMarker], most: int) -> bool:
     """Return whether the request is long. A topic without partitions counts as one partition: there may be hundreds of
     thousands."""
     return (
-        len(markers) > COMMITTED_PIECE
-        or sum([len(marker.topics) for marker in markers]) > COMMITTED_PIECE
-        or sum([len(topic.partition_indexes) for marker in markers for topic in marker.topics])
-        > COMMITTED_PIECE
+        len(markers) > most
+        or sum([len(marker.topics) for marker in markers]) > most
+        or sum([len(topic.partition_indexes) for marker in markers for topic in marker.topics]) > most
     )
 
 
 async def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Any:
     """Return the merged answers. The pieces do not wait for the replication of earlier pieces."""
     asked: list[tuple[list[int], Deferred[WriteTxnMarkersResponse]]] = []
-    for piece in _pieces(request.markers):
+    for piece in _pieces(request.markers, _piece_size(node)):
         if piece:
             part = WriteTxnMarkersRequest(markers=[marker for _, marker in piece])
             asked.append(([position for position, _ in piece], node.transactions.markers.write(part)))
@@ -82,10 +85,10 @@ Piece: TypeAlias = list[tuple[int, WritableTxnMarker]]
 """Pairs of a marker's position in the request and a copy of the marker with some of its partitions."""
 
 
-def _pieces(markers: Sequence[WritableTxnMarker]) -> Iterator[Piece]:
-    """Yield pieces with at most COMMITTED_PIECE partitions, and an empty piece after every WALKED_A_STEP markers and topics."""
+def _pieces(markers: Sequence[WritableTxnMarker], most: int) -> Iterator[Piece]:
+    """Yield pieces with at most `most` partitions, and an empty piece after every WALKED_A_STEP markers and topics."""
     piece: Piece = []
-    left = COMMITTED_PIECE
+    left = most
     walked = Pace(WALKED_A_STEP)
     for position, marker in enumerate(markers):
         if walked.is_over():
@@ -103,7 +106,7 @@ def _pieces(markers: Sequence[WritableTxnMarker]) -> Iterator[Piece]:
                 left -= len(taken)
                 if not left:
                     yield piece
-                    piece, left = [], COMMITTED_PIECE
+                    piece, left = [], most
     if piece:
         yield piece
 

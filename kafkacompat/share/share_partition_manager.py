@@ -55,7 +55,9 @@ NAMED_AT_ONCE = 1_000
 FETCHED_AT_ONCE = 500
 """Partitions of one fetch. Those of a larger session have their turns, so that a step stays short."""
 LOADED_AT_ONCE = 40
-"""Share-partitions whose loading begins in one step. The log may have to be opened first."""
+"""Share-partitions whose loading begins in one step."""
+OPENED_LIKE_LOADS = 4
+"""The cost of a partition whose log the fetch opens."""
 SESSION_AT_ONCE = 200
 """A fetch of more partitions pauses before it begins to acquire."""
 ACQUIRE_MODES = frozenset(AcquireMode)
@@ -386,6 +388,8 @@ class ShareFetch:
         asked: list[LedPartition] = []
         pace = Pace(LOADED_AT_ONCE)
         for key, topic in rotated(interested, self._epoch):
+            if services.manager.opens_logs and pace.is_over(OPENED_LIKE_LOADS):
+                await pause()
             if manager.sessions.get(self._key) is not self._session:
                 # Its connection was closed meanwhile. What is loaded from now on would never be dropped.
                 return {}

@@ -113,7 +113,9 @@ def test_markers_in_pieces_are_answered_as_in_one(
     )
     whole, cut_up = Markers(), Markers()
     expected = whole.write(request).result()
-    node: Any = SimpleNamespace(transactions=SimpleNamespace(markers=cut_up))
+    node: Any = SimpleNamespace(
+        transactions=SimpleNamespace(markers=cut_up), partitions=SimpleNamespace(opens_logs=False)
+    )
     context = RequestContext(request.API_KEY, request.MAX_VERSION, 0, None, 1, "L", "h")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write_txn_markers, "COMMITTED_PIECE", most)

@@ -790,3 +790,20 @@ def test_what_was_noted_of_a_group_goes_with_it() -> None:
     world.acknowledged("a", -1)
     world.disconnect("a")
     assert world.shares.cache.fetch_meters == {}
+
+
+def test_a_fetch_of_many_new_partitions_opens_a_few_logs_in_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ShareWorld(topic_image("t", 200))
+    monkeypatch.setattr(world, "result", lambda answer: world.share_tasks.run("a fetch", answer))
+
+    def opened() -> int:
+        return len(world.log_manager.logs)
+
+    before = opened()
+    world.request_fetch("a", partitions=range(200), max_wait_ms=0)
+    while before < 200:
+        world.time.fire_next()
+        assert opened() - before <= 20
+        before = opened()
