@@ -30,6 +30,7 @@ from interop_tests.pipeline.runs import (
     read_results,
     read_table,
 )
+from kafkacompat.pipeline.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,7 @@ def latest(reference: Reference, topic: str) -> dict[str, dict[str, Any]]:
 
 def without_id(row: dict[str, Any]) -> dict[str, Any]:
     """A form of rows that is equal for equal contents."""
-    return {name: value for name, value in row.items() if name not in ("event_id", "date", "hour")}
+    return {name: value for name, value in row.items() if name not in {"event_id", *PARTITION_COLUMNS}}
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:

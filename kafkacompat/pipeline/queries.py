@@ -44,9 +44,8 @@ class Query:
     reads: tuple[str, ...]
     build: Build
     output_mode: str
-    # Folder below --output. None for a query that writes to topics.
+    # Folder below --output (tables.py has its partition columns). None for a query that writes to topics.
     table: str | None = None
-    partitioned_by: tuple[str, ...] = ("date",)
     # Writes each batch, if something other than the rows of `build` must be written.
     writer: MakeWriter | None = None
 
@@ -174,13 +173,13 @@ def _topic(name: str, job: str, build: Build, output_mode: str) -> Query:
     return Query(name, topics.INPUTS[job], build, output_mode)
 
 
-def _table(name: str, job: str, build: Build, table: str, *partitioned_by: str) -> Query:
-    return Query(name, topics.INPUTS[job], build, APPEND, table, partitioned_by or ("date",))
+def _table(name: str, job: str, build: Build, table: str) -> Query:
+    return Query(name, topics.INPUTS[job], build, APPEND, table)
 
 
 QUERIES: Final[dict[str, tuple[Query, ...]]] = {
     "logs": (
-        _table("logs-events", "logs", log_events, "logs/events", "date", "hour"),
+        _table("logs-events", "logs", log_events, "logs/events"),
         _topic("logs-summary", "logs", log_summary, UPDATE),
         _topic("logs-rejected", "logs", log_rejects, APPEND),
     ),

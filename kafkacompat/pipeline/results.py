@@ -13,10 +13,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from kafkacompat.pipeline.tables import PARTITION_COLUMNS
+
 KEY_MARK: Final = "|"
 EVENT_ID_CHARACTERS: Final = 32
-LAYOUT_COLUMNS: Final = ("date", "hour")
-"""Partition columns of tables. They are not part of a record."""
 
 
 def joined(columns: Iterable[Column]) -> Column:
@@ -67,8 +67,8 @@ def one_record_each(topic: str, rows: DataFrame, key: Sequence[str]) -> DataFram
 
 
 def with_event_id(table: str, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Add an event id of the same kind to rows of a table, as their first column."""
-    told = [F.col(name) for name in rows.columns if name not in LAYOUT_COLUMNS]
+    """Add an event id of the same kind to rows of a table, as their first column. Partition columns do not enter it."""
+    told = [F.col(name) for name in rows.columns if name not in PARTITION_COLUMNS]
     made = event_id(table, joined(F.col(name) for name in key), told)
     return rows.select(made.alias("event_id"), *rows.columns)
 

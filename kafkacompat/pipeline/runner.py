@@ -38,6 +38,7 @@ from kafkacompat.pipeline.progress import (
 )
 from kafkacompat.pipeline.queries import Query
 from kafkacompat.pipeline.session import is_jvm_gone
+from kafkacompat.pipeline.tables import partitioned_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,14 +135,13 @@ def _run_only(rows: DataFrame, batch: int) -> None:
 def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
     """Start one query."""
     writer = _writer(session, query, options)
-    table = table_of(query, options)
     if query.writer is not None:
         writer = writer.foreachBatch(query.writer(checkpoint_of(query, options), options))
-    elif table is None:
+    elif query.table is None:
         writer = writer.format("kafka").options(**options.bootstrap.spark())
     else:
-        writer = writer.format("parquet").partitionBy(*query.partitioned_by)
-        writer = writer.option("path", table)
+        writer = writer.format("parquet").partitionBy(*partitioned_by(query.table))
+        writer = writer.option("path", table_of(query, options))
     if options.until_caught_up:
         writer = writer.trigger(availableNow=True)
     else:

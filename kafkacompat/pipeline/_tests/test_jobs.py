@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -522,6 +523,26 @@ def test_result_records_have_the_same_id_whenever_they_are_made(records: Records
         return str(value_of(found)["event_id"])
 
     assert made(slow) == made(slow[::-1]) != made(slow[:30])
+
+
+def test_a_table_has_its_partition_columns_and_its_event_ids_leave_them_out(records: Records) -> None:
+    from pyspark.sql import functions as F
+
+    from kafkacompat.pipeline import queries
+    from kafkacompat.pipeline.options import RunOptions
+    from kafkacompat.pipeline.results import with_event_id
+    from kafkacompat.pipeline.tables import PARTITION_COLUMNS, partitioned_by
+
+    options = RunOptions(jobs=tuple(queries.QUERIES), checkpoint="", output="")
+    for query in itertools.chain.from_iterable(queries.QUERIES.values()):
+        if query.table is None:
+            continue
+        columns = query.build(records(query.reads[0]), options).columns
+        assert [name for name in columns if name in PARTITION_COLUMNS] == list(partitioned_by(query.table))
+    rest = records("metrics.raw", b"a", b"b").select("key", "value")
+    whole = rest.withColumns({name: F.col("value").cast("string") for name in PARTITION_COLUMNS})
+    ids, same = (rows(with_event_id("table", frame, ["key"]).select("event_id")) for frame in (rest, whole))
+    assert ids == same
 
 
 def test_a_copy_counts_once(records: Records) -> None:
