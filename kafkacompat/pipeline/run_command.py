@@ -10,7 +10,7 @@ from typing import IO, Final
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.argument_types import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
-from kafkacompat.pipeline.jobs.log_formats import AUTO, NAMED, FormatProblem, line_format
+from kafkacompat.pipeline.jobs.log_formats import AUTO, FORMATS, FormatProblem, line_format
 from kafkacompat.pipeline.manifest import manifest_of
 from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of
 from kafkacompat.pipeline.reports import Reports
@@ -139,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_log_format,
         default=AUTO,
         metavar="FORMAT",
-        help=f"format of access logs: {AUTO}, {', '.join(NAMED)}, "
+        help=f"format of access logs: {', '.join(FORMATS)}, "
         "or the pattern of log_format (nginx) or LogFormat (Apache) (%(default)s)",
     )
     parser.add_argument(

@@ -5,18 +5,20 @@ LINES is written from the documents of nginx, Apache httpd, ingress-nginx and AW
 
 from __future__ import annotations
 
+import argparse
 import re
 from itertools import product
 from typing import NamedTuple
 
 import pytest
 
+from kafkacompat.pipeline import run_command
 from kafkacompat.pipeline.jobs.log_formats import (
     AUTO,
     EVENT_PARTS,
     FIELDS_MAX,
+    FORMATS,
     MALFORMED_LINE,
-    NAMED,
     SHOWN_CHARACTERS_MAX,
     Escapes,
     FormatProblem,
@@ -232,7 +234,8 @@ LINES = {
         | dict.fromkeys(UPSTREAMS, "-"),
     ),
     "combined with several upstreams": Case(
-        NAMED["main"].replace(' "$http_x_forwarded_for"', " $upstream_addr $upstream_response_time"),
+        '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" '
+        '"$http_user_agent" $upstream_addr $upstream_response_time',
         f'192.0.2.7 - - [{WHEN}] "{GET}" 200 5 "-" "Mozilla/5.0 (X11)" 10.0.0.5:80, 10.0.0.6:80 0.1, 0.2',
         {
             "client": "192.0.2.7",
@@ -588,6 +591,16 @@ def test_a_refused_line_is_told_by_the_field(form: str, line: str, why: str) -> 
     assert refusal(form, line) == f"{MALFORMED_LINE}: {why}"
 
 
+def test_every_name_is_accepted_and_said() -> None:
+    parser = argparse.ArgumentParser()
+    run_command.add_arguments(parser)
+    names = ", ".join(FORMATS)
+    assert names in " ".join(parser.format_help().split())
+    with pytest.raises(FormatProblem, match=f"one of {names} nor"):
+        line_format("no format")
+    assert [line_format(name) for name in FORMATS] == list(FORMATS.values())
+
+
 @pytest.mark.parametrize(
     ("form", "why"),
     [
@@ -639,7 +652,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("form", [AUTO, *NAMED, "$a|[$time_local]|$status|$b", WORDS_AFTER_TEXT, BARE])
+@pytest.mark.parametrize("form", [*FORMATS, "$a|[$time_local]|$status|$b", WORDS_AFTER_TEXT, BARE])
 def test_a_hostile_line_is_passed_over_once(form: str) -> None:
     """With backtracking the test would run for minutes, so it only has to end."""
     for line in HOSTILE:

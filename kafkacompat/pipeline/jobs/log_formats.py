@@ -17,20 +17,6 @@ from typing import Final
 AUTO: Final = "auto"
 """The name of the format that accepts common, combined and vhost_combined lines, and keeps the rest of such lines."""
 
-NAMED: Final = {
-    "common": '%h %l %u %t "%r" %>s %b',
-    "combined": '%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"',
-    "vhost_combined": '%v:%p %h %l %u %t "%r" %>s %O "%{Referer}i" "%{User-Agent}i"',
-    "main": '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
-    '"$http_referer" "$http_user_agent" "$http_x_forwarded_for"',
-    "upstreaminfo": '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
-    '"$http_referer" "$http_user_agent" $request_length $request_time [$proxy_upstream_name] '
-    "[$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time "
-    "$upstream_status $req_id",
-}
-"""Formats as in their servers' configuration files: those of Apache httpd, `main` of the nginx packages, and
-`upstreaminfo`, the default of ingress-nginx."""
-
 FIELDS_MAX: Final = 40
 FORMAT_CHARACTERS_MAX: Final = 2000
 
@@ -302,11 +288,13 @@ class _Step:
 
 
 def line_format(text: str) -> LineFormat:
-    """Return the format for a name (AUTO, NAMED) or a text in the syntax of log_format (nginx) or LogFormat (Apache),
+    """Return the format for a name (FORMATS) or a text in the syntax of log_format (nginx) or LogFormat (Apache),
     as in a configuration file, with or without the directive's name. FormatProblem."""
-    if text == AUTO:
-        return _AUTOMATIC
-    body, is_nginx, escape = _as_configured(NAMED.get(text, text))
+    return FORMATS[text] if text in FORMATS else _of_configuration(text)
+
+
+def _of_configuration(text: str) -> LineFormat:
+    body, is_nginx, escape = _as_configured(text)
     return _compiled(_joined(_tokens(body, is_nginx)), escape)
 
 
@@ -380,9 +368,8 @@ def _tokens(text: str, is_nginx: bool) -> list[_Token]:
             tokens.append(_apache_token(found))
     add_text(text[at:])
     if not any(token.kind for token in tokens):
-        names = ", ".join([AUTO, *NAMED])
         raise FormatProblem(
-            f"{text!r} is neither one of {names} nor a format of nginx ($request) or Apache httpd (%r)"
+            f"{text!r} is neither one of {', '.join(FORMATS)} nor a format of nginx ($request) or Apache httpd (%r)"
         )
     return tokens
 
@@ -574,9 +561,12 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "..."
 
 
+_COMMON: Final = '%h %l %u %t "%r" %>s %b'
+
+
 def _automatic() -> LineFormat:
     """Return AUTO: the fields of the common format as a named format reads them, with what may stand around them."""
-    common = _tokens(NAMED["common"], is_nginx=False)
+    common = _tokens(_COMMON, is_nginx=False)
     fields = [number for number, token in enumerate(common) if token.kind is not None]
     patterns = [_field_patterns(common, number, common[number].text == "%r", True) for number in fields]
     names = ("client", "ident", "user", "time", "request", "status", "bytes")
@@ -611,4 +601,21 @@ def _automatic() -> LineFormat:
     )
 
 
-_AUTOMATIC: Final = _automatic()
+FORMATS: Final = {
+    AUTO: _automatic(),
+    "common": _of_configuration(_COMMON),
+    "combined": _of_configuration(_COMMON + ' "%{Referer}i" "%{User-Agent}i"'),
+    "vhost_combined": _of_configuration('%v:%p %h %l %u %t "%r" %>s %O "%{Referer}i" "%{User-Agent}i"'),
+    "main": _of_configuration(
+        '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
+        '"$http_referer" "$http_user_agent" "$http_x_forwarded_for"'
+    ),
+    "upstreaminfo": _of_configuration(
+        '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
+        '"$http_referer" "$http_user_agent" $request_length $request_time [$proxy_upstream_name] '
+        "[$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time "
+        "$upstream_status $req_id"
+    ),
+}
+"""The formats that have a name: AUTO, and others as in their servers' configuration files. Those are Apache httpd's,
+`main` of the nginx packages, and `upstreaminfo`, the default of ingress-nginx."""
