@@ -34,6 +34,15 @@ LINE_BYTES_MAX: Final = 512 * 1024
 """Maximum length of a line of logs.raw. The collector cuts longer lines, and the job rejects what is longer or was
 cut. The value is below `max.message.bytes` (1 MiB), so a broker with default settings accepts every line."""
 
+SOURCE_HEADER: Final = "source"
+"""The header of a record of logs.raw with the host and the path of the line's file, as in its key."""
+
+FILE_HEADER: Final = "file"
+"""The header of a record of logs.raw with the identity of the line's file, which a rename keeps."""
+
+POSITION_HEADER: Final = "position"
+"""The header of a record of logs.raw with the byte offset of the line in its file, in decimal. The event id is file@position."""
+
 CUT_HEADER: Final = "cut_from_bytes"
 """The header of a record of logs.raw with only the beginning of a line: the length of the line in its file, in decimal."""
 

@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from itertools import islice, pairwise, takewhile
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,10 +21,18 @@ from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.generator.periods import Periods
 from kafkacompat.pipeline.generator.profile import DAY_MS, DEFAULT, HOUR_MS, MINUTE_MS
+from kafkacompat.pipeline.generator.sending import Sender
 from kafkacompat.pipeline.generator.services import Services
 from kafkacompat.pipeline.generator.traffic import ANCIENT_MS, FUTURE_MS, OVERSIZED_BYTES, Traffic
 from kafkacompat.pipeline.generator.visitors import page_name
-from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, LINE_BYTES_MAX, METRICS_RAW
+from kafkacompat.pipeline.topics import (
+    ACTIVITY_PAGE_VIEWS,
+    ACTIVITY_SEARCHES,
+    LINE_BYTES_MAX,
+    LOGS_RAW,
+    METRICS_RAW,
+)
+from kafkacompat.security.cluster_address import ClusterAddress
 
 START_MS = 20_000 * DAY_MS
 SEED = 7
@@ -227,3 +236,30 @@ def test_event_time_never_goes_back_nor_ahead_of_the_clock(
     if speed >= 2:
         caught_up_ms = pace.wall_start_ms + behind_ms + 1
         assert pace.event_time_ms(caught_up_ms) == caught_up_ms
+
+
+class Producer:
+    """Keeps what is produced."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.produced: list[tuple[str, list[tuple[str, bytes]]]] = []
+
+    def produce(self, topic: str, *, headers: list[tuple[str, bytes]], **record: Any) -> None:
+        self.produced.append((topic, headers))
+
+    def poll(self, timeout_s: float) -> None:
+        pass
+
+
+def test_a_line_has_the_headers_that_the_collector_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer({})
+    monkeypatch.setattr("confluent_kafka.Producer", lambda settings: producer)
+    sender = Sender(ClusterAddress("nowhere"), "run")
+    sender.send([Event(n, ACCESS_LINES, "web1", b"four") for n in range(2)], lambda: False)
+    sender.send([Event(2, METRICS_RAW, "shop", b"{}")], lambda: False)
+    fixed = [("source", b"web1"), ("file", b"run")]
+    assert producer.produced == [
+        (LOGS_RAW, [*fixed, ("position", b"0")]),
+        (LOGS_RAW, [*fixed, ("position", b"5")]),
+        (METRICS_RAW, []),
+    ]

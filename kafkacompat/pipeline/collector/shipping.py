@@ -15,7 +15,7 @@ from typing import Any, Final
 from kafkacompat.pipeline.collector.followed import Chunk
 from kafkacompat.pipeline.collector.lines import Line
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.topics import CUT_HEADER, LOGS_RAW
+from kafkacompat.pipeline.topics import CUT_HEADER, FILE_HEADER, LOGS_RAW, POSITION_HEADER, SOURCE_HEADER
 from kafkacompat.security.cluster_address import ClusterAddress
 
 MAX_ON_THE_WAY_BYTES: Final = 16 * 1024 * 1024
@@ -24,10 +24,6 @@ MAX_ON_THE_WAY_BYTES: Final = 16 * 1024 * 1024
 LINE_COST_BYTES: Final = 512
 MOST_PER_TURN: Final = 10_000
 CLIENT_ID: Final = "kafkacompat-collector"
-
-SOURCE_HEADER: Final = "source"
-FILE_HEADER: Final = "file"
-POSITION_HEADER: Final = "position"
 
 TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})

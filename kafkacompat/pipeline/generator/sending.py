@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
-from kafkacompat.pipeline.topics import LOGS_RAW
+from kafkacompat.pipeline.topics import FILE_HEADER, LOGS_RAW, POSITION_HEADER, SOURCE_HEADER
 from kafkacompat.security.cluster_address import ClusterAddress
 
 CLIENT_ID: Final = "kafkacompat-generator"
@@ -58,9 +58,9 @@ class Sender:
             if stream == ACCESS_LINES:
                 topic = LOGS_RAW
                 headers = [
-                    ("source", key.encode()),
-                    ("file", self._name),
-                    ("position", b"%d" % self._position),
+                    (SOURCE_HEADER, key.encode()),
+                    (FILE_HEADER, self._name),
+                    (POSITION_HEADER, b"%d" % self._position),
                 ]
                 self._position += len(value) + 1
             while not stopping():

@@ -27,7 +27,13 @@ from kafkacompat.pipeline.jobs.validation import (
     with_optimization_barrier,
     with_window_bounds,
 )
-from kafkacompat.pipeline.topics import CUT_HEADER, LINE_BYTES_MAX
+from kafkacompat.pipeline.topics import (
+    CUT_HEADER,
+    FILE_HEADER,
+    LINE_BYTES_MAX,
+    POSITION_HEADER,
+    SOURCE_HEADER,
+)
 
 SUMMARY_WINDOW_S: Final = 60
 PART_MARK: Final = "\u0001"
@@ -144,7 +150,7 @@ def validate(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
     marked = F.locate(PART_MARK, text) > 0
     readable = (F.col("size_bytes") <= LINE_BYTES_MAX) & ~marked
     matched = F.when(readable, F.split(_groups(text, form.pattern, len(form.parts)), PART_MARK))
-    position = F.concat(_header("file"), F.lit("@"), _header("position"))
+    position = F.concat(_header(FILE_HEADER), F.lit("@"), _header(POSITION_HEADER))
     lines = with_optimization_barrier(
         lines,
         [
@@ -152,7 +158,7 @@ def validate(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
             matched.alias("parts"),
             F.coalesce(marked, F.lit(False)).alias("marked"),
             F.coalesce(position, F.concat_ws("-", "topic", "partition", "offset")).alias("event_id"),
-            F.coalesce(_header("source"), F.col("source")).alias("source"),
+            F.coalesce(_header(SOURCE_HEADER), F.col("source")).alias("source"),
             _header(CUT_HEADER).isNotNull().alias("cut"),
         ],
         [name for name in (*ENVELOPE_KEPT, "size_bytes") if name != "source"],

@@ -145,6 +145,8 @@ ENVELOPE_KEPT: Final = (
     "received",
     "received_ms",
 )
+"""The columns of `envelope` that validated records keep. All but `received` are in the rows of `rejected`, `value` as the
+text `line`."""
 
 
 def validate_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
