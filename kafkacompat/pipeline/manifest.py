@@ -17,6 +17,8 @@ from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.topics import JOBS
 
 FORMAT: Final = 1
+STATE_VERSION_KEY: Final = "version"
+"""The key of state_version in the file. Checkpoints that exist have it."""
 
 OPTIONS: Final = {
     "--window": "window_s",
@@ -40,7 +42,7 @@ class Manifest:
     that are read."""
 
     job: str
-    version: int
+    state_version: int
     settings: dict[str, int]
     cluster_id: str
     topic_ids: dict[str, str]
@@ -54,7 +56,9 @@ def manifest_of(job: str, options: RunOptions, cluster_id: str, topic_ids: Mappi
 
 def encode(manifest: Manifest) -> str:
     """Return JSON text, which people can read too."""
-    return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2, sort_keys=True) + "\n"
+    told = asdict(manifest)
+    told[STATE_VERSION_KEY] = told.pop("state_version")
+    return json.dumps({"format": FORMAT, **told}, indent=2, sort_keys=True) + "\n"
 
 
 def decode(text: str) -> Manifest:
@@ -65,7 +69,7 @@ def decode(text: str) -> Manifest:
             raise ManifestUnreadable(f"its format is {told['format']}, known is {FORMAT}")
         return Manifest(
             str(told["job"]),
-            int(told["version"]),
+            int(told[STATE_VERSION_KEY]),
             {str(word): int(value) for word, value in told["settings"].items()},
             str(told["cluster_id"]),
             {str(name): str(topic_id) for name, topic_id in told["topic_ids"].items()},
@@ -80,8 +84,8 @@ def difference(kept: Manifest, now: Manifest) -> str | None:
     """Return why a run must not continue from the checkpoint, or None. `topics_made_anew` checks for recreated topics."""
     if kept.job != now.job:
         return f"it belongs to job {kept.job}, not to {now.job}"
-    if kept.version != now.version:
-        return f"its state has version {kept.version}, this kafkacompat writes version {now.version}"
+    if kept.state_version != now.state_version:
+        return f"its state_version is {kept.state_version}, this kafkacompat writes state_version {now.state_version}"
     for word, value in now.settings.items():
         if kept.settings.get(word) != value:
             return (

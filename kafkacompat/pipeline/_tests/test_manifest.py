@@ -32,6 +32,25 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert decode(encode(manifest())) == manifest()
 
 
+def test_a_manifest_of_an_earlier_release_is_read() -> None:
+    text = """{
+  "cluster_id": "cluster",
+  "format": 1,
+  "job": "activity",
+  "settings": {
+    "--watermark": 600
+  },
+  "topic_ids": {
+    "activity.searches": "some id"
+  },
+  "version": 2
+}
+"""
+    kept = Manifest("activity", 2, {"--watermark": 600}, "cluster", {"activity.searches": "some id"})
+    assert decode(text) == kept
+    assert encode(kept) == text
+
+
 def test_the_same_run_goes_on() -> None:
     assert difference(manifest(), manifest()) is None
     assert topics_made_anew(manifest(), manifest()) == []
@@ -78,7 +97,10 @@ def test_another_cluster_job_or_version_is_refused() -> None:
             "offsets of cluster cluster, the broker belongs to cluster other",
         ),
         (replace(kept, job="metrics"), "belongs to job activity"),
-        (replace(kept, version=kept.version + 1), f"has version {kept.version}"),
+        (
+            replace(kept, state_version=kept.state_version + 1),
+            f"its state_version is {kept.state_version}, this kafkacompat writes state_version {kept.state_version + 1}",
+        ),
     ):
         found = difference(kept, now)
         assert found is not None
@@ -96,7 +118,14 @@ def test_a_topic_made_anew_is_named_unless_a_broker_gives_no_ids() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "null", '{"format": 2}', encode(replace(manifest(), version=99)).replace("99", '"x"')],
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '{"format": 2}',
+        encode(replace(manifest(), state_version=99)).replace("99", '"x"'),
+    ],
 )
 def test_what_is_no_manifest_is_not_taken_for_one(text: str) -> None:
     with pytest.raises(ManifestUnreadable):
