@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S
+
 Event = dict[str, Any]
 MINUTE_MS = 60_000
 RANKED = 100
@@ -23,7 +25,7 @@ class Bounds:
 
     window_ms: int = MINUTE_MS
     session_gap_ms: int = 30 * MINUTE_MS
-    watermark_ms: int = 10 * MINUTE_MS
+    watermark_ms: int = DEFAULT_WATERMARK_S * 1000
 
 
 def watermark_of(events: Iterable[Event], bounds: Bounds) -> int:

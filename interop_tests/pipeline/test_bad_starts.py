@@ -18,6 +18,7 @@ from interop_tests.harness.ports import free_port
 from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
 from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.pipeline.runs import JobRun, is_soak, quick_spark
+from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S
 
 END_TIMEOUT_S = 90.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -146,7 +147,7 @@ def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> 
             assert "kafkacompat: Spark's JVM has ended" in run.said()
             # Nothing remains that would refuse the next run, but that run must not have other windows.
             changed = Started(bootstrap, run.root, "--watermark", "7")
-            assert_said(changed.end(), "--watermark 600", "--watermark 7")
+            assert_said(changed.end(), f"--watermark {DEFAULT_WATERMARK_S}", "--watermark 7")
         else:
             os.kill(run.pid, signal.SIGTERM)
             jvm.terminate()

@@ -17,6 +17,8 @@ DEFAULT_TABLE_TRIGGER_S: Final = 30.0
 DEFAULT_WINDOW_S: Final = 60
 DEFAULT_SESSION_GAP_S: Final = 30 * 60
 DEFAULT_WATERMARK_S: Final = 10 * 60
+"""The watermark of all jobs. For one job alone, run it by itself with --watermark."""
+
 DEFAULT_DUPLICATE_HORIZON_S: Final = 60 * 60
 DEFAULT_SHUFFLE_PARTITIONS: Final = 2
 

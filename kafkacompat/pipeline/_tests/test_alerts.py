@@ -21,6 +21,7 @@ from kafkacompat.pipeline.alerts import (
     decode,
     encode,
 )
+from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S
 
 WINDOW_S = 60
 WINDOW_MS = WINDOW_S * 1000
@@ -43,7 +44,7 @@ def row(number: int, rate: float, service: str = "shop", count: int = 50) -> dic
 class Watch:
     """Runs batches one after the other. Between any two, the state may be encoded and decoded, as after a restart."""
 
-    def __init__(self, *rules: Rule, watermark_s: int = 600) -> None:
+    def __init__(self, *rules: Rule, watermark_s: int = DEFAULT_WATERMARK_S) -> None:
         self.tracker = Tracker(WINDOW_S, watermark_s, rules)
         self.state = State()
 
@@ -195,7 +196,9 @@ def test_a_batch_that_is_run_again_tells_the_same_changes_under_the_same_ids() -
 def test_a_rule_that_is_gone_is_forgotten() -> None:
     watch = Watch(AT_ONCE)
     watch.step(row(1, BAD))
-    state, changes = Tracker(WINDOW_S, 600, (Rule("new", "rate", 9.0, 9.0, 0),)).step(watch.state, [])
+    state, changes = Tracker(WINDOW_S, DEFAULT_WATERMARK_S, (Rule("new", "rate", 9.0, 9.0, 0),)).step(
+        watch.state, []
+    )
     assert (dict(state.watched), changes) == ({}, [])
 
 

@@ -17,7 +17,12 @@ from kafkacompat.pipeline.manifest import (
     manifest_of,
     topics_made_anew,
 )
-from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.options import (
+    DEFAULT_SESSION_GAP_S,
+    DEFAULT_WATERMARK_S,
+    DEFAULT_WINDOW_S,
+    RunOptions,
+)
 from kafkacompat.pipeline.topics import CONFIGS, INPUTS, JOBS
 
 OPTIONS_OF_RUN = RunOptions(jobs=("activity",), checkpoint="c", output="t")
@@ -73,9 +78,12 @@ def test_every_job_can_be_run() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"window_s": 300}, "started with --window 60, this run has --window 300"),
-        ({"session_gap_s": 60}, "started with --session-gap 1800, this run has --session-gap 60"),
-        ({"watermark_s": 1}, "started with --watermark 600, this run has --watermark 1"),
+        ({"window_s": 300}, f"started with --window {DEFAULT_WINDOW_S}, this run has --window 300"),
+        (
+            {"session_gap_s": 60},
+            f"started with --session-gap {DEFAULT_SESSION_GAP_S}, this run has --session-gap 60",
+        ),
+        ({"watermark_s": 1}, f"started with --watermark {DEFAULT_WATERMARK_S}, this run has --watermark 1"),
     ],
 )
 def test_another_window_is_refused_by_both_values(change: dict[str, Any], said: str) -> None:

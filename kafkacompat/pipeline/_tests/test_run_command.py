@@ -15,7 +15,14 @@ import pytest
 
 from kafkacompat.__main__ import main
 from kafkacompat.pipeline import failure, progress, run_command, session, submit, topics
-from kafkacompat.pipeline.options import CONNECTOR, RunOptions
+from kafkacompat.pipeline.options import (
+    CONNECTOR,
+    DEFAULT_DUPLICATE_HORIZON_S,
+    DEFAULT_SESSION_GAP_S,
+    DEFAULT_WATERMARK_S,
+    DEFAULT_WINDOW_S,
+    RunOptions,
+)
 from kafkacompat.security.cluster_address import ClusterAddress
 
 
@@ -67,6 +74,13 @@ def test_every_word_reaches_the_options() -> None:
         ivy="i",
         spark_conf={"a.b": "c=d", "e": ""},
     )
+
+
+def test_the_reference_has_the_defaults_of_times() -> None:
+    page = Path(__file__).parents[3].joinpath("docs/reference/pipeline.md").read_text(encoding="utf-8")
+    times = f"{DEFAULT_WINDOW_S}, {DEFAULT_SESSION_GAP_S}, {DEFAULT_WATERMARK_S} s"
+    assert f"\n| `--window`, `--session-gap`, `--watermark` | {times} |" in page
+    assert f"\n| `--duplicate-horizon` | {DEFAULT_DUPLICATE_HORIZON_S} s |" in page
 
 
 def test_tables_wait_at_least_as_long_as_live_topics() -> None:

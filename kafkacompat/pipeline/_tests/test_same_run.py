@@ -16,7 +16,7 @@ from kafkacompat.pipeline import file_systems
 from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.manifest import Manifest, manifest_of
-from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S, RunOptions
 from kafkacompat.pipeline.topics import LOGS_RAW
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def test_a_checkpoint_goes_on_only_with_what_it_was_begun_with(
     require_same_run(spark, manifest(options), options, said.append)
     require_same_run(spark, manifest(options), options, said.append)
     assert said == []
-    with pytest.raises(PipelineFailed, match=r"started with --watermark 600, this run has --watermark 5\."):
+    started = f"started with --watermark {DEFAULT_WATERMARK_S}"
+    with pytest.raises(PipelineFailed, match=rf"{started}, this run has --watermark 5\."):
         require_same_run(spark, manifest(replace(options, watermark_s=5)), options, said.append)
     # A refused run changes nothing.
     require_same_run(spark, manifest(options), options, said.append)
