@@ -1,5 +1,8 @@
 """Alerts: which rule is broken for which service, for how long, and when that changes.
 
+The rules are about the services that send samples, not about the jobs' own queries. console/core/queries_view judges
+those.
+
 A rule fires when it is broken in all consecutive windows of its duration. The alert is resolved by the first later
 window that is complete and not broken. Each change is reported once, however often a window is evaluated. Pure: state
 and windows in, state and changes out. The same windows in the same batches give the same changes. Independent of
