@@ -569,8 +569,12 @@ class Shard:
                 offset += 1
 
     def _undo(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:
-        if result.refused is not None:
-            result.refused()
+        try:
+            if result.refused is not None:
+                result.refused()
+        except Exception:
+            self._send(result.replies)  # nobody else would
+            raise
         self._finish(result, error, result.replies)
 
     def _finish(
@@ -581,8 +585,10 @@ class Shard:
             self._send(replies)
             return
         now_ms = self._clock.now_ms()
-        following = result.committed(error if error is ErrorCode.NONE else client_error(error), now_ms)
-        self._send(replies)
+        try:
+            following = result.committed(error if error is ErrorCode.NONE else client_error(error), now_ms)
+        finally:
+            self._send(replies)
         if following is None:
             return
         if self.state is not ShardState.ACTIVE or (not following.records and following.committed is None):

@@ -223,3 +223,25 @@ def test_a_caller_that_asks_again_at_its_answer_sees_the_state_after_the_operati
 
     asked.ask("own", lambda caller, now_ms: replied(caller, "own", "record")).on_done(again)
     assert seen == [["a", "record"]]
+
+
+def broken(*_: Any) -> Any:
+    raise KeyError("a bug")
+
+
+def test_an_undoing_that_raises_answers_whoever_is_parked(asked: Asked) -> None:
+    asked.park("parked")
+    asked.world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    with pytest.raises(KeyError):
+        asked.ask("own", lambda caller, now_ms: asked.answer_parked("at once", "record", refused=broken))
+    assert asked.heard == [("parked", "at once")]
+
+
+@pytest.mark.parametrize("records", [("record",), ()])
+def test_what_raises_after_the_commit_answers_whoever_is_parked(
+    asked: Asked, records: tuple[str, ...]
+) -> None:
+    asked.park("parked")
+    with pytest.raises(KeyError):
+        asked.ask("own", lambda caller, now_ms: asked.answer_parked("at once", *records, committed=broken))
+    assert asked.heard == [("parked", "at once")]
