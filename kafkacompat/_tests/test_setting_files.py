@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
+from kafkacompat.cli.settings import load_settings
 from kafkacompat.config import ConfigError, resolved
-from kafkacompat.config.properties import NOT_REGULAR, open_regular
+from kafkacompat.config.properties import NO_WRITER, NOT_REGULAR, load_properties, open_regular
 from kafkacompat.container.__main__ import _secret
+from kafkacompat.failure import CommandFailed
+from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.jaas import LoginModule
 from kafkacompat.security.jwks import JwksFile
 from kafkacompat.security.kerberos_login import login_of_client
@@ -88,3 +92,29 @@ def test_a_link_to_a_file_is_read_and_a_directory_keeps_its_reason(tmp_path: Pat
         open_regular(tmp_path)
     with pytest.raises(ConfigError, match="Is a directory"):
         READERS["keystore"](str(tmp_path))
+
+
+# Arguments of commands, which may be pipes.
+
+
+def test_a_pipe_to_which_nobody_writes_is_refused_at_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "pipe")
+    os.mkfifo(path)
+    with pytest.raises(CommandFailed, match=f"cannot read the settings file {path}: {NO_WRITER}"):
+        load_settings(path, [])
+    with pytest.raises(ConfigError, match=f"{path} of --command-config: {NO_WRITER}"):
+        ClusterAddress.of_file("localhost:9092", path)
+
+
+def test_a_device_without_end_is_refused() -> None:
+    with pytest.raises(CommandFailed, match="cannot read the settings file /dev/zero: File too large"):
+        load_settings("/dev/zero", [])
+    assert load_properties("/dev/null") == {}
+
+
+@pytest.mark.parametrize("writer", ["echo a=b; echo c=d", "sleep 0.2; echo a=b; sleep 0.2; echo c=d"])
+def test_a_pipe_that_has_a_writer_is_read_to_its_end(writer: str) -> None:
+    """Process substitution passes such a path."""
+    with subprocess.Popen(["sh", "-c", writer], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert load_properties(f"/dev/fd/{process.stdout.fileno()}") == {"a": "b", "c": "d"}

@@ -94,17 +94,41 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def load_properties(path: str | Path) -> dict[str, str]:
     """The properties in a file, decoded as Java does (ISO 8859-1). Raises OSError if it cannot be read."""
-    return parse_properties(Path(path).read_text("latin-1"))
+    return parse_properties(_given(path).decode("latin-1"))
 
 
 NOT_REGULAR = "it is no regular file"
+NO_WRITER = "it is a pipe to which nothing is written"
+GIVEN_BYTES_MAX = 16 << 20
+"""Of a file of properties. A device may have no end."""
+
+
+def _given(path: str | Path) -> bytes:
+    """The content of a file that an argument names, which may be a pipe, as in `--command-config <(...)`.
+
+    Opening a named pipe blocks until somebody writes to it, and a program that waits there hears no signal. So it is
+    opened without waiting, and read only if it has a writer or has had one."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    with open(descriptor, "rb", buffering=0) as file:
+        first: bytes | None = b""
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            first = file.read(1)
+            if first == b"":
+                raise OSError(errno.EINVAL, NO_WRITER, path)
+        os.set_blocking(descriptor, True)
+        content = bytearray(first or b"")
+        while part := file.read(GIVEN_BYTES_MAX + 1 - len(content)):
+            content += part
+            if len(content) > GIVEN_BYTES_MAX:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return bytes(content)
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
     """A descriptor to read a regular file, or a link to one. Raises OSError for anything else.
 
     A named pipe would block until somebody writes to it, and a device may have no end. A node must not wait for
-    either. Arguments of commands may be pipes (`--command-config <(...)`): there a person waits.
+    either. Arguments of commands may be pipes (`load_properties`).
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
