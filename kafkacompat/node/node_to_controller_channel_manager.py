@@ -22,7 +22,7 @@ from kafkacompat.net.channels import (
     RequestTimedOut,
 )
 from kafkacompat.ports import Channels, Clock
-from kafkacompat.tasks import Started, Tasks, WakeUp
+from kafkacompat.tasks import Started, Tasks, WakeUp, forget_locals_left
 from kafkacompat.wire.errors import ErrorCode
 
 RETRY_BACKOFF_MS = 50
@@ -131,6 +131,8 @@ class NodeToControllerChannelManager:
         try:
             message = await self._sent_until_answered(call)
         except Exception as error:
+            # Its frames have the call, which has the answer, which gets the error.
+            forget_locals_left(error)
             if self._is_over(call):
                 call.answer.fail(error)
         else:

@@ -98,7 +98,7 @@ def modules_of(config: ServerConfig) -> list[str]:
     if any(each.has_tls or each.is_sasl for each in listeners):
         names += _modules_in("security")
     if any(each.has_tls for each in listeners):
-        names += [f"{ROOT}.net.{name}" for name in ("tls_connection", "client_tls")]
+        names += [f"{ROOT}.net.tls_socket", f"{ROOT}.net.tls_connection"]
         names += CERTIFICATES
     mechanisms = [text for key, text in config.originals.items() if key.endswith("sasl.enabled.mechanisms")]
     if any("OAUTHBEARER" in text.upper() for text in mechanisms):

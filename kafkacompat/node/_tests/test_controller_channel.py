@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -122,6 +123,21 @@ def test_nobody_active_in_time_is_a_timeout() -> None:
     w.time.advance(1)
     assert failure(answer) is RequestTimedOut
     assert w.channel.requests_waiting == 0
+
+
+def test_the_error_of_a_request_keeps_nothing_of_it() -> None:
+    class Request:
+        """As large as a client's may be."""
+
+    w = World()
+    w.active = None
+    request = Request()
+    kept = weakref.ref(request)
+    answer = w.channel.request(request, 1_000)
+    del request
+    w.time.advance(1_000)
+    assert failure(answer) is RequestTimedOut
+    assert kept() is None
 
 
 def test_the_last_attempt_has_no_more_time_than_is_left() -> None:

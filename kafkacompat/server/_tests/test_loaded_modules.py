@@ -104,6 +104,18 @@ def settings(**changed: str) -> ServerConfig:
     return ServerConfig.from_properties({**defaults_without_file(), **renamed}, {})
 
 
+SECURED_BROKER = {
+    "process_roles": "broker",
+    "controller_quorum_voters": "9@127.0.0.1:9",
+    "listeners": "SASL_SSL://127.0.0.1:0",
+    "advertised_listeners": "SASL_SSL://127.0.0.1:9",
+    "security_inter_broker_protocol": "SASL_SSL",
+    "listener_security_protocol_map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+    "sasl_enabled_mechanisms": "PLAIN,OAUTHBEARER",
+    "metrics_listener_port": "0",
+}
+
+
 def test_a_node_loads_what_its_roles_and_settings_need() -> None:
     both = modules_of(settings())
     assert len(both) == len(set(both))
@@ -113,17 +125,7 @@ def test_a_node_loads_what_its_roles_and_settings_need() -> None:
     telemetry = "kafkacompat.api.push_telemetry"
     assert telemetry not in both
     assert telemetry in modules_of(settings(metrics_listener_port="0"))
-    broker = modules_of(
-        settings(
-            process_roles="broker",
-            controller_quorum_voters="9@127.0.0.1:9",
-            listeners="SASL_SSL://127.0.0.1:0",
-            advertised_listeners="SASL_SSL://127.0.0.1:9",
-            security_inter_broker_protocol="SASL_SSL",
-            listener_security_protocol_map="SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
-            sasl_enabled_mechanisms="PLAIN,OAUTHBEARER",
-        )
-    )
+    broker = modules_of(settings(**SECURED_BROKER))
     assert not any(name == "kafkacompat.controller.topics" for name in broker)
     assert {"cryptography.x509", "jwt.api_jws", "kafkacompat.net.tls_connection"} <= set(broker)
 
@@ -131,6 +133,8 @@ def test_a_node_loads_what_its_roles_and_settings_need() -> None:
 def test_every_name_is_a_module_that_can_be_imported() -> None:
     every = [*provisions.OF_PYTHON, *provisions.CODECS, *provisions.CERTIFICATES, *provisions.TOKENS]
     every += [f"{provisions.ROOT}.{name}" for name in provisions.NOT_OF_A_NODE]
+    named = {*modules_of(settings()), *modules_of(settings(**SECURED_BROKER))}
+    every += sorted(name for name in named if name.startswith(provisions.ROOT))
     script = f"import importlib.util as util; print([n for n in {every!r} if util.find_spec(n) is None])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
