@@ -131,13 +131,15 @@ class NodeToControllerChannelManager:
         try:
             message = await self._sent_until_answered(call)
         except Exception as error:
-            # Its frames have the call, which has the answer, which gets the error.
             forget_locals_left(error)
             if self._is_over(call):
                 call.answer.fail(error)
         else:
             if self._is_over(call):
                 call.answer.resolve(message)
+        finally:
+            # The error keeps this frame, and the call has the answer, which keeps the error.
+            del call
 
     def _is_over(self, call: _Call) -> bool:
         """False if the channel was closed meanwhile, which has failed the answer."""
