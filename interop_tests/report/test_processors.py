@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interop_tests.harness.processors import memory, processors, workers
+from interop_tests.harness.processors import workers
+from kafkacompat.cli.machine import memory_bytes, processors
 
 ALLOWED = len(os.sched_getaffinity(0))
 GIB = 1 << 30
@@ -29,7 +30,7 @@ def test_a_limit_of_any_group_of_this_process_holds(tmp_path: Path, group: str) 
     (tmp_path / group / "cpu.max").write_text("100000 100000\n")
     (tmp_path / group / "memory.max").write_text(f"{GIB}\n")
     assert processors(tmp_path, tmp_path / "own") == 1
-    assert memory(tmp_path, tmp_path / "meminfo", tmp_path / "own") == GIB
+    assert memory_bytes(tmp_path, tmp_path / "meminfo", tmp_path / "own") == GIB
 
 
 @pytest.mark.parametrize("group", ["", "a"])
@@ -44,7 +45,7 @@ def test_the_first_version_of_cgroups_has_a_tree_for_each_controller(tmp_path: P
         for name, value in limits.items():
             (tmp_path / controller / group / name).write_text(value + "\n")
     assert processors(tmp_path, tmp_path / "own") == 1
-    assert memory(tmp_path, tmp_path / "meminfo", tmp_path / "own") == GIB
+    assert memory_bytes(tmp_path, tmp_path / "meminfo", tmp_path / "own") == GIB
 
 
 def test_affinity_bounds_the_processors(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_the_smaller_of_cgroup_and_machine_is_the_memory(
 ) -> None:
     (tmp_path / "memory.max").write_text(limit + "\n")
     (tmp_path / "meminfo").write_text(machine)
-    assert memory(tmp_path, tmp_path / "meminfo") == expected
+    assert memory_bytes(tmp_path, tmp_path / "meminfo") == expected
 
 
 @pytest.mark.parametrize(

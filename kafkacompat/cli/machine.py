@@ -1,6 +1,7 @@
 """What this machine gives the process: processors, memory, ports, and the machine's name.
 
-Affinity and cgroups bound the processors, cgroups and the machine the memory.
+Affinity and cgroups bound the processors, cgroups and the machine the memory. It needs nothing but Python: the suites ask
+before anything is installed.
 """
 
 from __future__ import annotations
@@ -8,34 +9,40 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kafkacompat.config import EndPoint
+if TYPE_CHECKING:
+    from kafkacompat.config import EndPoint
 
 CGROUP = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 KIB = 1024
 
 
-def processors(cgroup: Path = CGROUP) -> int:
+def processors(cgroup: Path = CGROUP, own: Path = OWN_CGROUPS) -> int:
     """At least 1. A quota of half a processor counts as one."""
     try:
         allowed = len(os.sched_getaffinity(0))
     except AttributeError:  # only Linux has it
         allowed = os.cpu_count() or 1
-    quota = _words(cgroup / "cpu.max")
-    if len(quota) == 2 and quota[0] != "max":
-        allowed = min(allowed, int(quota[0]) // int(quota[1]))
+    for group in _groups(cgroup, own, "cpu"):
+        quota = _words(group / "cpu.max")
+        quota = quota or [*_words(group / "cpu.cfs_quota_us"), *_words(group / "cpu.cfs_period_us")]
+        if len(quota) == 2 and quota[0] not in ("max", "-1"):
+            allowed = min(allowed, int(quota[0]) // int(quota[1]))
     return max(1, allowed)
 
 
-def memory_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
+def memory_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO, own: Path = OWN_CGROUPS) -> int | None:
     """Return the bytes that may be used, or None where the system does not say."""
     found = []
-    limit = _words(cgroup / "memory.max")
-    if limit and limit[0] != "max":
-        found.append(int(limit[0]))
+    for group in _groups(cgroup, own, "memory"):
+        limit = _words(group / "memory.max") or _words(group / "memory.limit_in_bytes")
+        if limit and limit[0] != "max":
+            found.append(int(limit[0]))
     words = _words(meminfo)
     if "MemTotal:" in words:
         found.append(int(words[words.index("MemTotal:") + 1]) * KIB)
@@ -67,6 +74,27 @@ def refused_listener(endpoints: Iterable[EndPoint]) -> tuple[EndPoint, str] | No
                 if error.errno in (errno.EADDRINUSE, errno.EACCES):
                     return each, error.strerror or str(error)
     return None
+
+
+def _groups(cgroup: Path, own: Path, controller: str) -> Iterator[Path]:
+    """The folders of the groups that this process is in. In a container its own group is the root. Version 1 has a tree of
+    groups for each controller."""
+    yield cgroup
+    yield cgroup / controller
+    for line in _lines(own):
+        _, names, path = line.split(":", 2)
+        if not names or controller in names.split(","):
+            group = cgroup / controller if names else cgroup
+            for part in filter(None, path.split("/")):
+                group /= part
+                yield group
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _words(path: Path) -> list[str]:
