@@ -30,10 +30,12 @@ from kafkacompat.quota.connection_rates import CONNECTION_CREATION_RATE, UNLIMIT
 from kafkacompat.raft.network_channel import KafkaNetworkChannel
 from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
+from kafkacompat.tasks import in_turns
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.node.settings import NodeSettings
+    from kafkacompat.security.acl import Acl
     from kafkacompat.security.authorizer import StandardAuthorizer
     from kafkacompat.server.doors import NodeDoors
 
@@ -132,6 +134,9 @@ class SharedServer:
         self.machine.subscribe(settings.on_image)
         self.authorizer = authorizer_of(config)
         """The authorizer of both roles. None if everything is allowed."""
+        self.newest_acls: tuple[Mapping[Uuid, Acl], bool] = {}, False
+        """Until they are loaded: those of the newest image, and whether it has what was committed at the start."""
+        self.is_loading_acls = False
         self.acls_loaded: Deferred[None] = Deferred()
         """Resolves when the authorizer can decide, or at once without one."""
         if self.authorizer is None:
@@ -151,8 +156,23 @@ class SharedServer:
     def _take_acls(self, authorizer: StandardAuthorizer, old: MetadataImage, new: MetadataImage) -> None:
         """Load the access control entries. They count from the first image that has everything that was committed when
         this node started: an older one may lack a denial."""
-        authorizer.update(new.acls, changed_acls(old, new))
-        if not authorizer.is_loaded and self.driver.has_caught_up:
+        if authorizer.is_loaded:
+            authorizer.update(new.acls, changed_acls(old, new))
+            return
+        self.newest_acls = new.acls, self.driver.has_caught_up
+        if not self.is_loading_acls:
+            self.is_loading_acls = True
+            self._doors.tasks.start("loading access control entries", self._load_acls(authorizer))
+
+    async def _load_acls(self, authorizer: StandardAuthorizer) -> None:
+        """There may be a hundred thousand. Nobody is answered by them yet."""
+        while True:
+            loaded = self.newest_acls
+            await in_turns(authorizer.updating(loaded[0]))
+            if loaded is self.newest_acls:
+                break
+        self.is_loading_acls = False
+        if loaded[1]:
             authorizer.is_loaded = True
             self.acls_loaded.resolve(None)
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.security.authorizer import StandardAuthorizer
+from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType, ResourceType
+from kafkacompat.security.authorizer import TAKEN_A_STEP, Asker, StandardAuthorizer
 from kafkacompat.server.broker_server import BrokerServer
 from kafkacompat.server.controller_server import ControllerServer
 from kafkacompat.server.shared_server import SharedServer
+from kafkacompat.tasks import Tasks
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 TWO = {
@@ -143,13 +147,78 @@ def test_a_broker_serves_nobody_before_the_entries_are_loaded(monkeypatch: pytes
 
 def test_entries_count_when_they_are_those_that_were_committed_at_the_start() -> None:
     """An image from this node's own snapshot may lack a denial that the others have."""
-    shared: Any = SimpleNamespace(driver=SimpleNamespace(has_caught_up=False), acls_loaded=Deferred())
+    shared = authorized(Tasks(HandTime()))
     authorizer = StandardAuthorizer()
     for has_caught_up in (False, True, True):
         shared.driver.has_caught_up = has_caught_up
         SharedServer._take_acls(shared, authorizer, MetadataImage(), MetadataImage())
         assert authorizer.is_loaded is has_caught_up
         assert shared.acls_loaded.done is has_caught_up
+
+
+def test_many_entries_are_loaded_in_steps_and_count_with_those_that_came_meanwhile() -> None:
+    time = HandTime()
+    shared = authorized(Tasks(time))
+    authorizer = StandardAuthorizer()
+    acls = {number.to_bytes(16, "big"): entry(ALLOW, f"t{number}") for number in range(5 * TAKEN_A_STEP)}
+    SharedServer._take_acls(shared, authorizer, MetadataImage(), MetadataImage(acls=acls))
+    shared.driver.has_caught_up = True  # which that image did not see
+    later = {**acls, b"denied": entry(DENY, "t1")}
+    SharedServer._take_acls(shared, authorizer, MetadataImage(acls=acls), MetadataImage(acls=later))
+    steps = 0
+    while not authorizer.is_loaded:
+        time.fire_next()
+        steps += 1
+    assert steps >= 5
+    assert shared.acls_loaded.result() is None
+    asker = Asker("User:a", "127.0.0.1", "Fetch")
+    assert [
+        authorizer.allows(asker, AclOperation.READ, ResourceType.TOPIC, name) for name in ("t1", "t2")
+    ] == [
+        False,
+        True,
+    ]
+
+
+def test_an_image_that_lacks_what_was_committed_is_not_enough_when_it_is_loaded_late() -> None:
+    time = HandTime()
+    shared = authorized(Tasks(time))
+    authorizer = StandardAuthorizer()
+    acls = {number.to_bytes(16, "big"): entry(ALLOW, f"t{number}") for number in range(3 * TAKEN_A_STEP)}
+    SharedServer._take_acls(shared, authorizer, MetadataImage(), MetadataImage(acls=acls))
+    shared.driver.has_caught_up = True
+    while time.pending():
+        time.fire_next()
+    assert not authorizer.is_loaded
+    SharedServer._take_acls(shared, authorizer, MetadataImage(acls=acls), MetadataImage(acls=acls))
+    assert authorizer.is_loaded
+
+
+ALLOW, DENY = int(AclPermissionType.ALLOW), int(AclPermissionType.DENY)
+
+
+def authorized(tasks: Tasks) -> Any:
+    shared = SimpleNamespace(
+        driver=SimpleNamespace(has_caught_up=False),
+        acls_loaded=Deferred(),
+        is_loading_acls=False,
+        newest_acls=({}, False),
+        _doors=SimpleNamespace(tasks=tasks),
+    )
+    shared._load_acls = partial(SharedServer._load_acls, shared)  # type: ignore[arg-type]  # it has what is used
+    return shared
+
+
+def entry(permission: int, name: str) -> Acl:
+    return Acl(
+        int(ResourceType.TOPIC),
+        name,
+        int(PatternType.LITERAL),
+        "User:a",
+        "*",
+        int(AclOperation.READ),
+        permission,
+    )
 
 
 @pytest.mark.parametrize(
