@@ -366,8 +366,9 @@ class DelayedShareFetch(DelayedOperation):
         for at, (led, offset) in enumerate(held):
             if self._work >= ACQUIRED_AT_ONCE:
                 self._worked = True
-                self._work = 0
+                # Whoever began this in its own turn counts what was done in it.
                 await pause()
+                self._work = 0
             try:
                 job = self._fetch_from(led, offset, self._limits[at], None)
                 if job is not None:

@@ -33,6 +33,7 @@ from kafkacompat.share.delayed_share_fetch import (
     PARTITION_US,
     READ_WORK,
     WORK_US,
+    DelayedShareFetch,
 )
 from kafkacompat.share.service import ShareError
 from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache
@@ -711,6 +712,22 @@ def test_much_to_acquire_takes_several_steps(monkeypatch: pytest.MonkeyPatch) ->
     assert {index: len(ranges) for index, ranges in taken(answer.result()).items()} == {0: 8, 1: 8, 2: 8}
     world.produce("t", 2)
     assert taken(other.result()) == {2: [(8, 8, 1)]}
+
+
+def test_the_cost_of_a_fetch_has_what_it_did_before_its_first_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wakes waiting fetches stops when their costs are those of a turn."""
+    monkeypatch.setattr("kafkacompat.share.delayed_share_fetch.ACQUIRED_AT_ONCE", 10)
+    costs: list[int] = []
+    original = DelayedShareFetch._fetch
+
+    def noted(fetch: DelayedShareFetch, held: Any) -> None:
+        original(fetch, held)
+        costs.append(fetch.cost_us)
+
+    monkeypatch.setattr(DelayedShareFetch, "_fetch", noted)
+    many_batches().parked("a", partitions=[0, 1, 2], max_records=1_000, batch_size=1)
+    (cost_us,) = costs
+    assert cost_us >= ANSWER_US + 3 * PARTITION_US + 10 * WORK_US
 
 
 def test_a_member_that_goes_while_it_acquires_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
