@@ -144,7 +144,10 @@ async def _verified(
             return codes
         if node.clock.monotonic_ms() + CONCURRENT_RETRY_MS > deadline_ms:
             return codes
-        await node.transactions.tasks.sleep(CONCURRENT_RETRY_MS)
+        # A client that leaves meanwhile takes nothing back of what it has sent.
+        retry = node.transactions.tasks.sleep(CONCURRENT_RETRY_MS)
+        retry.when_abandoned = None
+        await retry
 
 
 def _for_client(code: ErrorCode, adds: bool, version: int) -> ErrorCode:

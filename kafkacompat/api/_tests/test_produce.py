@@ -12,7 +12,7 @@ from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.api import produce
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.produce import FirstBatch
-from kafkacompat.api.transactional_produce import producer_of
+from kafkacompat.api.transactional_produce import CONCURRENT_RETRY_MS, producer_of
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
@@ -197,6 +197,17 @@ def test_a_transaction_is_verified_before_it_is_written(
     answer = api.call(request(*parts, transactional_id="tx", api=api), version)
     assert results(answer) == [(0, told, 0 if told is ErrorCode.NONE else -1), (1, ErrorCode.NONE, 0)]
     assert api.verifier.asked == [("tx", 4, 0, [TopicPartition("t", 0)], version >= 12)]
+
+
+def test_what_waits_for_the_previous_transaction_is_written_although_its_client_has_left() -> None:
+    api = Api(topic_image("t"))
+    api.verifier.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    sent = api.send(request(("t", 0, transactional(b"a")), transactional_id="tx", api=api), 12)
+    assert isinstance(sent, Pending)
+    api.dispatcher.connection_closed(api.connection)
+    api.verifier.code = ErrorCode.NONE
+    api.world.time.advance(CONCURRENT_RETRY_MS)
+    assert api.world.log().log_end_offset == 1
 
 
 def test_nothing_of_a_transaction_is_written_while_its_coordinators_cannot_be_made() -> None:
