@@ -62,7 +62,7 @@ def main() -> None:
                 continue
             say = partial(progress, scenario.name)
             if isinstance(scenario, warm.WarmLoad):
-                figures = warm.measured(scenario, brokers.of(scenario.nodes), arguments.rounds, say)
+                figures = warm.measured(scenario, *brokers.of(scenario.nodes), arguments.rounds, say)
             else:
                 figures = measured(scenario, arguments.rounds)
             results[scenario.name] = figures

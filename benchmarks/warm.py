@@ -34,7 +34,11 @@ TOOL_TIMEOUT_S = 200.0
 TOPIC_TIMEOUT_S = 60.0
 SETTLED = 0.05
 """Two rounds whose CPU differs by less than this fraction are those of a warm broker."""
-UNMEASURED_AT_MOST = 8
+UNMEASURED_AT_LEAST_S = 15.0
+FIRST_UNMEASURED_AT_LEAST_S = 60.0
+"""Of load on each broker before the first load is measured. A JVM compiles for that long, and two rounds in a row may be
+alike before."""
+UNMEASURED_AT_MOST_S = 120.0
 SATURATED = -1
 FILE_DELETE_DELAY_MS = 1_000
 DELETED_WITHIN_S = 3.0
@@ -289,12 +293,13 @@ class WarmBrokers:
         self._stack = stack
         self._sides: dict[int, dict[str, Side]] = {}
 
-    def of(self, nodes: int) -> dict[str, Side]:
-        """By kind."""
-        if nodes not in self._sides:
-            up = up_single if nodes == 1 else up_cluster
-            self._sides[nodes] = {kind: self._stack.enter_context(up(kind)) for kind in KINDS}
-        return self._sides[nodes]
+    def of(self, nodes: int) -> tuple[dict[str, Side], float]:
+        """By kind, and the seconds of load before the next one is measured."""
+        if nodes in self._sides:
+            return self._sides[nodes], UNMEASURED_AT_LEAST_S
+        up = up_single if nodes == 1 else up_cluster
+        self._sides[nodes] = {kind: self._stack.enter_context(up(kind)) for kind in KINDS}
+        return self._sides[nodes], FIRST_UNMEASURED_AT_LEAST_S
 
 
 @contextmanager
@@ -311,9 +316,9 @@ def up_cluster(kind: str) -> Iterator[Side]:
 
 
 def measured(
-    load: WarmLoad, sides: dict[str, Side], rounds: int, say: Callable[[str], None]
+    load: WarmLoad, sides: dict[str, Side], at_least_s: float, rounds: int, say: Callable[[str], None]
 ) -> dict[str, dict[str, list[float]]]:
-    """The figures of so many rounds after the unmeasured ones, by name and kind."""
+    """The figures of so many rounds after `at_least_s` unmeasured seconds on each broker, by name and kind."""
     topic = f"bench-{time.monotonic_ns()}"
     for side in sides.values():
         create(side, topic, load)
@@ -321,7 +326,7 @@ def measured(
     found: dict[str, dict[str, list[float]]] = {}
     try:
         for side in sides.values():
-            warmed_up(load, side, topic, say)
+            warmed_up(load, side, topic, at_least_s, say)
         for number in range(rounds):
             for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
                 say(f"round {number + 1}/{rounds}, {kind}")
@@ -335,16 +340,17 @@ def measured(
     return found
 
 
-def warmed_up(load: WarmLoad, side: Side, topic: str, say: Callable[[str], None]) -> None:
+def warmed_up(load: WarmLoad, side: Side, topic: str, at_least_s: float, say: Callable[[str], None]) -> None:
     """Repeat the load until two rounds in a row need nearly the same CPU."""
     last = 0.0
-    for number in range(UNMEASURED_AT_MOST):
-        say(f"unmeasured round {number + 1}, {side.kind}")
+    began_s = time.monotonic()
+    while (spent_s := time.monotonic() - began_s) < UNMEASURED_AT_MOST_S:
+        say(f"unmeasured, {side.kind}, after {spent_s:.0f} s")
         used = one_round(load, side, topic)["user CPU us/record"]
-        if number and abs(used - last) <= SETTLED * last:
+        if spent_s >= at_least_s and abs(used - last) <= SETTLED * last:
             return
         last = used
-    say(f"{side.kind} is not settled after {UNMEASURED_AT_MOST} rounds")
+    say(f"{side.kind} is not settled after {UNMEASURED_AT_MOST_S:.0f} s")
 
 
 def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:

@@ -124,7 +124,10 @@ class Links:
             elif life is None or port not in life.listening:
                 source.enter("refused", lambda: done(ProbeResult.REFUSED))
             else:
-                source.enter("connected", lambda: done(life))
+                # A source that is paused hears of it later, when the life may listen no more.
+                source.enter(
+                    "connected", lambda: done(life if port in life.listening else ProbeResult.REFUSED)
+                )
 
         scheduler.after(2 * network.draw_delay_us(), reached)
 

@@ -780,7 +780,11 @@ def carry_out_framed(
         if parts is None and connection.is_ended:
             close(is_judged=False)  # a long request ends without an answer when nobody waits for it
             return
-        data = _bytes_of(parts)[SIZE_BYTES:]
+        try:
+            data = _bytes_of(parts)[SIZE_BYTES:]
+        except OSError:
+            close(is_judged=False)  # records of a reply cannot be read
+            return
         _, start = parse_response_header(data, key, version)
         response = decode(response_class(key), version, data[start:])
         if asked is not None:
@@ -796,8 +800,8 @@ def carry_out_framed(
 
     try:
         reply = dispatcher.dispatch(connection.info, memoryview(frame))
-    except CLOSING:
-        close(is_judged=True)
+    except CLOSING as problem:
+        close(is_judged=not isinstance(problem, NobodyAuthenticates))
         return
     if isinstance(reply, Pending):
         reply.reply.on_done(done)
