@@ -106,6 +106,13 @@ def test_the_first_table_of_the_readme_has_the_figures_of_the_page(tmp_path: Pat
     assert text.endswith("\nafter\n")
 
 
+def test_the_first_table_stays_until_all_of_its_loads_are_measured(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
+    update_first_table([Row("start and idle", "idle memory MB", 49.0, 316.0, 0.16)], readme)
+    assert readme.read_text("utf-8") == f"before\n{BEGIN}\nold\n{END}\nafter\n"
+
+
 def test_the_first_table_names_loads_that_are_measured() -> None:
     names = {each.name for each in (*warm.LOADS, *SCENARIOS)}
     assert {scenario for _, scenario, _, _ in FIRST_TABLE} <= names
