@@ -198,12 +198,7 @@ def add_partitions(
     values = transaction.values
     if transaction.pending_state is not None:
         raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if values.producer_id != producer_id:
-        raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if values.epoch != epoch:
-        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
-    if values.state in PREPARED:
-        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    _check_may_ask_of_partitions(values, producer_id, epoch)
     is_open = values.state is TransactionState.ONGOING
     if is_open and partitions <= values.partitions:
         return CoordinatorResult((), None)
@@ -218,6 +213,16 @@ def add_partitions(
     return machine.step(transaction, following, None)
 
 
+def _check_may_ask_of_partitions(values: TxnTransitMetadata, producer_id: int, epoch: int) -> None:
+    """Raises OperationRefused unless this is the transactional id's producer, and no transaction of it is being ended."""
+    if values.producer_id != producer_id:
+        raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if values.epoch != epoch:
+        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
+    if values.state in PREPARED:
+        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
 def verify_partitions(
     machine: TransactionStateManager,
     transactional_id: str,
@@ -227,12 +232,7 @@ def verify_partitions(
 ) -> dict[TopicPartition, ErrorCode]:
     """Whether each partition is part of the open transaction. Changes nothing. Raises OperationRefused for all of them."""
     values = machine.find(transactional_id).values
-    if values.producer_id != producer_id:
-        raise OperationRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if values.epoch != epoch:
-        raise OperationRefused(ErrorCode.PRODUCER_FENCED)
-    if values.state in PREPARED:
-        raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    _check_may_ask_of_partitions(values, producer_id, epoch)
     return {
         partition: ErrorCode.NONE if partition in values.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for partition in partitions
