@@ -54,11 +54,18 @@ def cpu_seconds(broker: BrokerProcess) -> float:
     return time.clock_gettime(~broker.pid << 3 | CPUCLOCK_SCHED)
 
 
-def create_topic(broker: BrokerProcess, name: str, partitions: int) -> float:
+def create_topic(
+    broker: Target,
+    name: str,
+    partitions: int,
+    replication_factor: int = 1,
+    settings: dict[str, str] | None = None,
+) -> float:
     """Create a topic. Returns the seconds until it exists."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    new = NewTopic(name, partitions, replication_factor, config=settings or {})
     started = time.perf_counter()
-    made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=TOPIC_TIMEOUT_S)
+    made = admin.create_topics([new], operation_timeout=TOPIC_TIMEOUT_S)
     made[name].result(TOPIC_TIMEOUT_S)
     return time.perf_counter() - started
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from benchmarks.client import warm_memory
 from benchmarks.cluster import running_cluster
-from benchmarks.measure import KINDS, run_client, running
+from benchmarks.measure import KINDS, TOPIC_TIMEOUT_S, create_topic, run_client, running
 from benchmarks.raw import LZ4
 from benchmarks.report import BASE
 from interop_tests.harness.kafka_jvm import kafka_java
@@ -31,7 +31,6 @@ Figures = dict[str, float]
 
 TOOL_JVM = ("-Xms256m", "-Xmx512m")
 TOOL_TIMEOUT_S = 200.0
-TOPIC_TIMEOUT_S = 60.0
 SETTLED = 0.05
 """Two rounds whose CPU differs by less than this fraction are those of a warm broker."""
 UNMEASURED_AT_LEAST_S = 15.0
@@ -40,7 +39,7 @@ FIRST_UNMEASURED_AT_LEAST_S = 60.0
 alike before."""
 UNMEASURED_AT_MOST_S = 120.0
 SATURATED = -1
-FILE_DELETE_DELAY_MS = 1_000
+TOPIC_SETTINGS = {"file.delete.delay.ms": "1000"}
 DELETED_WITHIN_S = 3.0
 FIXED_RATE_S = 10
 FETCH_BYTES = 1 << 20
@@ -321,7 +320,7 @@ def measured(
     """The figures of so many rounds after `at_least_s` unmeasured seconds on each broker, by name and kind."""
     topic = f"bench-{time.monotonic_ns()}"
     for side in sides.values():
-        create(side, topic, load)
+        create_topic(side, topic, load.partitions, load.nodes, TOPIC_SETTINGS)
         filled(side, load, topic)
     found: dict[str, dict[str, list[float]]] = {}
     try:
@@ -376,13 +375,6 @@ def cpu_of(side: Side) -> tuple[float, float]:
     """Seconds of user and of system time of all nodes so far."""
     times = [psutil.Process(pid).cpu_times() for pid in side.pids]
     return sum(each.user for each in times), sum(each.system for each in times)
-
-
-def create(side: Side, topic: str, load: WarmLoad) -> None:
-    admin = AdminClient({"bootstrap.servers": side.bootstrap})
-    config = {"file.delete.delay.ms": str(FILE_DELETE_DELAY_MS)}
-    new = NewTopic(topic, load.partitions, 3 if load.nodes > 1 else 1, config=config)
-    admin.create_topics([new], operation_timeout=TOPIC_TIMEOUT_S)[topic].result(TOPIC_TIMEOUT_S)
 
 
 def delete(side: Side, topic: str) -> None:
