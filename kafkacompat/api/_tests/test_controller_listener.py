@@ -288,7 +288,7 @@ def test_a_bug_behind_an_envelope_is_the_inner_requests_error() -> None:
     assert inner.topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_i9_envelopes_that_cannot_be_opened() -> None:
+def test_envelopes_that_cannot_be_opened() -> None:
     w = World()
     request = CreateTopicsRequest()
     codes = {

@@ -241,7 +241,7 @@ def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, EnvelopeRefused),
     ],
 )
-def test_i9_envelopes_that_are_not_opened(code: ErrorCode, expected: type[Exception]) -> None:
+def test_envelopes_that_are_not_opened(code: ErrorCode, expected: type[Exception]) -> None:
     w = World()
     answer = ForwardingManager(w.channel, w.tasks).create_topics(DeleteTopicsRequest(), context())
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=code))
