@@ -13,6 +13,7 @@ from kafkacompat.controller.controller_result import (
     ControllerResult,
     cut_to_fit,
 )
+from kafkacompat.controller.features import cidr_acls_supported, metadata_version
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.snapshot_records import acl_record
@@ -28,6 +29,7 @@ from kafkacompat.security.acl import (
     ResourceType,
     check_filter,
 )
+from kafkacompat.security.cidr import SLASH, CidrFlaw, parse_cidr
 from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
@@ -56,8 +58,15 @@ MATCHED_A_STEP = SCANNED_A_STEP // 4
 """Entries compared with a filter in one step, at up to a microsecond each."""
 
 
+CIDR_TEXT = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+
+
 class AclRefused(Exception):
-    """One entry, or one filter, is refused with INVALID_REQUEST."""
+    """One entry is refused."""
+
+    def __init__(self, text: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 def creation_disabled(request: CreateAclsRequest) -> CreateAclsResponse:
@@ -78,6 +87,7 @@ def create_acls(
     for some in pieces(list(image.acls.values()), SCANNED_A_STEP):
         known.update(some)
         yield TURN_COST
+    blocks = cidr_acls_supported(metadata_version(image.features))
     taken: set[Uuid] = set()
     records: list[MetadataRecord] = []
     results: list[AclCreationResult] = []
@@ -85,12 +95,10 @@ def create_acls(
         for creation in piece:
             acl = _binding(creation)
             try:
-                _check(acl)
+                _check(acl, blocks)
             except AclRefused as refused:
                 results.append(
-                    AclCreationResult(
-                        error_code=ErrorCode.INVALID_REQUEST, error_message=cut_to_fit(str(refused))
-                    )
+                    AclCreationResult(error_code=refused.code, error_message=cut_to_fit(str(refused)))
                 )
                 continue
             results.append(AclCreationResult())
@@ -118,7 +126,8 @@ def _binding(creation: AclCreation) -> Acl:
     )
 
 
-def _check(acl: Acl) -> None:
+def _check(acl: Acl, blocks: bool) -> None:
+    """`blocks`: whether a host may be a block of addresses."""
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise AclRefused(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.resource_name:
@@ -140,6 +149,15 @@ def _check(acl: Acl) -> None:
             f"Could not parse principal from `{acl.principal}` "
             "(no colon is present separating the principal type from the principal name)"
         )
+    if not acl.host:
+        raise AclRefused("Host pattern cannot be null or empty")
+    if SLASH in acl.host:
+        if not blocks:
+            raise AclRefused(CIDR_TEXT, ErrorCode.UNSUPPORTED_VERSION)
+        try:
+            parse_cidr(acl.host)
+        except CidrFlaw as flaw:
+            raise AclRefused(f"Invalid CIDR notation '{acl.host}': {flaw}") from flaw
 
 
 def _too_large(request: CreateAclsRequest) -> ControllerResult[MetadataRecord, CreateAclsResponse]:

@@ -72,6 +72,10 @@ def cordoned_directories_supported(level: int) -> bool:
     return level >= 30
 
 
+def cidr_acls_supported(level: int) -> bool:
+    return level >= 32
+
+
 def metadata_transactions_supported(level: int) -> bool:
     return level >= 13
 

@@ -123,7 +123,7 @@ class Acl(NamedTuple):
     principal: str
     """Type and name, 'User:alice'."""
     host: str
-    """An address as text, or '*'."""
+    """An address or a block of addresses as text, or '*'."""
     operation: int
     permission_type: int
 

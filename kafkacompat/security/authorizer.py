@@ -15,6 +15,7 @@ from kafkacompat.addresses import as_peer_host, is_peer_host
 from kafkacompat.config import ConfigError
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import WILDCARD, Acl, AclOperation, AclPermissionType, PatternType, ResourceType
+from kafkacompat.security.cidr import SLASH, CidrBlock, CidrFlaw, address_of, common_bits, parse_cidr
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ IMPLY_DESCRIBE = frozenset(
 IMPLY_DESCRIBE_CONFIGS = frozenset((AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS))
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 ALL, ALLOW, DENY = int(AclOperation.ALL), int(AclPermissionType.ALLOW), int(AclPermissionType.DENY)
+NO_ADDRESS = CidrBlock(4, 32, 0)
+"""The block whose only address is 0.0.0.0, which no block has."""
 DESCRIBE, DESCRIBE_CONFIGS = int(AclOperation.DESCRIBE), int(AclOperation.DESCRIBE_CONFIGS)
 HOSTS_TOLD_MAX = 20
 """Hosts that match nobody, of which one update tells in a line each. Further ones are only counted."""
@@ -71,6 +74,8 @@ ANY_NAME = "hardcode"
 for most names."""
 TAKEN_A_STEP = 1_000
 """Entries of an update per step. One takes two or three microseconds."""
+PEERS_KNOWN_MAX = 1_000
+"""Clients' addresses of which the blocks that contain them are remembered."""
 LOOKED_UP_A_STEP = 5_000
 """Lookups of a name or of one of its prefixes per step. One takes a quarter of a microsecond."""
 
@@ -94,6 +99,8 @@ class Asker(NamedTuple):
 
 _ByPrincipal = dict[str, dict[str, list[Acl]]]
 """The entries of one pattern by principal, then by host. So a question never looks at the entries of others."""
+Hosts = tuple[str, ...]
+"""The hosts of entries that concern one address."""
 _Grant = tuple[int, int, int, str, str]
 """What an entry says without its name: pattern type, permission, operation, principal, host."""
 
@@ -151,22 +158,24 @@ class _Names:
                 del self._named[grant]
 
     def named_for(
-        self, asker: Asker, operation: int, pattern_type: int, permission: int
+        self, principal: str, hosts: Hosts, operation: int, pattern_type: int, permission: int
     ) -> list[dict[str, int]]:
         """The names of which the asker is told this, for any of the reasons that it may have."""
         return [
             named
-            for who in (asker.principal, WILDCARD_PRINCIPAL)
-            for host in (asker.host, WILDCARD)
+            for who in (principal, WILDCARD_PRINCIPAL)
+            for host in hosts
             for said in (operation, ALL)
             if (named := self._named.get((pattern_type, permission, said, who, host))) is not None
         ]
 
-    def denied_for(self, asker: Asker, operation: int) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
+    def denied_for(
+        self, principal: str, hosts: Hosts, operation: int
+    ) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
         """The names and the prefixes that are denied to the asker."""
         return (
-            self.named_for(asker, operation, LITERAL, DENY),
-            self.named_for(asker, operation, PREFIXED, DENY),
+            self.named_for(principal, hosts, operation, LITERAL, DENY),
+            self.named_for(principal, hosts, operation, PREFIXED, DENY),
         )
 
     def _count(self, length: int, more: int) -> None:
@@ -192,6 +201,72 @@ class _Names:
         return found
 
 
+class _Blocks:
+    """The blocks of addresses among the hosts of all entries, found by an address in them (KIP-1276)."""
+
+    __slots__ = ("_counts", "_known", "_texts")
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        """How many entries have this text as their host."""
+        self._texts: dict[tuple[int, int], dict[int, dict[str, None]]] = {}
+        """The texts of each block: by version and prefix, then by network."""
+        self._known: dict[str, Hosts] = {}
+        """Results of `hosts_for`. A change of the blocks forgets them."""
+
+    def hosts_for(self, host: str) -> Hosts:
+        """The hosts of entries that concern a client at this address."""
+        found = self._known.get(host)
+        if found is None:
+            if len(self._known) >= PEERS_KNOWN_MAX:
+                self._known.clear()
+            found = self._known[host] = (WILDCARD, host, *self._blocks_of(host))
+        return found
+
+    def _blocks_of(self, host: str) -> list[str]:
+        address = address_of(host) if self._texts else None
+        if address is None:
+            return []
+        return [
+            text
+            for (version, prefix), networks in self._texts.items()
+            if version == address.version
+            for text in networks.get(common_bits(address, prefix), ())
+        ]
+
+    def add(self, host: str) -> None:
+        count = self._counts.get(host, 0)
+        self._counts[host] = count + 1
+        if count == 0 and (block := _block_of(host)) is not None:
+            networks = self._texts.setdefault((block.version, block.prefix), {})
+            networks.setdefault(block.network, {})[host] = None
+            self._known.clear()
+
+    def remove(self, host: str) -> None:
+        self._counts[host] -= 1
+        if self._counts[host]:
+            return
+        del self._counts[host]
+        block = _block_of(host)
+        if block is None:
+            return
+        key = (block.version, block.prefix)
+        del self._texts[key][block.network][host]
+        if not self._texts[key][block.network]:
+            del self._texts[key][block.network]
+            if not self._texts[key]:
+                del self._texts[key]
+        self._known.clear()
+
+
+def _block_of(host: str) -> CidrBlock | None:
+    """Nothing has checked the text: entries of a level below 4.4-IV1 may have any host."""
+    try:
+        return parse_cidr(host)
+    except CidrFlaw:
+        return None
+
+
 class StandardAuthorizer:
     """Call `update` with each image's entries. Decisions use the latest ones."""
 
@@ -206,6 +281,7 @@ class StandardAuthorizer:
         """Whether the metadata log was read to the end that this node found."""
         self._acls: Mapping[Uuid, Acl] = {}
         self._names: dict[int, _Names] = {}
+        self._blocks = _Blocks()
 
     def update(self, acls: Mapping[Uuid, Acl], changed: Iterable[Uuid] | None = None) -> None:
         """`acls` has all present entries by id, as in an image. It must not change afterwards. `changed` has at least the
@@ -229,9 +305,13 @@ class StandardAuthorizer:
                 continue
             if gone is not None:
                 self._names[gone.resource_type].remove(gone)
+                if SLASH in gone.host:
+                    self._blocks.remove(gone.host)
             if new is not None:
                 self._names.setdefault(new.resource_type, _Names()).add(new)
-                if new.host != WILDCARD and not is_peer_host(new.host):
+                if SLASH in new.host:
+                    self._blocks.add(new.host)
+                if _is_silent(new.host):
                     silent.setdefault(new.host, []).append(new)
         self._acls = acls
         if silent:
@@ -279,7 +359,7 @@ class StandardAuthorizer:
         if not found:
             allowed = self.allow_everyone_if_no_acl_found
             return allowed, "DefaultAllow" if allowed else "DefaultDeny"
-        hosts, allowing = (WILDCARD, asker.host), None
+        hosts, allowing = self._blocks.hosts_for(asker.host), None
         for by_principal in found:
             allows: Acl | None = None
             denies: Acl | None = None
@@ -310,8 +390,9 @@ class StandardAuthorizer:
         if names is None:
             return False
         acls = self._acls
-        denied, denied_prefixes = names.denied_for(asker, operation)
-        allowed = names.named_for(asker, operation, LITERAL, ALLOW)
+        principal, hosts = asker.principal, self._blocks.hosts_for(asker.host)
+        denied, denied_prefixes = names.denied_for(principal, hosts, operation)
+        allowed = names.named_for(principal, hosts, operation, LITERAL, ALLOW)
         if any(WILDCARD in named for named in denied):
             return False
         if any(WILDCARD in named for named in allowed):
@@ -320,7 +401,7 @@ class StandardAuthorizer:
         looked_up = 0
         for each, is_literal in (
             *((each, True) for each in allowed),
-            *((each, False) for each in names.named_for(asker, operation, PREFIXED, ALLOW)),
+            *((each, False) for each in names.named_for(principal, hosts, operation, PREFIXED, ALLOW)),
         ):
             banned = denied if is_literal else []
             for name in list(each):  # the entries may change between two steps
@@ -342,7 +423,8 @@ class StandardAuthorizer:
                     if self._acls is not acls:
                         # What was allowed and denied counts as it is now: a deny that follows an allow must not be missed.
                         acls = self._acls
-                        denied, denied_prefixes = names.denied_for(asker, operation)
+                        hosts = self._blocks.hosts_for(asker.host)
+                        denied, denied_prefixes = names.denied_for(principal, hosts, operation)
                         lengths = names.lengths if denied_prefixes else []
                         banned = denied if is_literal else []
                         if any(WILDCARD in named for named in denied):
@@ -354,16 +436,23 @@ def _grant(acl: Acl) -> _Grant:
     return acl.pattern_type, acl.permission_type, acl.operation, acl.principal, acl.host
 
 
+def _is_silent(host: str) -> bool:
+    """Whether no client can have an address that this host concerns."""
+    if SLASH not in host:
+        return host != WILDCARD and not is_peer_host(host)
+    block = _block_of(host)
+    return block is None or block == NO_ADDRESS
+
+
 def _tell_silent(by_host: Mapping[str, list[Acl]]) -> None:
     """Warn of entries that apply to nobody: hosts are compared as text with the client's address as Java writes it."""
     for host, acls in sorted(by_host.items())[:HOSTS_TOLD_MAX]:
-        matching = as_peer_host(host)
         _log.warning(
-            "%d access control entries of the host '%s' apply to no client, because an entry's host is '*' or an address "
-            "in the form in which the brokers write it: %s. The first of them: %s",
+            "%d access control entries of the host '%s' apply to no client, because an entry's host is '*', a block of "
+            "addresses, or an address in the form in which the brokers write it: %s. The first of them: %s",
             len(acls),
             host,
-            "this is no address" if matching is None else f"'{matching}'",
+            _form_that_matches(host),
             acls[0],
         )
     if len(by_host) > HOSTS_TOLD_MAX:
@@ -371,6 +460,17 @@ def _tell_silent(by_host: Mapping[str, list[Acl]]) -> None:
             "access control entries of %d further hosts apply to no client for the same reason",
             len(by_host) - HOSTS_TOLD_MAX,
         )
+
+
+def _form_that_matches(host: str) -> str:
+    if SLASH not in host:
+        matching = as_peer_host(host)
+        return "this is no address" if matching is None else f"'{matching}'"
+    try:
+        parse_cidr(host)
+    except CidrFlaw as flaw:
+        return f"this is no block ({flaw})"
+    return "no client has an address of this block"
 
 
 def _place(acl: Acl) -> tuple[int, str, str]:

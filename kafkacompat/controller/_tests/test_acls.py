@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -17,6 +18,7 @@ from kafkacompat.controller.acl_control_manager import (
     deletion_disabled,
 )
 from kafkacompat.controller.controller_result import RECORDS_A_STEP
+from kafkacompat.controller.features import METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.security.acl import CLUSTER_NAME, Acl
 from kafkacompat.tasks import at_once
@@ -35,6 +37,11 @@ class Ids:
 
     def uuid(self) -> bytes:
         return max(next(self._next), 1).to_bytes(16, "big")
+
+
+def at_level(level: int) -> MetadataImage:
+    image = cluster()
+    return replace(image, features={**image.features, METADATA_VERSION: level})
 
 
 def creation(name: str = "t", **others: Any) -> AclCreation:
@@ -119,14 +126,38 @@ def test_an_id_that_is_taken_is_not_given_again() -> None:
             "Could not parse principal from `alice` "
             "(no colon is present separating the principal type from the principal name)",
         ),
+        ({"host": ""}, "Host pattern cannot be null or empty"),
+        (
+            {"host": "10.0.0.0/33"},
+            "Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]",
+        ),
+        ({"host": "::1/x"}, "Invalid CIDR notation '::1/x': Could not parse [::1/x] - invalid prefix length"),
     ],
 )
 def test_an_entry_is_refused_beside_others(others: Any, text: str) -> None:
-    result = create(cluster(), creation(), creation(**others))
+    result = create(at_level(32), creation(), creation(**others))
     fine, refused = result.response.results
     assert (fine.error_code, refused.error_code) == (0, ErrorCode.INVALID_REQUEST)
     assert refused.error_message == text
     assert len(result.records) == 1
+
+
+@pytest.mark.parametrize("host", ["10.0.0.0/8", "2001:db8::/32", "no block/"])
+def test_blocks_of_addresses_need_their_level(host: str) -> None:
+    result = create(at_level(31), creation(), creation(host=host))
+    fine, refused = result.response.results
+    assert (fine.error_code, refused.error_code) == (0, ErrorCode.UNSUPPORTED_VERSION)
+    assert refused.error_message == (
+        "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+    )
+
+
+def test_a_block_is_kept_as_it_was_written_and_found_by_its_text_only() -> None:
+    image = at_level(32)
+    image = after(image, create(image, creation(host="10.0.0.1/8"), creation(host="2001:DB8::/32")))
+    assert {acl.host for acl in image.acls.values()} == {"10.0.0.1/8", "2001:DB8::/32"}
+    found = delete(image, everything(host_filter="10.0.0.0/8"), everything(host_filter="10.0.0.1/8"))
+    assert [len(each.matching_acls) for each in found.response.filter_results] == [0, 1]
 
 
 def test_the_cluster_has_one_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Generator
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from kafkacompat.security.acl import (
 from kafkacompat.security.authorizer import (
     HOSTS_TOLD_MAX,
     LOOKED_UP_A_STEP,
+    PEERS_KNOWN_MAX,
     Asker,
     AuthorizerNotReady,
     StandardAuthorizer,
@@ -140,6 +142,44 @@ def test_hosts_are_addresses_or_any() -> None:
     assert not reads(of, asker=ALICE._replace(host="10.0.0.3"))
 
 
+def test_hosts_are_blocks_of_addresses() -> None:
+    of = authorizer(
+        acl(host="10.0.0.0/8"), acl(host="10.9.0.0/16", permission=DENY), acl(host="2001:db8::/32")
+    )
+    asking = {
+        host: reads(of, asker=ALICE._replace(host=host))
+        for host in ("10.0.0.1", "10.9.1.2", "11.0.0.1", "2001:db8:0:0:0:0:0:1", "2001:db9:0:0:0:0:0:1", "?")
+    }
+    assert [host for host, may in asking.items() if may] == ["10.0.0.1", "2001:db8:0:0:0:0:0:1"]
+
+
+def test_a_block_that_goes_or_comes_holds_at_once_for_addresses_that_have_asked() -> None:
+    of = authorizer(acl(host="10.0.0.0/8"), acl("u", host="10.0.0.0/8"))
+    assert reads(of)
+    of.update(by_id(acl("u", host="10.0.0.0/8"), first=2))
+    assert not reads(of)
+    assert reads(of, "u")
+    of.update({})
+    assert not reads(of, "u")
+    of.update(by_id(acl(host="10.0.0.0/31", permission=DENY), acl(host="10.0.0.1/8"), first=3))
+    assert not reads(of)
+
+
+def test_of_any_number_of_addresses_few_are_remembered() -> None:
+    of = authorizer(acl(host="10.0.0.0/8"))
+    for number in range(PEERS_KNOWN_MAX + 10):
+        assert reads(of, asker=ALICE._replace(host=f"10.1.{number >> 8}.{number & 255}"))
+    assert len(of._blocks._known) <= PEERS_KNOWN_MAX
+
+
+def test_a_decision_does_not_look_at_the_blocks_of_other_addresses() -> None:
+    blocks = [f"11.{number >> 8}.{number & 255}.0/24" for number in range(5_000)]
+    of = authorizer(*[acl("*", host=block) for block in blocks], acl(host="10.0.0.0/8"))
+    allowed, lines = lines_of(lambda: reads(of))
+    assert allowed
+    assert lines < 300
+
+
 @pytest.mark.parametrize("said", AclOperation)
 def test_rights_that_imply_to_describe(said: AclOperation) -> None:
     def allows(asked: AclOperation, permission: AclPermissionType) -> bool:
@@ -235,12 +275,20 @@ ACLS = st.lists(
         NAMES,
         st.sampled_from([LITERAL, PREFIXED]),
         st.sampled_from(["User:alice", "User:bob", "User:*"]),
-        st.sampled_from(["*", "10.0.0.1", "10.0.0.2"]),
+        st.sampled_from(
+            ["*", "10.0.0.1", "10.0.0.2", "10.0.0.0/30", "10.0.0.3/30", "10.0.0.4/30", "0.0.0.0/0"]
+        ),
         st.sampled_from([AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE]),
         st.sampled_from([ALLOW, DENY]),
     ),
     max_size=6,
 )
+
+
+def _concerns(host: str, address: str) -> bool:
+    if "/" in host:
+        return ip_address(address) in ip_network(host, strict=False)
+    return host in ("*", address)
 
 
 def model(acls: list[Acl], asker: Asker, operation: int, kind: int, name: str) -> bool:
@@ -250,7 +298,7 @@ def model(acls: list[Acl], asker: Asker, operation: int, kind: int, name: str) -
     mine = [
         each
         for each in named
-        if each.principal in (asker.principal, "User:*") and each.host in ("*", asker.host)
+        if each.principal in (asker.principal, "User:*") and _concerns(each.host, asker.host)
     ]
     if any(each.permission_type == DENY and each.operation in (operation, AclOperation.ALL) for each in mine):
         return False
@@ -451,13 +499,21 @@ def test_every_concrete_type_has_operations() -> None:
         ("2001:DB8:0:0:0:0:0:1", "'2001:db8:0:0:0:0:0:1'"),
         ("::ffff:10.0.0.1", "'10.0.0.1'"),
         ("one.example", "this is no address"),
+        ("10.0.0.0/33", "this is no block (Value [33] not in range [0,32])"),
+        ("one.example/8", "this is no block (Could not parse [one.example/8])"),
+        ("0.0.0.0/32", "no client has an address of this block"),
     ],
 )
 def test_an_entry_whose_host_matches_no_client_is_told_of_with_the_form_that_matches(
     host: str, form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = authorizer(
-        acl(host="*"), acl(host="10.0.0.1"), acl(host="0:0:0:0:0:0:0:1"), acl(host="fe80:0:0:0:0:0:0:1%4")
+        acl(host="*"),
+        acl(host="10.0.0.1"),
+        acl(host="0:0:0:0:0:0:0:1"),
+        acl(host="fe80:0:0:0:0:0:0:1%4"),
+        acl(host="10.0.0.0/8"),
+        acl(host="::/0"),
     )
     assert not caplog.records
     entries = {**made._acls, **by_id(acl("a", host=host), acl("b", host=host), first=9)}
