@@ -173,7 +173,7 @@ class NoMeters:
 
 
 FenceMembers: TypeAlias = "Callable[[Environment, Any, Sequence[Any], int], GroupResult]"
-"""Called with a consumer group, members of it, and the wall clock in ms."""
+"""Called with a group of one of the newer kinds, members of it, and the wall clock in ms."""
 
 
 class Environment:
@@ -207,8 +207,8 @@ class Environment:
         memory: Memory | None = None,
         meters: RebalanceMeters | None = None,
     ) -> None:
-        """`configs`: what groups have of their own, or from the node. `fence` removes members from a consumer group; their timers
-        call it. `memory`: of the groups of all shards of this node."""
+        """`configs`: what groups have of their own, or from the node. `fence` removes members from a group; their timers call it.
+        `memory`: of the groups of all shards of this node."""
         self.settings = settings
         self.configs = configs
         self.timers = timers

@@ -12,17 +12,18 @@ Follows KIP-211 and offsets.retention.minutes.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure, OperationRefused, Reply
 from kafkacompat.faults import report
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
-from kafkacompat.group.consumer.consumer_group import ConsumerGroup, replay_consumer_record, take_up
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup, replay_consumer_record
 from kafkacompat.group.consumer.conversion import resume_downgrade
 from kafkacompat.group.consumer.membership import fence_members
 from kafkacompat.group.environment import (
     Environment,
+    GroupResult,
     GroupSettings,
     GroupTasks,
     GroupTimers,
@@ -30,7 +31,7 @@ from kafkacompat.group.environment import (
     heartbeat_key,
 )
 from kafkacompat.group.group import CarriedGroup
-from kafkacompat.group.modern_group import ModernGroup
+from kafkacompat.group.modern_group import ModernGroup, take_up
 from kafkacompat.group.offset_metadata_manager import OffsetMetadataManager, is_gone
 from kafkacompat.group.records import (
     MEMBER_TYPES,
@@ -45,7 +46,7 @@ from kafkacompat.group.records import (
     decode_record,
     encode_record,
 )
-from kafkacompat.group.share.heartbeat import schedule_session_timeout
+from kafkacompat.group.share.heartbeat import fence_member
 from kafkacompat.group.share.share_group import ShareGroup, replay_share_record
 from kafkacompat.group.share.states import forget_absent_topics
 from kafkacompat.ids import Uuid
@@ -59,6 +60,13 @@ if TYPE_CHECKING:
     from kafkacompat.memory import Memory
     from kafkacompat.ports import Random
     from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
+
+
+def _fence(env: Environment, group: Any, members: Sequence[Any], now_ms: int) -> GroupResult:
+    if isinstance(group, ShareGroup):
+        (member,) = members
+        return fence_member(env, group, member)
+    return fence_members(env, group, members, now_ms)
 
 
 class GroupMetadataManager:
@@ -77,9 +85,7 @@ class GroupMetadataManager:
         """`configs`: the settings that groups have of their own. `memory`: of the groups of all shards of this node."""
         self.groups: dict[str, Group] = {}
         """By group id, of every kind."""
-        self.env = Environment(
-            settings, configs, timers, tasks, random, self.groups, fence_members, memory, meters
-        )
+        self.env = Environment(settings, configs, timers, tasks, random, self.groups, _fence, memory, meters)
         self.offsets = OffsetMetadataManager(self.env)
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -141,16 +147,8 @@ class GroupMetadataManager:
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
         """Every member gets a full session. A group that is larger than the present group.max.size is rebalanced."""
         for group in list(self.groups.values()):
-            if isinstance(group, ConsumerGroup):
-                for member_id in list(group.members):
-                    found = group.members.get(member_id)
-                    if found is not None and self.groups.get(group.group_id) is group:
-                        take_up(self.env, group, (found,))
-                    yield None
-                if self.groups.get(group.group_id) is group:
-                    resume_downgrade(self.env, group, now_ms)
-            elif isinstance(group, ShareGroup):
-                yield from self._take_up_share_group(group)
+            if isinstance(group, ModernGroup):
+                yield from self._take_up(group, now_ms)
             if not isinstance(group, ClassicGroup):
                 continue
             for member in list(group.members.values()):
@@ -162,16 +160,21 @@ class GroupMetadataManager:
                 prepare_rebalance(self.env, group, now_ms) if is_too_large and group.can_rebalance() else None
             )
 
-    def _take_up_share_group(
-        self, group: ShareGroup
+    def _take_up(
+        self, group: ModernGroup[Any, Any], now_ms: int
     ) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
-        """Topics that were deleted while no coordinator looked are forgotten."""
-        env = self.env
+        """Topics of a share group that were deleted while no coordinator looked are forgotten."""
+        env, any_group = self.env, cast("Group", group)
         for member_id in list(group.members):
-            if member_id in group.members and self.groups.get(group.group_id) is group:
-                schedule_session_timeout(env, group.group_id, member_id)
+            found = group.members.get(member_id)
+            if found is not None and self.groups.get(group.group_id) is any_group:
+                take_up(env, group, (found,))
             yield None
-        if self.groups.get(group.group_id) is group:
+        if self.groups.get(group.group_id) is not any_group:
+            return
+        if isinstance(group, ConsumerGroup):
+            resume_downgrade(env, group, now_ms)
+        elif isinstance(group, ShareGroup):
             record = forget_absent_topics(env, group)
             yield None if record is None else CoordinatorResult((record,), None)
 

@@ -1,30 +1,27 @@
 """What the newer kinds of groups have in common (Kafka's ModernGroup).
 
 - Members, epochs, target assignment and subscribed topics. They are changed by the replay of records only.
-- When a target assignment is due, and what of it is written. A kind says what its assignor is asked and which record
-  has a target. A large group is assigned in pieces beside the requests. Until then its members keep the previous
-  target, as they do for the assignment interval of their kind. Follows Kafka's TargetAssignmentBuilder.
+- How a request is refused that is not of a member of the group, or of one with another epoch.
 - The metadata hash: whether the topics that the members subscribe to have changed. Only equality matters. The hash is
   Kafka's own nevertheless, because it is in the group's records: a broker of another kind that takes over the group
   would otherwise compute another hash and start a needless epoch.
-- A timer that fences a member when it fires. It belongs to the ids, because the log makes the group: it looks for the
+- The timers that fence a member when they fire. A timer belongs to the ids, because the log makes the group: it looks for the
   member when it fires.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from struct import pack
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from xxhash import xxh3_64_intdigest
 
 from kafkacompat.coordinator.core import LoadFailure, OperationRefused
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.assignor import string_order
-from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult
+from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
 from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
@@ -59,7 +56,15 @@ class ModernGroupMember(Protocol):
     def member_epoch(self) -> int: ...
 
     @property
+    def instance_id(self) -> str | None: ...
+
+    @property
     def subscribed_topic_names(self) -> frozenset[str]: ...
+
+    @property
+    def revocation_timeout_ms(self) -> int | None:
+        """How long the member may take to give up what it has to. None if there is nothing to give up."""
+        ...
 
     def size(self) -> int:
         """The bytes of memory that the member takes, besides its assignment, which the brokers decide."""
@@ -91,6 +96,7 @@ class ModernGroup(Generic[M, T]):
         "metadata_hash",
         "refresh_deadline_ms",
         "refresh_epoch",
+        "static_members",
         "targets",
     )
 
@@ -112,6 +118,8 @@ class ModernGroup(Generic[M, T]):
         """When the target assignment was computed. 0 if unknown."""
         self.metadata_hash = 0
         self.members: dict[str, M] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id."""
         self.targets: dict[str, T] = {}
         """Member id -> target assignment."""
         self.refresh_deadline_ms = 0
@@ -158,6 +166,40 @@ class ModernGroup(Generic[M, T]):
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return found
+
+    def static_member(self, instance_id: str | None) -> M | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def update_member(self, new: M) -> None:
+        old = self.members.get(new.member_id)
+        self.members[new.member_id] = new
+        self._hold(old, new)
+        self._count(old, new)
+        if new.instance_id is not None:
+            self.static_members[new.instance_id] = new.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        old = self.members.pop(member_id, None)
+        if old is None:
+            return
+        self._held.pop(member_id, None)
+        self._count(old, None)
+        if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
+            del self.static_members[old.instance_id]
+
+    def _count(self, old: M | None, new: M | None) -> None:
+        """Bring what is derived from the members up to date with the change of one."""
+        raise NotImplementedError
+
+    def target_of(self, member_id: str, instance_id: str | None, nothing: T) -> T:
+        """A static member that is being replaced hands its target on."""
+        if instance_id is not None:
+            former = self.static_members.get(instance_id)
+            if former is None:
+                return nothing
+            member_id = former
+        return self.targets.get(member_id, nothing)
 
     # --- memory
 
@@ -265,68 +307,102 @@ def replay_target_metadata(group: ModernGroup[Any, Any], key: Any, value: Any) -
         group.set_assignment_epoch(-1, 0)
 
 
-def check_may_leave(group: ModernGroup[Any, Any], member_id: str) -> None:
-    """Raises LoadFailure if the tombstone of a member comes before those of its assignments."""
-    old = group.members.get(member_id)
-    if old is not None and (old.member_epoch != LEAVE_GROUP_MEMBER_EPOCH or member_id in group.targets):
-        raise LoadFailure(
-            f"the tombstone of member {member_id} of group {group.group_id} comes before those of its assignments"
+def member_replay(
+    blank: Callable[[str], M], told: Callable[[Any, M, Any], M]
+) -> Callable[[Any, Any, Any], None]:
+    """What applies the record of a member. `blank` makes a member of its id. `told` is called with the group, the member
+    and the value."""
+
+    def replay(group: ModernGroup[M, Any], key: Any, value: Any) -> None:
+        member_id = key.member_id
+        old = group.members.get(member_id)
+        if value is not None:
+            group.update_member(told(group, blank(member_id) if old is None else old, value))
+            return
+        if old is not None and (old.member_epoch != LEAVE_GROUP_MEMBER_EPOCH or member_id in group.targets):
+            raise LoadFailure(
+                f"the tombstone of member {member_id} of group {group.group_id} comes before those of its assignments"
+            )
+        group.remove_member(member_id)
+
+    return replay
+
+
+def assignment_replay(
+    blank: Callable[[str], M], assigned: Callable[[M, Any], M], left: Callable[[M], M]
+) -> Callable[[Any, Any, Any], None]:
+    """What applies the record of a member's current assignment. `left` makes it a member of LEAVE_GROUP_MEMBER_EPOCH that
+    has nothing."""
+
+    def replay(group: ModernGroup[M, Any], key: Any, value: Any) -> None:
+        old = group.members.get(key.member_id)
+        if value is not None:
+            group.update_member(assigned(blank(key.member_id) if old is None else old, value))
+        elif old is not None:
+            group.update_member(left(old))
+
+    return replay
+
+
+# --- requests of members
+
+
+def group_of_kind(env: Environment, group_id: str, kind: type[G]) -> G:
+    """Raises OperationRefused GROUP_ID_NOT_FOUND."""
+    group: Any = env.groups.get(group_id)
+    if group is None:
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, kind):
+        raise OperationRefused(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind.kind.value} group."
+        )
+    return group
+
+
+def throw_if_full(group: ModernGroup[Any, Any], limit: int, member_id: str) -> None:
+    if len(group.members) >= limit and member_id not in group.members:
+        raise OperationRefused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The {group.kind.value} group has reached its maximum capacity of {limit} members.",
         )
 
 
-# --- target assignments
+def throw_if_fenced(member: ModernGroupMember, member_id: str, instance_id: str) -> None:
+    """The instance id may be another member's by now."""
+    if member.member_id != member_id:
+        raise OperationRefused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
 
 
-AT_ONCE_UNITS = 2_000
-"""Members, and partitions of their topics, up to which a group is assigned within the request."""
-ASSIGNING = "assigning partitions of a group"
+def static_member_or_refused(group: ModernGroup[M, Any], member_id: str, instance_id: str) -> M:
+    """The member of the instance id, if it is this one."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    throw_if_fenced(member, member_id, instance_id)
+    return member
 
 
-class Target(NamedTuple, Generic[T]):
-    epoch: int
-    assignment: T
-    """Of the member that is reconciled."""
-
-
-def assignment_key(group_id: str) -> TimerKey:
-    """Of the assignment that is being made beside the requests."""
-    return ("assignment", group_id)
-
-
-def may_assign(group: ModernGroup[Any, Any], interval_ms: int, now_ms: int) -> bool:
-    """Whether the assignment interval has passed, or the clock was set back. The interval may be 0."""
-    since_ms = group.assignment_timestamp_ms
-    return not since_ms or not interval_ms or not since_ms <= now_ms < since_ms + interval_ms
-
-
-def is_assignment_due(
-    env: Environment, group: ModernGroup[Any, Any], group_epoch: int, interval: str, now_ms: int
-) -> bool:
-    """Whether a new target assignment is to be made. `interval`: the setting of the group's kind."""
-    return (
-        group.assignment_epoch < group_epoch
-        and may_assign(group, env.configs.get_int(group.group_id, interval), now_ms)
-        and not env.tasks.is_scheduled(assignment_key(group.group_id))
+def unreleased_instance(member_id: str, instance_id: str, owner: str) -> OperationRefused:
+    return OperationRefused(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is "
+        f"owned by {owner} member.",
     )
 
 
-def is_still_wanted(group: ModernGroup[Any, Any], group_epoch: int, assigned: Collection[str]) -> bool:
-    """Whether what was assigned beside the requests is to be written, to the members in `assigned`. Members that left meanwhile
-    are left out. Those that joined get their part from the next assignment."""
-    if not group.assignment_epoch < group_epoch <= group.group_epoch:
-        return False  # a later assignment has overtaken it
-    # With the same epoch and other members, the log refused the change for which this was computed, and the epoch is now that of
-    # another change. Nothing would cause another assignment, so the next heartbeat must.
-    return group_epoch < group.group_epoch or set(assigned) == group.members.keys()
-
-
-def changed_targets(
-    group: ModernGroup[Any, T], assigned: Mapping[str, T], of: Iterable[str]
-) -> Iterator[tuple[str, T]]:
-    """Those members that have no target yet or another one, with what they are to have."""
-    for member_id in of:
-        if member_id in assigned and group.targets.get(member_id) != assigned[member_id]:
-            yield member_id, assigned[member_id]
+def fenced_epoch(
+    group: ModernGroup[Any, Any], received: int, known: int, detail: str = ""
+) -> OperationRefused:
+    """`detail`: more about a smaller epoch."""
+    comparison, more = ("greater", "") if received > known else ("smaller", detail)
+    return OperationRefused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The {group.kind.value} group member has a {comparison} member epoch ({received}) than the one known by the group "
+        f"coordinator ({known}){more}. The member must abandon all its partitions and rejoin.",
+    )
 
 
 # --- the metadata hash
@@ -442,28 +518,81 @@ RETRY_MS = 500
 """A fencing that the log refuses is tried again after this time."""
 
 
-class Fencing(ABC):
+def session_timeout_ms(env: Environment, group: ModernGroup[Any, Any]) -> int:
+    return env.configs.get_int(group.group_id, f"{group.kind.value}.session.timeout.ms")
+
+
+def session_key(group_id: str, member_id: str) -> TimerKey:
+    """The timer that `schedule_session_timeout` sets."""
+    return _timer_key("session", group_id, member_id)
+
+
+def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
+    schedule_fencing(env, "session", group_id, member_id, timeout_ms)
+
+
+def schedule_rebalance_timeout(env: Environment, group_id: str, member: ModernGroupMember) -> None:
+    """A member that has something to give up has its time from now on. For another there is no timer."""
+    timeout_ms = member.revocation_timeout_ms
+    if timeout_ms is None:
+        cancel_fencing(env, "rebalance", group_id, member.member_id)
+    else:
+        schedule_fencing(env, "rebalance", group_id, member.member_id, timeout_ms, member.member_epoch)
+
+
+def take_up(env: Environment, group: ModernGroup[M, Any], members: Iterable[M] | None = None) -> None:
+    """Every member gets a full session, after a load for example. Or only these."""
+    timeout_ms = session_timeout_ms(env, group)
+    for member in group.members.values() if members is None else members:
+        schedule_session_timeout(env, group.group_id, member.member_id, timeout_ms)
+        if member.revocation_timeout_ms is not None:
+            schedule_rebalance_timeout(env, group.group_id, member)
+
+
+def schedule_fencing(
+    env: Environment, kind: str, group_id: str, member_id: str, timeout_ms: int, epoch: int | None = None
+) -> None:
+    """With an epoch, only a member that is still at it is fenced."""
+    key = _timer_key(kind, group_id, member_id)
+    env.timers.schedule(key, timeout_ms, _Fencing(env, key, epoch))
+
+
+def is_fencing_scheduled(env: Environment, kind: str, group_id: str, member_id: str) -> bool:
+    return env.timers.is_scheduled(_timer_key(kind, group_id, member_id))
+
+
+def cancel_fencing(env: Environment, kind: str, group_id: str, member_id: str) -> None:
+    env.timers.cancel(_timer_key(kind, group_id, member_id))
+
+
+def _timer_key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
+    return (kind, group_id, member_id)
+
+
+class _Fencing:
     """There is one for each timer of each member, so it is small."""
 
-    __slots__ = ("_env", "_key")
+    __slots__ = ("_env", "_epoch", "_key")
 
-    def __init__(self, env: Environment, key: tuple[str, str, str]) -> None:
-        """`key`: the kind of the timer, the group id and the member id."""
+    def __init__(self, env: Environment, key: tuple[str, str, str], epoch: int | None) -> None:
         self._env = env
         self._key = key
+        self._epoch = epoch
 
     def __call__(self, now_ms: int) -> GroupResult:
+        """Fence the member, if it is still there."""
+        env = self._env
         _, group_id, member_id = self._key
-        result = self._fenced(self._env.groups.get(group_id), member_id, now_ms)
+        group: Any = env.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, ModernGroup) else None
+        if member is None or self._epoch not in (None, member.member_epoch):
+            return nothing()
+        result = env.fence(group, [member], now_ms)
         undo = result.refused
 
         def refused() -> None:
             if undo is not None:
                 undo()
-            self._env.timers.schedule(self._key, RETRY_MS, self)
+            env.timers.schedule(self._key, RETRY_MS, self)
 
         return replace(result, refused=refused) if result.records else result
-
-    @abstractmethod
-    def _fenced(self, group: Group | None, member_id: str, now_ms: int) -> GroupResult:
-        """Fence the member, if it is still there."""

@@ -12,6 +12,7 @@ from kafkacompat.coordinator._tests.clients import leave, subscription
 from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.group import target_assignment
 from kafkacompat.group._tests.members import Member, described
 from kafkacompat.group.classic.classic_group import (
     ClassicGroup,
@@ -434,6 +435,7 @@ def test_an_operation_that_converts_a_large_group_does_little_for_each_member(
 ) -> None:
     """What has to happen at once is a look at each member, and one batch. All other work is done in steps."""
     monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
+    monkeypatch.setattr(target_assignment, "TARGETS_AT_ONCE", 50)
     few = calls_of_longest_write(monkeypatch, SIZE)
     many = calls_of_longest_write(monkeypatch, 4 * SIZE)
     assert (many[0] - few[0]) / (3 * SIZE) <= CALLS_A_MEMBER
@@ -464,6 +466,7 @@ def test_the_first_assignment_of_many_members_is_made_and_written_in_parts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
+    monkeypatch.setattr(target_assignment, "TARGETS_AT_ONCE", 50)
     monkeypatch.setattr(target_assignment_builder, "SPEC_NS", 1_000_000)
     members = [Member(world, f"m{index}", regex="t") for index in range(SIZE)]
     for member in members:
@@ -489,6 +492,7 @@ def test_a_static_member_that_is_replaced_twice_while_targets_are_written_gets_i
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
+    monkeypatch.setattr(target_assignment, "TARGETS_AT_ONCE", 50)
     members = [Member(world, f"m{index}", regex="t") for index in range(SIZE)]
     members.append(Member(world, "last", regex="t", instance="i"))
     for member in members:

@@ -15,11 +15,11 @@ from kafkacompat.group.classic.members import JoinCaller
 from kafkacompat.group.classic.rebalance import join_refusal
 from kafkacompat.group.consumer.consumer_group import (
     CONSUMER_PROTOCOL_TYPE,
+    NO_PARTITIONS,
     ConsumerGroup,
     cancel_join_timeout,
     cancel_sync_timeout,
     schedule_join_timeout_if_absent,
-    schedule_session_timeout,
     schedule_sync_timeout,
 )
 from kafkacompat.group.consumer.consumer_group_member import (
@@ -39,13 +39,12 @@ from kafkacompat.group.consumer.membership import (
     note_member,
     reconcile,
     static_member_for,
-    throw_if_fenced,
-    throw_if_full,
 )
 from kafkacompat.group.consumer.regular_expressions import RegexUpdate, maybe_update_regular_expressions
 from kafkacompat.group.consumer.target_assignment_builder import Change, ConsumerTarget, maybe_update_target
 from kafkacompat.group.consumer_protocol import assignment_bytes, subscription_of, version_of
 from kafkacompat.group.environment import Environment, GroupResult, replied
+from kafkacompat.group.modern_group import schedule_session_timeout, throw_if_fenced, throw_if_full
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import TopicPartitions
@@ -74,7 +73,7 @@ def join_consumer_group(
         raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
     is_unknown = request.member_id == ""
     member_id = request.member_id or env.new_uuid()
-    throw_if_full(env, group, member_id)
+    throw_if_full(group, env.settings.consumer.max_size, member_id)
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if not group.supports_classic_protocols(request.protocol_type, [name for name, _ in protocols]):
         raise OperationRefused(
@@ -127,7 +126,7 @@ def join_consumer_group(
         rebalance = group.assignment_epoch < group_epoch
         if not rebalance:
             target = ConsumerTarget(
-                group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
+                group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id, NO_PARTITIONS)
             )
             updated = reconcile(env, group, updated, target, has_changed, owned, records)
         result = downgraded(env, group, (), now_ms, updated, records, rebalance)

@@ -2,7 +2,7 @@
 its members.
 
 It is changed by the replay of records only. Counts derived from the members keep each check cheap: names, and the
-owners of partitions. A member whose time is over is fenced. Each join of a member sets the timers of its id anew.
+owners of partitions. Each join of a member sets the timers of its id anew.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from kafkacompat.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
     MemberState,
 )
-from kafkacompat.group.environment import Environment, GroupResult, TimerKey, nothing
+from kafkacompat.group.environment import Environment
 from kafkacompat.group.modern_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
-    Fencing,
     ModernGroup,
     Subscribers,
-    check_may_leave,
+    assignment_replay,
+    cancel_fencing,
+    is_fencing_scheduled,
+    member_replay,
     replay_group_metadata,
     replay_modern_record,
     replay_target_metadata,
+    schedule_fencing,
 )
 from kafkacompat.group.records import (
     DEAD,
@@ -114,6 +117,9 @@ def release(epochs: PartitionEpochs, member: ConsumerGroupMember) -> None:
 CONSUMER_PROTOCOL_TYPE = "consumer"
 FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 NO_PARTITIONS: Assignment = {}
+JOIN = "consumer-join"
+SYNC = "consumer-sync"
+"""Kinds of timers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         "partition_epochs",
         "regexes",
         "resolved",
-        "static_members",
         "topic_names",
     )
 
@@ -143,8 +148,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
 
     def __init__(self, group_id: str, subscribers: Subscribers, memory: Memory | None = None) -> None:
         super().__init__(group_id, subscribers, memory)
-        self.static_members: dict[str, str] = {}
-        """Instance id -> member id."""
         self.partition_epochs: PartitionEpochs = {}
         self.topic_names: dict[str, SubscriptionCount] = {}
         self.assignors: dict[str, int] = {}
@@ -183,27 +186,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         self._state_name = None
 
     # --- members
-
-    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
-
-    def update_member(self, new: ConsumerGroupMember) -> None:
-        old = self.members.get(new.member_id)
-        self.members[new.member_id] = new
-        self._hold(old, new)
-        self._count(old, new)
-        if new.instance_id is not None:
-            self.static_members[new.instance_id] = new.member_id
-
-    def remove_member(self, member_id: str) -> None:
-        old = self.members.pop(member_id, None)
-        if old is None:
-            return
-        self._held.pop(member_id, None)
-        self._count(old, None)
-        if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
-            del self.static_members[old.instance_id]
 
     def _count(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
         self._state_name = None
@@ -289,15 +271,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         return member.subscribed_topic_names | resolved.topics
 
     # --- target assignment
-
-    def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
-        """A static member that is being replaced hands its target on."""
-        if instance_id is not None:
-            former = self.static_members.get(instance_id)
-            if former is None:
-                return NO_PARTITIONS
-            member_id = former
-        return self.targets.get(member_id, NO_PARTITIONS)
 
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
@@ -442,31 +415,24 @@ def _partition_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
     group.has_subscription_metadata_record = value is not None
 
 
-def _member_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
-    old = group.members.get(key.member_id)
-    if value is None:
-        check_may_leave(group, key.member_id)
-        group.remove_member(key.member_id)
-        return
+def _told(group: ConsumerGroup, member: ConsumerGroupMember, value: Any) -> ConsumerGroupMember:
     classic = value.classic_member_metadata
-    group.update_member(
-        replace(
-            old or ConsumerGroupMember(key.member_id),
-            instance_id=value.instance_id,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            subscribed_topic_names=shared_names(group.members, old, frozenset(value.subscribed_topic_names)),
-            subscribed_topic_regex=value.subscribed_topic_regex,
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            server_assignor=value.server_assignor,
-            classic=None
-            if classic is None
-            else ClassicMemberMetadata(
-                classic.session_timeout_ms,
-                tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols),
-            ),
-        )
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=shared_names(group.members, member, frozenset(value.subscribed_topic_names)),
+        subscribed_topic_regex=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        server_assignor=value.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicMemberMetadata(
+            classic.session_timeout_ms,
+            tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols),
+        ),
     )
 
 
@@ -479,29 +445,25 @@ def _target_member(group: ConsumerGroup, key: Any, value: Any) -> None:
         }
 
 
-def _current_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
-    old = group.members.get(key.member_id)
-    if value is not None:
-        group.update_member(
-            replace(
-                old or ConsumerGroupMember(key.member_id),
-                member_epoch=value.member_epoch,
-                previous_member_epoch=value.previous_member_epoch,
-                state=state_of(value),
-                assigned=owned_partitions(value.assigned_partitions, value.member_epoch),
-                pending_revocation=owned_partitions(value.partitions_pending_revocation, value.member_epoch),
-            )
-        )
-    elif old is not None:
-        group.update_member(
-            replace(
-                old,
-                member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
-                previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
-                assigned={},
-                pending_revocation={},
-            )
-        )
+def _assigned(member: ConsumerGroupMember, value: Any) -> ConsumerGroupMember:
+    return replace(
+        member,
+        member_epoch=value.member_epoch,
+        previous_member_epoch=value.previous_member_epoch,
+        state=state_of(value),
+        assigned=owned_partitions(value.assigned_partitions, value.member_epoch),
+        pending_revocation=owned_partitions(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _left(member: ConsumerGroupMember) -> ConsumerGroupMember:
+    return replace(
+        member,
+        member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+        previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+        assigned={},
+        pending_revocation={},
+    )
 
 
 def _regular_expression(group: ConsumerGroup, key: Any, value: Any) -> None:
@@ -516,92 +478,37 @@ def _regular_expression(group: ConsumerGroup, key: Any, value: Any) -> None:
 _REPLAYS: dict[int, Callable[[ConsumerGroup, Any, Any], None]] = {
     GROUP_METADATA: replay_group_metadata,
     4: _partition_metadata,
-    5: _member_metadata,
+    5: member_replay(ConsumerGroupMember, _told),
     6: replay_target_metadata,
     7: _target_member,
-    8: _current_assignment,
+    8: assignment_replay(ConsumerGroupMember, _assigned, _left),
     16: _regular_expression,
 }
 
 
-# --- sessions and other timers of members
-
-
-def schedule_session_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
-    key = _key("session", group_id, member_id)
-    env.timers.schedule(key, timeout_ms, _Fencing(env, key))
-
-
-def session_key(group_id: str, member_id: str) -> TimerKey:
-    """The timer that `schedule_session_timeout` sets."""
-    return _key("session", group_id, member_id)
-
-
-def take_up(
-    env: Environment, group: ConsumerGroup, members: Iterable[ConsumerGroupMember] | None = None
-) -> None:
-    """Every member gets a full session, after a load for example. Or only these."""
-    timeout_ms = env.configs.get_int(group.group_id, "consumer.session.timeout.ms")
-    for member in group.members.values() if members is None else members:
-        schedule_session_timeout(env, group.group_id, member.member_id, timeout_ms)
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
-            schedule_rebalance_timeout(env, group.group_id, member)
-
-
-def schedule_rebalance_timeout(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
-    """The member has this long to revoke its partitions."""
-    key = _key("rebalance", group_id, member.member_id)
-    env.timers.schedule(
-        key,
-        member.rebalance_timeout_ms,
-        _Fencing(env, key, member.member_epoch),
-    )
-
-
-def cancel_rebalance_timeout(env: Environment, group_id: str, member_id: str) -> None:
-    env.timers.cancel(_key("rebalance", group_id, member_id))
+# --- timers of members that use the classic protocol
 
 
 def schedule_join_timeout_if_absent(env: Environment, group_id: str, member: ConsumerGroupMember) -> None:
-    """A classic member was told to join again."""
-    key = _key("consumer-join", group_id, member.member_id)
-    if not env.timers.is_scheduled(key):
-        env.timers.schedule(key, member.rebalance_timeout_ms, _Fencing(env, key))
+    """The member was told to join again."""
+    if not is_fencing_scheduled(env, JOIN, group_id, member.member_id):
+        schedule_fencing(env, JOIN, group_id, member.member_id, member.rebalance_timeout_ms)
 
 
 def cancel_join_timeout(env: Environment, group_id: str, member_id: str) -> None:
-    env.timers.cancel(_key("consumer-join", group_id, member_id))
+    cancel_fencing(env, JOIN, group_id, member_id)
 
 
 def schedule_sync_timeout(env: Environment, group_id: str, member_id: str, timeout_ms: int) -> None:
-    """A classic member has joined, and must ask for its assignment."""
-    key = _key("consumer-sync", group_id, member_id)
-    env.timers.schedule(key, timeout_ms, _Fencing(env, key))
+    """The member has joined, and must ask for its assignment."""
+    schedule_fencing(env, SYNC, group_id, member_id, timeout_ms)
 
 
 def cancel_sync_timeout(env: Environment, group_id: str, member_id: str) -> None:
-    env.timers.cancel(_key("consumer-sync", group_id, member_id))
+    cancel_fencing(env, SYNC, group_id, member_id)
 
 
 def cancel_timers(env: Environment, group_id: str, member_id: str) -> None:
-    for kind in ("session", "rebalance", "consumer-join", "consumer-sync"):
-        env.timers.cancel(_key(kind, group_id, member_id))
-
-
-def _key(kind: str, group_id: str, member_id: str) -> tuple[str, str, str]:
-    return (kind, group_id, member_id)
-
-
-class _Fencing(Fencing):
-    __slots__ = ("_epoch",)
-
-    def __init__(self, env: Environment, key: tuple[str, str, str], epoch: int | None = None) -> None:
-        """With an epoch, only a member that is still at it."""
-        super().__init__(env, key)
-        self._epoch = epoch
-
-    def _fenced(self, group: Group | None, member_id: str, now_ms: int) -> GroupResult:
-        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
-        if member is None or self._epoch not in (None, member.member_epoch):
-            return nothing()
-        return self._env.fence(group, [member], now_ms)
+    """All timers of the member, of either protocol."""
+    for kind in ("session", "rebalance", JOIN, SYNC):
+        cancel_fencing(env, kind, group_id, member_id)

@@ -98,6 +98,10 @@ class ConsumerGroupMember:
         """None without a subscription by regular expression. An empty one ends it."""
         return self.subscribed_topic_regex or None
 
+    @property
+    def revocation_timeout_ms(self) -> int | None:
+        return self.rebalance_timeout_ms if self.state is MemberState.UNREVOKED_PARTITIONS else None
+
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 

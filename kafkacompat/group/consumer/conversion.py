@@ -38,8 +38,6 @@ from kafkacompat.group.consumer.consumer_group import (
     NO_PARTITIONS,
     ConsumerGroup,
     cancel_timers,
-    schedule_session_timeout,
-    take_up,
 )
 from kafkacompat.group.consumer.consumer_group_member import ClassicMemberMetadata, ConsumerGroupMember
 from kafkacompat.group.consumer_protocol import (
@@ -51,7 +49,7 @@ from kafkacompat.group.consumer_protocol import (
     version_of,
 )
 from kafkacompat.group.environment import Environment, GroupResult, nothing
-from kafkacompat.group.modern_group import metadata_hash
+from kafkacompat.group.modern_group import metadata_hash, schedule_session_timeout, take_up
 from kafkacompat.group.records import (
     EncodedRecord,
     GroupRecord,

@@ -18,7 +18,7 @@ from weakref import ref
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.classic.rebalance import refuse_all_parked
-from kafkacompat.group.consumer.consumer_group import ConsumerGroup, schedule_session_timeout, session_key
+from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.consumer_group_member import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupMember,
@@ -38,8 +38,6 @@ from kafkacompat.group.consumer.membership import (
     note_member,
     reconcile,
     static_member_for,
-    throw_if_fenced,
-    throw_if_full,
 )
 from kafkacompat.group.consumer.regular_expressions import (
     MayDescribe,
@@ -48,8 +46,17 @@ from kafkacompat.group.consumer.regular_expressions import (
 )
 from kafkacompat.group.consumer.target_assignment_builder import Change, maybe_update_target
 from kafkacompat.group.environment import Environment
-from kafkacompat.group.modern_group import LEAVE_GROUP_MEMBER_EPOCH, is_blank
-from kafkacompat.group.records import GroupKind, GroupRecord, consumer_current_assignment_record
+from kafkacompat.group.modern_group import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    group_of_kind,
+    is_blank,
+    schedule_session_timeout,
+    session_key,
+    session_timeout_ms,
+    static_member_or_refused,
+    throw_if_full,
+)
+from kafkacompat.group.records import GroupRecord, consumer_current_assignment_record
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import Assignment as ToldAssignment
 from kafkacompat.wire.messages.consumer_group_heartbeat_response import (
@@ -142,11 +149,11 @@ def _heartbeat(
     joins = request.member_epoch == 0
     classic = env.classic_group(request.group_id) if joins else None
     group = _group_for(env, request.group_id, joins, records, now_ms)
-    throw_if_full(env, group, request.member_id)
+    throw_if_full(group, env.settings.consumer.max_size, request.member_id)
     member_id = request.member_id or env.new_uuid()
     if request.instance_id is None:
         member = group.members.get(member_id) or _new_or_refused(group, member_id, joins)
-        check_epoch(member, request)
+        check_epoch(group, member, request)
     else:
         member = static_member_for(group, member_id, request.instance_id, joins, records, epoch_of=request)
     updated = told_of(request, caller, member)
@@ -159,9 +166,7 @@ def _heartbeat(
     group_epoch, homogeneous = maybe_update_epoch(
         env, group, change, names_changed or regex is RegexUpdate.UPDATED_AND_RESOLVED, records, now_ms
     )
-    schedule_session_timeout(
-        env, group.group_id, member_id, env.configs.get_int(group.group_id, "consumer.session.timeout.ms")
-    )
+    schedule_session_timeout(env, group.group_id, member_id, session_timeout_ms(env, group))
     if caller.part is Part.MEMBER:
         return _written(records, ConsumerGroupHeartbeatResponse(), classic)
     target = maybe_update_target(env, group, group_epoch, change, homogeneous, records, now_ms)
@@ -286,21 +291,11 @@ def _told_assignment(assigned: OwnedPartitions) -> ToldAssignment:
 
 
 def _leave(env: Environment, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Result:
-    group = env.groups.get(request.group_id)
-    if group is None:
-        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    if group.kind is not GroupKind.CONSUMER:
-        raise OperationRefused(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
-        )
-    assert isinstance(group, ConsumerGroup)
+    group = group_of_kind(env, request.group_id, ConsumerGroup)
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence_members(env, group, [group.member(request.member_id)], now_ms).answering(response)
-    member = group.static_member(request.instance_id)
-    if member is None:
-        raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
-    throw_if_fenced(member, request.member_id, request.instance_id)
+    member = static_member_or_refused(group, request.member_id, request.instance_id)
     if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
         return fence_members(env, group, [member], now_ms).answering(response)
     # The partitions stay with the instance, and its next member id has them from the beginning.
@@ -367,7 +362,9 @@ def steady_heartbeat(
     if epoch <= 0 or answer.error_code or answer.member_epoch != epoch or answer.assignment is not None:
         return None
     group = env.groups.get(request.group_id)
-    member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
+    if not isinstance(group, ConsumerGroup):
+        return None
+    member = group.members.get(request.member_id)
     if (
         member is None
         or member.member_epoch != epoch
@@ -379,6 +376,6 @@ def steady_heartbeat(
         request.group_id,
         member,
         request.instance_id,
-        env.configs.get_int(request.group_id, "consumer.session.timeout.ms"),
+        session_timeout_ms(env, group),
         env.configs.overrides(request.group_id),
     )

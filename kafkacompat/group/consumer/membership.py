@@ -15,15 +15,11 @@ from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.consumer.consumer_group import (
     ConsumerGroup,
     SubscribedTopics,
-    cancel_rebalance_timeout,
     cancel_timers,
-    schedule_rebalance_timeout,
-    take_up,
 )
 from kafkacompat.group.consumer.consumer_group_member import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupMember,
-    MemberState,
     OwnedPartitions,
 )
 from kafkacompat.group.consumer.conversion import (
@@ -40,7 +36,15 @@ from kafkacompat.group.consumer.target_assignment_builder import (
     subscribed_counts,
 )
 from kafkacompat.group.environment import Environment, GroupResult
-from kafkacompat.group.modern_group import maybe_bump_group_epoch, metadata_hash
+from kafkacompat.group.modern_group import (
+    fenced_epoch,
+    maybe_bump_group_epoch,
+    metadata_hash,
+    schedule_rebalance_timeout,
+    static_member_or_refused,
+    take_up,
+    unreleased_instance,
+)
 from kafkacompat.group.records import (
     GroupRecord,
     consumer_current_assignment_record,
@@ -51,19 +55,9 @@ from kafkacompat.group.records import (
     regular_expression_tombstone,
     subscription_metadata_tombstone,
 )
-from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
-
-
-def throw_if_full(env: Environment, group: ConsumerGroup, member_id: str) -> None:
-    limit = env.settings.consumer.max_size
-    if len(group.members) >= limit and member_id not in group.members:
-        raise OperationRefused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limit} members.",
-        )
 
 
 def static_member_for(
@@ -78,21 +72,15 @@ def static_member_for(
     member. Raises OperationRefused."""
     existing = group.static_member(instance_id)
     if not joins:
-        if existing is None:
-            raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        throw_if_fenced(existing, member_id, instance_id)
+        found = static_member_or_refused(group, member_id, instance_id)
         if epoch_of is not None:
-            check_epoch(existing, epoch_of)
-        return existing
+            check_epoch(group, found, epoch_of)
+        return found
     if existing is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
     is_released = existing.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
     if epoch_of is not None and not existing.uses_classic_protocol and not is_released:
-        raise OperationRefused(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is "
-            f"owned by {existing.member_id} member.",
-        )
+        raise unreleased_instance(member_id, instance_id, existing.member_id)
     new = replace(existing, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     records += consumer_member_tombstones(group.group_id, existing.member_id)
     records.append(consumer_member_record(group.group_id, new))
@@ -103,15 +91,9 @@ def static_member_for(
     return new
 
 
-def throw_if_fenced(member: ConsumerGroupMember, member_id: str, instance_id: str) -> None:
-    if member.member_id != member_id:
-        raise OperationRefused(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
-
-
-def check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
+def check_epoch(
+    group: ConsumerGroup, member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest
+) -> None:
     """The answer with a new epoch may have been lost: the previous epoch is accepted from a member that has nothing but
     what it may have."""
     received, known = request.member_epoch, member.member_epoch
@@ -123,11 +105,7 @@ def check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequ
         and _is_subset(request.topic_partitions, member.assigned)
     ):
         return
-    raise OperationRefused(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {'greater' if received > known else 'smaller'} member epoch ({received}) than "
-        f"the one known by the group coordinator ({known}). The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch(group, received, known)
 
 
 def _is_subset(owned: Sequence[Any] | None, assigned: OwnedPartitions) -> bool:
@@ -206,10 +184,7 @@ def reconcile(
         return member
     records.append(consumer_current_assignment_record(group.group_id, reconciled))
     if not reconciled.uses_classic_protocol:
-        if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
-            schedule_rebalance_timeout(env, group.group_id, reconciled)
-        else:
-            cancel_rebalance_timeout(env, group.group_id, reconciled.member_id)
+        schedule_rebalance_timeout(env, group.group_id, reconciled)
     return reconciled
 
 

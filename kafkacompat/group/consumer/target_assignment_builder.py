@@ -1,14 +1,12 @@
-"""The target assignment of a consumer group: which assignor, what it is asked, and the records of what has changed.
+"""The target assignment of a consumer group: which assignor, and what it is asked.
 
-What is alike for all kinds is in group/modern_group.
+What is alike for all kinds is in group/target_assignment.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.consumer import range_assignor, uniform_assignor
 from kafkacompat.group.consumer.assignor import (
     Assign,
@@ -19,21 +17,20 @@ from kafkacompat.group.consumer.assignor import (
     assign_to_one,
 )
 from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup, SubscribedTopics
-from kafkacompat.group.environment import Environment, GroupResult, nothing
-from kafkacompat.group.modern_group import (
-    ASSIGNING,
+from kafkacompat.group.environment import Environment
+from kafkacompat.group.records import consumer_target_epoch_record, consumer_target_record
+from kafkacompat.group.target_assignment import (
     AT_ONCE_UNITS,
     Target,
-    assignment_key,
-    changed_targets,
+    TargetRecords,
+    assign_beside,
+    assigned_at_once,
     is_assignment_due,
-    is_still_wanted,
 )
-from kafkacompat.group.records import consumer_target_epoch_record, consumer_target_record
 from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator
 
     from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
     from kafkacompat.group.records import GroupRecord
@@ -43,8 +40,7 @@ if TYPE_CHECKING:
 ASSIGNORS: dict[str, Assign] = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
 """group.consumer.assignors by their names."""
 MEMBERS_AT_ONCE = 500
-"""Members up to which a group is assigned within the request. Also the most members whose targets are written at once: each has
-a record. A member that is alone is always assigned so."""
+"""Members up to which a group is assigned within the request. A member that is alone is always assigned so."""
 SPEC_NS = 1_500
 """To describe one member, or one topic to which members subscribe."""
 
@@ -100,27 +96,25 @@ def maybe_update_target(
 ) -> ConsumerTarget:
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
     member = change.new
-    last = Target(group.assignment_epoch, group.target_of(member.member_id, member.instance_id))
-    if not is_assignment_due(env, group, group_epoch, "consumer.assignment.interval.ms", now_ms):
+    last = Target(
+        group.assignment_epoch, group.target_of(member.member_id, member.instance_id, NO_PARTITIONS)
+    )
+    if not is_assignment_due(env, group, group_epoch, now_ms):
         return last
     assign = ASSIGNORS[group.preferred_assignor(*change) or env.settings.consumer.assignors[0]]
     describing = _spec(env, group, change, homogeneous)
     spec = None if len(group.members) > MEMBERS_AT_ONCE else at_once(describing)
     if spec is None or _is_large(spec):
-        instances = dict(group.static_members)
-        if member.instance_id is not None:
-            instances[member.instance_id] = member.member_id
-        env.tasks.schedule(
-            ASSIGNING,
-            assignment_key(group.group_id),
-            _described_and_assigned(assign, describing) if spec is None else assign(spec),
-            lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, instances, assigned, at_ms),
-        )
+        work = _described_and_assigned(assign, describing) if spec is None else assign(spec)
+        assign_beside(_RECORDS, env, group, group_epoch, work, member.instance_id, member.member_id)
         return last
     assigned = assign_to_one(spec) if len(spec.members) == 1 else at_once(assign(spec))
-    records += _changed(group, assigned, assigned)
-    records.append(consumer_target_epoch_record(group.group_id, group_epoch, now_ms))
-    return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
+    return assigned_at_once(_RECORDS, group, group_epoch, assigned, member.member_id, records, now_ms)
+
+
+_RECORDS: TargetRecords[Assignment] = TargetRecords(
+    ConsumerGroup, consumer_target_record, consumer_target_epoch_record, NO_PARTITIONS
+)
 
 
 def _is_large(spec: GroupSpec) -> bool:
@@ -132,57 +126,6 @@ def _described_and_assigned(
 ) -> Generator[int, None, dict[str, Assignment]]:
     spec = yield from describing
     return (yield from assign(spec))
-
-
-def _given(assigned: dict[str, Assignment]) -> Generator[int, None, dict[str, Assignment]]:
-    yield 0
-    return assigned
-
-
-def _assigned(
-    env: Environment,
-    group_id: str,
-    group_epoch: int,
-    instances: dict[str, str],
-    assigned: dict[str, Assignment],
-    now_ms: int,
-) -> GroupResult:
-    """Write what was assigned beside the requests, unless the group has gone or it is no longer wanted.
-
-    Many targets are written in several batches, the epoch with the last of them. Until then members that have what they
-    should have do not move, and the others take only what nobody has.
-
-    `instances`: instance id -> member id that `assigned` has. A static member that was replaced since then hands its part
-    on, because a replacement causes no other assignment.
-    """
-    group = env.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup):
-        return nothing()
-    for instance_id, former in instances.items():
-        present = group.static_members.get(instance_id)
-        if present is not None and present not in assigned and former in assigned:
-            assigned[present] = assigned.pop(former)
-            instances[instance_id] = present
-    if not is_still_wanted(group, group_epoch, assigned):
-        return nothing()
-    records = _changed(group, assigned, group.members)
-    if len(records) > MEMBERS_AT_ONCE:
-        env.tasks.schedule(
-            ASSIGNING,
-            assignment_key(group_id),
-            _given(assigned),
-            lambda again, at_ms: _assigned(env, group_id, group_epoch, instances, again, at_ms),
-        )
-        return CoordinatorResult(tuple(records[:MEMBERS_AT_ONCE]), None)
-    return CoordinatorResult(
-        (*records, consumer_target_epoch_record(group.group_id, group_epoch, now_ms)), None
-    )
-
-
-def _changed(group: ConsumerGroup, assigned: dict[str, Assignment], of: Iterable[str]) -> list[GroupRecord]:
-    """A record for each member without a target yet, or with another one, and one record more than is written at once."""
-    changed = islice(changed_targets(group, assigned, of), MEMBERS_AT_ONCE + 1)
-    return [consumer_target_record(group.group_id, member_id, target) for member_id, target in changed]
 
 
 def _spec(

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.consumer.consumer_group_member import MemberState
-from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.environment import Environment, GroupResult
 from kafkacompat.group.modern_group import (
-    ASSIGNING,
-    AT_ONCE_UNITS,
     LEAVE_GROUP_MEMBER_EPOCH,
-    Fencing,
-    Target,
-    assignment_key,
-    changed_targets,
-    is_assignment_due,
+    cancel_fencing,
+    fenced_epoch,
+    group_of_kind,
     is_blank,
-    is_still_wanted,
     maybe_bump_group_epoch,
     metadata_hash,
+    schedule_session_timeout,
+    session_timeout_ms,
+    take_up,
+    throw_if_full,
 )
 from kafkacompat.group.records import (
     GroupRecord,
@@ -42,6 +41,14 @@ from kafkacompat.group.share.share_group_member import Partitions, ShareGroupMem
 from kafkacompat.group.share.simple_assignor import ShareGroupSpec, ShareMemberSpec, assign
 from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.group.share.states import Initialization, begin_initialization, share_group_for, since_now
+from kafkacompat.group.target_assignment import (
+    AT_ONCE_UNITS,
+    Target,
+    TargetRecords,
+    assign_beside,
+    assigned_at_once,
+    is_assignment_due,
+)
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_group_heartbeat_response import (
@@ -51,9 +58,6 @@ from kafkacompat.wire.messages.share_group_heartbeat_response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from kafkacompat.group.group import Group
     from kafkacompat.ids import Uuid
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 
@@ -74,35 +78,18 @@ def _refuse_if(is_bad: bool, message: str) -> None:
         raise OperationRefused(ErrorCode.INVALID_REQUEST, message)
 
 
-# --- sessions
-
-
-def schedule_session_timeout(env: Environment, group_id: str, member_id: str) -> None:
-    """The member has a full session from now on."""
-    key = ("session", group_id, member_id)
-    env.timers.schedule(key, env.configs.get_int(group_id, "share.session.timeout.ms"), _Fencing(env, key))
+# --- fencing
 
 
 def fence_member(env: Environment, group: ShareGroup, member: ShareGroupMember) -> GroupResult:
     group_id = group.group_id
     found_hash = metadata_hash(env, group.topic_counts(member, None))
-    env.timers.cancel(("session", group_id, member.member_id))
+    cancel_fencing(env, "session", group_id, member.member_id)
     records = (
         *share_member_tombstones(group_id, member.member_id),
         share_epoch_record(group_id, group.group_epoch + 1, found_hash),
     )
-    return CoordinatorResult(
-        records, None, refused=lambda: schedule_session_timeout(env, group_id, member.member_id)
-    )
-
-
-class _Fencing(Fencing):
-    __slots__ = ()
-
-    def _fenced(self, group: Group | None, member_id: str, now_ms: int) -> GroupResult:
-        if not isinstance(group, ShareGroup) or (member := group.members.get(member_id)) is None:
-            return nothing()
-        return fence_member(self._env, group, member)
+    return CoordinatorResult(records, None, refused=lambda: take_up(env, group, (member,)))
 
 
 # --- the target assignment
@@ -125,46 +112,22 @@ def maybe_update_target(
     now_ms: int,
 ) -> ShareTarget:
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target."""
-    last = Target(group.assignment_epoch, group.targets.get(member.member_id, NO_PARTITIONS))
-    if not is_assignment_due(env, group, group_epoch, "share.assignment.interval.ms", now_ms):
+    member_id = member.member_id
+    last = Target(group.assignment_epoch, group.targets.get(member_id, NO_PARTITIONS))
+    if not is_assignment_due(env, group, group_epoch, now_ms):
         return last
     spec = _spec(env, group, member, homogeneous)
     shares = max(len(spec.members), sum(map(len, spec.assignable.values())))
     if len(spec.members) + shares > (AT_ONCE_UNITS if group.targets else FIRST_AT_ONCE_UNITS):
-        env.tasks.schedule(
-            ASSIGNING,
-            assignment_key(group.group_id),
-            assign(spec),
-            lambda assigned, at_ms: _assigned(env, group.group_id, group_epoch, assigned, at_ms),
-        )
+        assign_beside(_RECORDS, env, group, group_epoch, assign(spec), None, member_id)
         return last
     assigned = at_once(assign(spec))
-    records += _changed(group, assigned, assigned)
-    records.append(share_target_epoch_record(group.group_id, group_epoch, now_ms))
-    return Target(group_epoch, assigned.get(member.member_id, NO_PARTITIONS))
+    return assigned_at_once(_RECORDS, group, group_epoch, assigned, member_id, records, now_ms)
 
 
-def _assigned(
-    env: Environment,
-    group_id: str,
-    group_epoch: int,
-    assigned: Mapping[str, Partitions],
-    now_ms: int,
-) -> GroupResult:
-    """Write what was assigned beside the requests, unless the group has gone or it is no longer wanted."""
-    group = env.groups.get(group_id)
-    if not isinstance(group, ShareGroup) or not is_still_wanted(group, group_epoch, assigned):
-        return nothing()
-    records = _changed(group, assigned, group.members)
-    return CoordinatorResult((*records, share_target_epoch_record(group.group_id, group_epoch, now_ms)), None)
-
-
-def _changed(group: ShareGroup, assigned: Mapping[str, Partitions], of: Iterable[str]) -> list[GroupRecord]:
-    """A record for each member without a target yet, or with another one."""
-    return [
-        share_target_record(group.group_id, member_id, target)
-        for member_id, target in changed_targets(group, assigned, of)
-    ]
+_RECORDS: TargetRecords[Partitions] = TargetRecords(
+    ShareGroup, share_target_record, share_target_epoch_record, NO_PARTITIONS
+)
 
 
 def _spec(env: Environment, group: ShareGroup, member: ShareGroupMember, homogeneous: bool) -> ShareGroupSpec:
@@ -215,10 +178,10 @@ def _heartbeat(
     records: list[GroupRecord] = []
     group_id, joins = request.group_id, request.member_epoch == 0
     group = share_group_for(env, group_id, creates=joins)
-    _throw_if_full(env, group, request.member_id)
+    throw_if_full(group, env.settings.share.max_size, request.member_id)
     known = group.members.get(request.member_id)
     member = known or (ShareGroupMember(request.member_id) if joins else group.member(request.member_id))
-    _check_epoch(member, request.member_epoch)
+    _check_epoch(group, member, request.member_epoch)
     told = _told_of(request, client_id, client_host, member)
     env.throw_if_no_room(group.growth(told))
     if told != member:
@@ -238,7 +201,7 @@ def _heartbeat(
     updated = _reconciled(env, told, target, bump)
     if updated != told:
         records.append(share_current_assignment_record(group_id, updated))
-    schedule_session_timeout(env, group_id, member.member_id)
+    schedule_session_timeout(env, group_id, member.member_id, session_timeout_ms(env, group))
     response = ShareGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=updated.member_epoch,
@@ -255,31 +218,13 @@ def _heartbeat(
     )
 
 
-def _throw_if_full(env: Environment, group: ShareGroup, member_id: str) -> None:
-    limit = env.settings.share.max_size
-    if len(group.members) >= limit and member_id not in group.members:
-        raise OperationRefused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The share group has reached its maximum capacity of {limit} members.",
-        )
-
-
-def _check_epoch(member: ShareGroupMember, received: int) -> None:
+def _check_epoch(group: ShareGroup, member: ShareGroupMember, received: int) -> None:
     """The previous epoch is accepted, because the answer with the new one may have been lost."""
     known, previous = member.member_epoch, member.previous_member_epoch
     if received in (0, known, previous if previous < known else known):
         return
-    if received > known:
-        reason = f"a greater member epoch ({received}) than the one known by the group coordinator ({known})."
-    else:
-        reason = (
-            f"a smaller member epoch ({received}) than the one known by the group coordinator ({known}), and it does not "
-            f"match the previous member epoch ({previous})."
-        )
-    raise OperationRefused(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has {reason} The member must abandon all its partitions and rejoin.",
-    )
+    detail = f", and it does not match the previous member epoch ({previous})"
+    raise fenced_epoch(group, received, known, detail)
 
 
 def _told_of(
@@ -341,12 +286,6 @@ def _told_assignment(assigned: Partitions) -> Assignment:
 
 
 def _leave(env: Environment, request: ShareGroupHeartbeatRequest) -> Result:
-    group = env.groups.get(request.group_id)
-    if group is None:
-        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    if not isinstance(group, ShareGroup):
-        raise OperationRefused(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group."
-        )
+    group = group_of_kind(env, request.group_id, ShareGroup)
     response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     return fence_member(env, group, group.member(request.member_id)).answering(Beat(response, None))

@@ -15,7 +15,8 @@ from kafkacompat.group.modern_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     ModernGroup,
     Subscribers,
-    check_may_leave,
+    assignment_replay,
+    member_replay,
     replay_group_metadata,
     replay_modern_record,
     replay_target_metadata,
@@ -92,19 +93,7 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
 
     # --- members
 
-    def update_member(self, new: ShareGroupMember) -> None:
-        old = self.members.get(new.member_id)
-        self.members[new.member_id] = new
-        self._hold(old, new)
-        self._count_topics(old, new)
-
-    def remove_member(self, member_id: str) -> None:
-        old = self.members.pop(member_id, None)
-        if old is not None:
-            self._held.pop(member_id, None)
-            self._count_topics(old, None)
-
-    def _count_topics(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> None:
+    def _count(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> None:
         old_names = frozenset() if old is None else old.subscribed_topic_names
         new_names = frozenset() if new is None else new.subscribed_topic_names
         if old_names is new_names or old_names == new_names:
@@ -218,20 +207,13 @@ def replay_share_record(
     replay_modern_record(groups, subscribers, record, ShareGroup, _REPLAYS, SHARE_GROUP_METADATA, memory)
 
 
-def _member_metadata(group: ShareGroup, key: Any, value: Any) -> None:
-    old = group.members.get(key.member_id)
-    if value is None:
-        check_may_leave(group, key.member_id)
-        group.remove_member(key.member_id)
-        return
-    group.update_member(
-        replace(
-            old or ShareGroupMember(key.member_id),
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            subscribed_topic_names=shared_names(group.members, old, frozenset(value.subscribed_topic_names)),
-        )
+def _told(group: ShareGroup, member: ShareGroupMember, value: Any) -> ShareGroupMember:
+    return replace(
+        member,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=shared_names(group.members, member, frozenset(value.subscribed_topic_names)),
     )
 
 
@@ -242,27 +224,23 @@ def _target_member(group: ShareGroup, key: Any, value: Any) -> None:
         group.set_target(key.member_id, partitions_of(value.topic_partitions))
 
 
-def _current_assignment(group: ShareGroup, key: Any, value: Any) -> None:
-    old = group.members.get(key.member_id)
-    if value is not None:
-        group.update_member(
-            replace(
-                old or ShareGroupMember(key.member_id),
-                member_epoch=value.member_epoch,
-                previous_member_epoch=value.previous_member_epoch,
-                state=MemberState(value.state),
-                assigned=partitions_of(value.assigned_partitions),
-            )
-        )
-    elif old is not None:
-        group.update_member(
-            replace(
-                old,
-                member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
-                previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
-                assigned={},
-            )
-        )
+def _assigned(member: ShareGroupMember, value: Any) -> ShareGroupMember:
+    return replace(
+        member,
+        member_epoch=value.member_epoch,
+        previous_member_epoch=value.previous_member_epoch,
+        state=MemberState(value.state),
+        assigned=partitions_of(value.assigned_partitions),
+    )
+
+
+def _left(member: ShareGroupMember) -> ShareGroupMember:
+    return replace(
+        member,
+        member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+        previous_member_epoch=LEAVE_GROUP_MEMBER_EPOCH,
+        assigned={},
+    )
 
 
 def _state_partitions(group: ShareGroup, key: Any, value: Any) -> None:
@@ -284,10 +262,10 @@ def _named(topics: Any) -> dict[bytes, NamedPartitions]:
 
 
 _REPLAYS: dict[int, Callable[[ShareGroup, Any, Any], None]] = {
-    MEMBER_METADATA: _member_metadata,
+    MEMBER_METADATA: member_replay(ShareGroupMember, _told),
     SHARE_GROUP_METADATA: replay_group_metadata,
     TARGET_METADATA: replay_target_metadata,
     TARGET_MEMBER: _target_member,
-    CURRENT_ASSIGNMENT: _current_assignment,
+    CURRENT_ASSIGNMENT: assignment_replay(ShareGroupMember, _assigned, _left),
     STATE_PARTITIONS: _state_partitions,
 }

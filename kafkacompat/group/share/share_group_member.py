@@ -44,5 +44,13 @@ class ShareGroupMember:
             and self.rack_id is other.rack_id
         )
 
+    @property
+    def instance_id(self) -> None:
+        """Share groups have no static members."""
+
+    @property
+    def revocation_timeout_ms(self) -> None:
+        """It gives nothing up before others get it."""
+
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.group import group_metadata_manager as machine
+from kafkacompat.group import modern_group
 from kafkacompat.group.consumer import (
     classic_members,
     consumer_group,
@@ -106,7 +107,7 @@ def a_twin_joins_before_its_instance_is_released(patch: pytest.MonkeyPatch) -> N
 
 
 def a_twin_that_was_replaced_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    for module in (heartbeat, classic_members, membership):
+    for module in (classic_members, modern_group):
         patch.setattr(module, "throw_if_fenced", lambda *_: None)
 
 
