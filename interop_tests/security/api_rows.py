@@ -206,7 +206,7 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         E.INVALID_PRODUCER_ID_MAPPING,
         **PRODUCER,
         group_id=GROUP,
-        generation_id=-1,
+        generation_id_or_member_epoch=-1,
         topics=[{"name": TOPIC, "partitions": [{"committed_offset": 0}]}],
     ),
     ApiKey.DESCRIBE_ACLS: row(CLUSTER_RIGHT, **FILTER),

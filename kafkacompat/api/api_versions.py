@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.registry import broker_apis
-from kafkacompat.wire.apis import APIS, ApiKey
+from kafkacompat.api.registry import BROKER_APIS, broker_apis
+from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_response import (
     ApiVersion,
@@ -85,10 +85,10 @@ def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
 
 def unsupported_version() -> ApiVersionsResponse:
     """Return the answer to an unsupported version. Encode it as version 0."""
-    own = APIS[ApiKey.API_VERSIONS]
+    own = BROKER_APIS.by_key[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=own.key, min_version=own.oldest, max_version=own.latest)],
+        api_keys=[ApiVersion(api_key=own.key, min_version=own.min_version, max_version=own.max_version)],
     )
 
 

@@ -65,8 +65,8 @@ def apis() -> str:
     known = {**BROKER_APIS_WITH_TELEMETRY.by_key, **CONTROLLER_APIS.by_key}
     unknown = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in known)
     return (
-        f"{served} of the {len(for_clients)} APIs that Kafka 4.3 has for clients are served. `-` means not advertised.\n\n"
-        + _table(("key", "API", "Apache Kafka 4.3", "kafkacompat"), rows)
+        f"{served} of the {len(for_clients)} APIs that Kafka 4.4 has for clients are served. `-` means not advertised.\n\n"
+        + _table(("key", "API", "Apache Kafka 4.4", "kafkacompat"), rows)
         + f"\nBrokers also serve these APIs, to each other: {brokers}.\n"
         + f"\nControllers serve these APIs with these versions: {between}.\n"
         + (f"\nThese APIs between nodes are neither served nor advertised: {unknown}.\n" if unknown else "")
@@ -99,7 +99,7 @@ def settings() -> str:
 
 
 def own_settings() -> str:
-    """The settings that Kafka 4.3 does not have."""
+    """The settings that Kafka 4.4 does not have."""
     rows = [
         (f"`{name}`", "node" if kind == "broker" else kind, f"`{default}`" if default else "", meaning)
         for kind, name, default, meaning in own_table()

@@ -495,7 +495,7 @@ def _validated(
             request.group_id,
             request.member_id,
             request.group_instance_id,
-            request.generation_id,
+            request.generation_id_or_member_epoch,
             api_version,
             is_transactional=True,
         )

@@ -1,1 +1,1 @@
-"""Converts between bytes and messages, in Kafka 4.3's formats. Knows nothing of brokers."""
+"""Converts between bytes and messages, in Kafka 4.4's formats. Knows nothing of brokers."""

@@ -1,6 +1,6 @@
 """Kafka's error codes, and the error for bytes that violate the protocol.
 
-Has every error code of the protocol by name, as in Kafka 4.3's table of errors, with Kafka's text where responses carry
+Has every error code of the protocol by name, as in Kafka 4.4's table of errors, with Kafka's text where responses carry
 it.
 """
 
@@ -173,6 +173,9 @@ class ErrorCode(enum.IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 def code_of(number: int) -> ErrorCode:

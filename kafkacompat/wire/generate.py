@@ -23,7 +23,7 @@ from kafkacompat.wire.definition import (
     snake_case,
 )
 
-HEADER = '''"""API keys and record types of Kafka 4.3.
+HEADER = '''"""API keys and record types of Kafka 4.4.
 
 Written by `python -m kafkacompat.wire.generate` from apis.tsv and definitions/."""
 

@@ -1,4 +1,4 @@
-"""API keys and record types of Kafka 4.3.
+"""API keys and record types of Kafka 4.4.
 
 Written by `python -m kafkacompat.wire.generate` from apis.tsv and definitions/."""
 
@@ -102,6 +102,8 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 class Api(NamedTuple):
@@ -138,7 +140,7 @@ APIS: dict[int, Api] = {
     15: Api(ApiKey(15), "DescribeGroups", 0, 6, 5, 5, True, False, False, False),
     16: Api(ApiKey(16), "ListGroups", 0, 5, 3, 3, True, False, False, False),
     17: Api(ApiKey(17), "SaslHandshake", 0, 1, 32767, 32767, True, True, False, False),
-    18: Api(ApiKey(18), "ApiVersions", 0, 4, 3, 32767, True, True, False, False),
+    18: Api(ApiKey(18), "ApiVersions", 0, 5, 3, 32767, True, True, False, False),
     19: Api(ApiKey(19), "CreateTopics", 2, 7, 5, 5, True, True, False, True),
     20: Api(ApiKey(20), "DeleteTopics", 1, 6, 4, 4, True, True, False, True),
     21: Api(ApiKey(21), "DeleteRecords", 0, 2, 2, 2, True, False, False, False),
@@ -148,7 +150,7 @@ APIS: dict[int, Api] = {
     25: Api(ApiKey(25), "AddOffsetsToTxn", 0, 4, 3, 3, True, False, False, False),
     26: Api(ApiKey(26), "EndTxn", 0, 5, 3, 3, True, False, False, False),
     27: Api(ApiKey(27), "WriteTxnMarkers", 1, 2, 1, 1, True, False, True, False),
-    28: Api(ApiKey(28), "TxnOffsetCommit", 0, 5, 3, 3, True, False, False, False),
+    28: Api(ApiKey(28), "TxnOffsetCommit", 0, 6, 3, 3, True, False, False, False),
     29: Api(ApiKey(29), "DescribeAcls", 1, 3, 2, 2, True, True, False, False),
     30: Api(ApiKey(30), "CreateAcls", 1, 3, 2, 2, True, True, False, True),
     31: Api(ApiKey(31), "DeleteAcls", 1, 3, 2, 2, True, True, False, True),
@@ -162,7 +164,7 @@ APIS: dict[int, Api] = {
     39: Api(ApiKey(39), "RenewDelegationToken", 1, 2, 2, 2, True, True, False, True),
     40: Api(ApiKey(40), "ExpireDelegationToken", 1, 2, 2, 2, True, True, False, True),
     41: Api(ApiKey(41), "DescribeDelegationToken", 1, 3, 2, 2, True, True, False, False),
-    42: Api(ApiKey(42), "DeleteGroups", 0, 2, 2, 2, True, False, False, False),
+    42: Api(ApiKey(42), "DeleteGroups", 0, 3, 2, 2, True, False, False, False),
     43: Api(ApiKey(43), "ElectLeaders", 0, 2, 2, 2, True, True, False, True),
     44: Api(ApiKey(44), "IncrementalAlterConfigs", 0, 1, 1, 1, True, True, False, True),
     45: Api(ApiKey(45), "AlterPartitionReassignments", 0, 1, 0, 0, True, True, False, True),
@@ -208,11 +210,13 @@ APIS: dict[int, Api] = {
     85: Api(ApiKey(85), "WriteShareGroupState", 0, 1, 0, 0, True, False, True, False),
     86: Api(ApiKey(86), "DeleteShareGroupState", 0, 0, 0, 0, True, False, True, False),
     87: Api(ApiKey(87), "ReadShareGroupStateSummary", 0, 1, 0, 0, True, False, True, False),
-    88: Api(ApiKey(88), "StreamsGroupHeartbeat", 0, 0, 0, 0, True, False, False, False),
-    89: Api(ApiKey(89), "StreamsGroupDescribe", 0, 0, 0, 0, True, False, False, False),
+    88: Api(ApiKey(88), "StreamsGroupHeartbeat", 0, 1, 0, 0, True, False, False, False),
+    89: Api(ApiKey(89), "StreamsGroupDescribe", 0, 1, 0, 0, True, False, False, False),
     90: Api(ApiKey(90), "DescribeShareGroupOffsets", 0, 1, 0, 0, True, False, False, False),
     91: Api(ApiKey(91), "AlterShareGroupOffsets", 0, 0, 0, 0, True, False, False, False),
     92: Api(ApiKey(92), "DeleteShareGroupOffsets", 0, 0, 0, 0, True, False, False, False),
+    93: Api(ApiKey(93), "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0, 0, True, False, False, False),
+    94: Api(ApiKey(94), "UnregisterController", 0, 0, 0, 0, True, True, False, True),
 }
 
 METADATA_RECORDS: dict[int, str] = {
@@ -242,6 +246,7 @@ METADATA_RECORDS: dict[int, str] = {
     26: "RemoveDelegationTokenRecord",
     27: "RegisterControllerRecord",
     28: "ClearElrRecord",
+    29: "UnregisterControllerRecord",
 }
 """Records of the metadata log: message names by type."""
 

@@ -146,7 +146,7 @@ def test_null_client_ids_and_negative_correlation_ids() -> None:
 
 @pytest.mark.parametrize(
     ("version", "body"),
-    [(5, b""), (99, b"\xff" * 40), (32767, bytes(3)), (5, bytes(40)), (-1, b"\xff\xff")],
+    [(6, b""), (99, b"\xff" * 40), (32767, bytes(3)), (6, bytes(40)), (-1, b"\xff\xff")],
 )
 def test_too_new_api_versions_are_answered_as_version_zero(version: int, body: bytes) -> None:
     api = Api()

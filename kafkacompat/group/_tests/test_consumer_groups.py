@@ -552,7 +552,7 @@ def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has
 
     def told(topic: str = "t", metadata: str = "", **fields: Any) -> int:
         part = TxnOffsetCommitRequestPartition(committed_offset=5, committed_metadata=metadata)
-        fields = {"group_id": "g", "member_id": "one", "generation_id": 2, **fields}
+        fields = {"group_id": "g", "member_id": "one", "generation_id_or_member_epoch": 2, **fields}
         request = TxnOffsetCommitRequest(
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[part])], **fields
         )
@@ -563,9 +563,18 @@ def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has
         return int(result.response.topics[0].partitions[0].error_code)
 
     assert (one.epoch, told(), told(metadata="x" * 4_097)) == (3, E.NONE, E.OFFSET_METADATA_TOO_LARGE)
-    assert told("u") == told(generation_id=4) == told(generation_id=1) == E.ILLEGAL_GENERATION
+    assert (
+        told("u")
+        == told(generation_id_or_member_epoch=4)
+        == told(generation_id_or_member_epoch=1)
+        == E.ILLEGAL_GENERATION
+    )
     assert told("gone") == told("gone", "x" * 4_097) == E.ILLEGAL_GENERATION
-    assert told("gone", generation_id=3) == told(member_id="", generation_id=-1) == E.NONE
+    assert (
+        told("gone", generation_id_or_member_epoch=3)
+        == told(member_id="", generation_id_or_member_epoch=-1)
+        == E.NONE
+    )
     assert told(member_id="three") == E.UNKNOWN_MEMBER_ID
 
 

@@ -55,22 +55,22 @@ def commit(made: GroupMetadataManager, metadata: str = "", **fields: Any) -> Any
 
 
 S = ClassicGroupState
-MEMBER = {"member_id": "m", "group_instance_id": "i", "generation_id": 3}
+MEMBER = {"member_id": "m", "group_instance_id": "i", "generation_id_or_member_epoch": 3}
 
 
 @pytest.mark.parametrize(
     ("state", "fields", "code"),
     [
         (None, {}, E.NONE),
-        (None, {"generation_id": 0, "member_id": "m"}, E.ILLEGAL_GENERATION),
+        (None, {"generation_id_or_member_epoch": 0, "member_id": "m"}, E.ILLEGAL_GENERATION),
         (S.EMPTY, {}, E.NONE),
         (S.EMPTY, {"member_id": "m"}, E.NONE),
-        (S.EMPTY, {"member_id": "m", "generation_id": 3}, E.UNKNOWN_MEMBER_ID),
+        (S.EMPTY, {"member_id": "m", "generation_id_or_member_epoch": 3}, E.UNKNOWN_MEMBER_ID),
         (S.STABLE, {}, E.NONE),
         (S.STABLE, MEMBER, E.NONE),
         (S.COMPLETING_REBALANCE, MEMBER, E.NONE),
         (S.PREPARING_REBALANCE, MEMBER, E.NONE),
-        (S.STABLE, MEMBER | {"generation_id": 2}, E.ILLEGAL_GENERATION),
+        (S.STABLE, MEMBER | {"generation_id_or_member_epoch": 2}, E.ILLEGAL_GENERATION),
         (S.STABLE, MEMBER | {"member_id": "other", "group_instance_id": None}, E.UNKNOWN_MEMBER_ID),
         (S.STABLE, MEMBER | {"member_id": "other"}, E.FENCED_INSTANCE_ID),
         (S.STABLE, {"member_id": "other"}, E.UNKNOWN_MEMBER_ID),

@@ -49,8 +49,8 @@ class Peer:
     """The other node. It answers ApiVersions by itself, and heartbeats unless it holds them."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.versions = {API_VERSIONS: (0, 4), HEARTBEAT: (0, 3), FETCH: (4, 17)}
-        self.api_versions_max = 4
+        self.versions = {API_VERSIONS: (0, 5), HEARTBEAT: (0, 3), FETCH: (4, 17)}
+        self.api_versions_max = 5
         self.holds = False
         self.requests: list[tuple[int, int, str | None]] = []
         """(key, version, client id) of the requests."""
@@ -189,7 +189,7 @@ async def test_requests_are_pipelined_at_the_highest_common_version() -> None:
         assert sizes == sorted(sizes)
         assert len(set(sizes)) == 8
         assert [each[0] for each in w.peer.requests] == [API_VERSIONS] + [HEARTBEAT] * 8
-        assert set(w.peer.requests) == {(API_VERSIONS, 4, "7"), (HEARTBEAT, 3, "7")}
+        assert set(w.peer.requests) == {(API_VERSIONS, 5, "7"), (HEARTBEAT, 3, "7")}
         assert len(w.peer.streams) == 1
         assert channel.requests_waiting == 0
 
@@ -206,7 +206,7 @@ async def test_a_peer_that_knows_only_older_apiversions_is_asked_again() -> None
         w.peer.versions[API_VERSIONS] = (0, 2)
         await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
         assert [each[:2] for each in w.peer.requests] == [
-            (API_VERSIONS, 4),
+            (API_VERSIONS, 5),
             (API_VERSIONS, 2),
             (HEARTBEAT, 3),
         ]

@@ -1,4 +1,4 @@
-"""ApiVersionsResponse, versions 0 to 4.
+"""ApiVersionsResponse, versions 0 to 5.
 
 Written by `python -m kafkacompat.wire.generate` from definitions/wire/ApiVersionsResponse.json."""
 
@@ -58,9 +58,9 @@ class ApiVersionsResponse(Message):
     __slots__ = ("error_code", "api_keys", "throttle_time_ms", "supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready")
     API_KEY: ClassVar[int | None] = 18
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 4
+    MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_MIN: ClassVar[int] = 3
-    DEFINITION: ClassVar[str] = '{"apiKey":18,"type":"response","name":"ApiVersionsResponse","validVersions":"0-4","flexibleVersions":"3+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ApiKeys","type":"[]ApiVersion","versions":"0+","fields":[{"name":"ApiKey","type":"int16","versions":"0+","mapKey":true},{"name":"MinVersion","type":"int16","versions":"0+"},{"name":"MaxVersion","type":"int16","versions":"0+"}]},{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"SupportedFeatures","type":"[]SupportedFeatureKey","ignorable":true,"versions":"3+","tag":0,"taggedVersions":"3+","fields":[{"name":"Name","type":"string","versions":"3+","mapKey":true},{"name":"MinVersion","type":"int16","versions":"3+"},{"name":"MaxVersion","type":"int16","versions":"3+"}]},{"name":"FinalizedFeaturesEpoch","type":"int64","versions":"3+","tag":1,"taggedVersions":"3+","default":"-1","ignorable":true},{"name":"FinalizedFeatures","type":"[]FinalizedFeatureKey","ignorable":true,"versions":"3+","tag":2,"taggedVersions":"3+","fields":[{"name":"Name","type":"string","versions":"3+","mapKey":true},{"name":"MaxVersionLevel","type":"int16","versions":"3+"},{"name":"MinVersionLevel","type":"int16","versions":"3+"}]},{"name":"ZkMigrationReady","type":"bool","versions":"3+","taggedVersions":"3+","tag":3,"ignorable":true,"default":"false"}]}'
+    DEFINITION: ClassVar[str] = '{"apiKey":18,"type":"response","name":"ApiVersionsResponse","validVersions":"0-5","flexibleVersions":"3+","fields":[{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ApiKeys","type":"[]ApiVersion","versions":"0+","fields":[{"name":"ApiKey","type":"int16","versions":"0+","mapKey":true},{"name":"MinVersion","type":"int16","versions":"0+"},{"name":"MaxVersion","type":"int16","versions":"0+"}]},{"name":"ThrottleTimeMs","type":"int32","versions":"1+","ignorable":true},{"name":"SupportedFeatures","type":"[]SupportedFeatureKey","ignorable":true,"versions":"3+","tag":0,"taggedVersions":"3+","fields":[{"name":"Name","type":"string","versions":"3+","mapKey":true},{"name":"MinVersion","type":"int16","versions":"3+"},{"name":"MaxVersion","type":"int16","versions":"3+"}]},{"name":"FinalizedFeaturesEpoch","type":"int64","versions":"3+","tag":1,"taggedVersions":"3+","default":"-1","ignorable":true},{"name":"FinalizedFeatures","type":"[]FinalizedFeatureKey","ignorable":true,"versions":"3+","tag":2,"taggedVersions":"3+","fields":[{"name":"Name","type":"string","versions":"3+","mapKey":true},{"name":"MaxVersionLevel","type":"int16","versions":"3+"},{"name":"MinVersionLevel","type":"int16","versions":"3+"}]},{"name":"ZkMigrationReady","type":"bool","versions":"3+","taggedVersions":"3+","tag":3,"ignorable":true,"default":"false"}]}'
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class DescribeProducersRequest(Message):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = '{"apiKey":61,"type":"request","listeners":["broker"],"name":"DescribeProducersRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Topics","type":"[]TopicRequest","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","entityType":"topicName"},{"name":"PartitionIndexes","type":"[]int32","versions":"0+"}]}]}'
+    DEFINITION: ClassVar[str] = '{"apiKey":61,"type":"request","listeners":["broker"],"name":"DescribeProducersRequest","validVersions":"0","flexibleVersions":"0+","fields":[{"name":"Topics","type":"[]TopicRequest","versions":"0+","fields":[{"name":"Name","type":"string","versions":"0+","mapKey":true,"entityType":"topicName"},{"name":"PartitionIndexes","type":"[]int32","versions":"0+"}]}]}'
 
     def __init__(
         self,

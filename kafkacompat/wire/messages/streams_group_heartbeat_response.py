@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeatResponse, versions 0 to 0.
+"""StreamsGroupHeartbeatResponse, versions 0 to 1.
 
 Written by `python -m kafkacompat.wire.generate` from definitions/wire/StreamsGroupHeartbeatResponse.json."""
 
@@ -77,12 +77,12 @@ class EndpointToPartitions(Struct):
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "acceptable_recovery_lag", "task_offset_interval_ms", "status", "active_tasks", "standby_tasks", "warmup_tasks", "endpoint_information_epoch", "partitions_by_user_endpoint")
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "acceptable_recovery_lag_legacy", "task_offset_interval_ms", "acceptable_recovery_lag", "status", "active_tasks", "standby_tasks", "warmup_tasks", "topology_description_required", "endpoint_information_epoch", "partitions_by_user_endpoint")
     API_KEY: ClassVar[int | None] = 88
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
     FLEXIBLE_MIN: ClassVar[int] = 0
-    DEFINITION: ClassVar[str] = '{"apiKey":88,"type":"response","name":"StreamsGroupHeartbeatResponse","validVersions":"0","flexibleVersions":"0+","commonStructs":[{"name":"Status","versions":"0+","fields":[{"name":"StatusCode","type":"int8","versions":"0+"},{"name":"StatusDetail","type":"string","versions":"0+"}]},{"name":"TopicPartition","versions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]int32","versions":"0+"}]},{"name":"TaskIds","versions":"0+","fields":[{"name":"SubtopologyId","type":"string","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"}]},{"name":"Endpoint","versions":"0+","fields":[{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"}]}],"fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"MemberId","type":"string","versions":"0+"},{"name":"MemberEpoch","type":"int32","versions":"0+"},{"name":"HeartbeatIntervalMs","type":"int32","versions":"0+"},{"name":"AcceptableRecoveryLag","type":"int32","versions":"0+"},{"name":"TaskOffsetIntervalMs","type":"int32","versions":"0+"},{"name":"Status","type":"[]Status","versions":"0+","nullableVersions":"0+"},{"name":"ActiveTasks","type":"[]TaskIds","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"StandbyTasks","type":"[]TaskIds","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"WarmupTasks","type":"[]TaskIds","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"EndpointInformationEpoch","type":"int32","versions":"0+"},{"name":"PartitionsByUserEndpoint","type":"[]EndpointToPartitions","versions":"0+","nullableVersions":"0+","default":"null","fields":[{"name":"UserEndpoint","type":"Endpoint","versions":"0+"},{"name":"ActivePartitions","type":"[]TopicPartition","versions":"0+"},{"name":"StandbyPartitions","type":"[]TopicPartition","versions":"0+"}]}]}'
+    DEFINITION: ClassVar[str] = '{"apiKey":88,"type":"response","name":"StreamsGroupHeartbeatResponse","validVersions":"0-1","flexibleVersions":"0+","commonStructs":[{"name":"Status","versions":"0+","fields":[{"name":"StatusCode","type":"int8","versions":"0+"},{"name":"StatusDetail","type":"string","versions":"0+"}]},{"name":"TopicPartition","versions":"0+","fields":[{"name":"Topic","type":"string","versions":"0+","entityType":"topicName"},{"name":"Partitions","type":"[]int32","versions":"0+"}]},{"name":"TaskIds","versions":"0+","fields":[{"name":"SubtopologyId","type":"string","versions":"0+"},{"name":"Partitions","type":"[]int32","versions":"0+"}]},{"name":"Endpoint","versions":"0+","fields":[{"name":"Host","type":"string","versions":"0+"},{"name":"Port","type":"uint16","versions":"0+"}]}],"fields":[{"name":"ThrottleTimeMs","type":"int32","versions":"0+"},{"name":"ErrorCode","type":"int16","versions":"0+"},{"name":"ErrorMessage","type":"string","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"MemberId","type":"string","versions":"0+"},{"name":"MemberEpoch","type":"int32","versions":"0+"},{"name":"HeartbeatIntervalMs","type":"int32","versions":"0+"},{"name":"AcceptableRecoveryLagLegacy","type":"int32","versions":"0"},{"name":"TaskOffsetIntervalMs","type":"int32","versions":"0+"},{"name":"AcceptableRecoveryLag","type":"int64","versions":"1+","default":"-1","ignorable":true},{"name":"Status","type":"[]Status","versions":"0+","nullableVersions":"0+"},{"name":"ActiveTasks","type":"[]TaskIds","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"StandbyTasks","type":"[]TaskIds","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"WarmupTasks","type":"[]TaskIds","versions":"0+","nullableVersions":"0+","default":"null"},{"name":"TopologyDescriptionRequired","type":"bool","versions":"1+","default":"false"},{"name":"EndpointInformationEpoch","type":"int32","versions":"0+"},{"name":"PartitionsByUserEndpoint","type":"[]EndpointToPartitions","versions":"0+","nullableVersions":"0+","default":"null","fields":[{"name":"UserEndpoint","type":"Endpoint","versions":"0+"},{"name":"ActivePartitions","type":"[]TopicPartition","versions":"0+"},{"name":"StandbyPartitions","type":"[]TopicPartition","versions":"0+"}]}]}'
 
     def __init__(
         self,
@@ -93,12 +93,14 @@ class StreamsGroupHeartbeatResponse(Message):
         member_id: str = "",
         member_epoch: int = 0,
         heartbeat_interval_ms: int = 0,
-        acceptable_recovery_lag: int = 0,
+        acceptable_recovery_lag_legacy: int = 0,
         task_offset_interval_ms: int = 0,
+        acceptable_recovery_lag: int = -1,
         status: list[Status] | None = EMPTY,
         active_tasks: list[TaskIds] | None = None,
         standby_tasks: list[TaskIds] | None = None,
         warmup_tasks: list[TaskIds] | None = None,
+        topology_description_required: bool = False,
         endpoint_information_epoch: int = 0,
         partitions_by_user_endpoint: list[EndpointToPartitions] | None = None,
     ) -> None:
@@ -108,11 +110,13 @@ class StreamsGroupHeartbeatResponse(Message):
         self.member_id = member_id
         self.member_epoch = member_epoch
         self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.acceptable_recovery_lag = acceptable_recovery_lag
+        self.acceptable_recovery_lag_legacy = acceptable_recovery_lag_legacy
         self.task_offset_interval_ms = task_offset_interval_ms
+        self.acceptable_recovery_lag = acceptable_recovery_lag
         self.status = [] if status is EMPTY else status
         self.active_tasks = active_tasks
         self.standby_tasks = standby_tasks
         self.warmup_tasks = warmup_tasks
+        self.topology_description_required = topology_description_required
         self.endpoint_information_epoch = endpoint_information_epoch
         self.partitions_by_user_endpoint = partitions_by_user_endpoint
