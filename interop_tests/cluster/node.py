@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
-from interop_tests.harness.kafka_jars import CHECKOUT
+from interop_tests.harness.kafka_jars import CHECKOUT, KAFKA_VERSION
 from interop_tests.harness.kafka_jvm import QUICK_JVM, kafka_java
 from interop_tests.harness.stalls import STALLS
 
@@ -42,6 +42,8 @@ class ClusterNode:
     process: subprocess.Popen[bytes] | None = None
     is_paused: bool = False
     jvm_options: Sequence[str] = ("-Xmx256m", *QUICK_JVM)
+    version: str = KAFKA_VERSION
+    """The release, if the node is Apache Kafka's."""
 
     def __post_init__(self) -> None:
         assert self.kind in (KAFKACOMPAT, APACHE), self.kind
@@ -96,7 +98,11 @@ class ClusterNode:
         """Run the kind's own format command with these options. The caller checks the status."""
         self._write_settings()
         if self.kind == APACHE:
-            command = [*kafka_java("-Xmx128m", LOGGING), "kafka.tools.StorageTool", "format"]
+            command = [
+                *kafka_java("-Xmx128m", LOGGING, version=self.version),
+                "kafka.tools.StorageTool",
+                "format",
+            ]
         else:
             command = [sys.executable, "-m", "kafkacompat", "format"]
         command += ["-t", cluster_id, "-c", str(self.settings_path), *options]
@@ -109,7 +115,8 @@ class ClusterNode:
         assert not self.is_running, f"node {self.node_id} runs already"
         self._write_settings()
         if self.kind == APACHE:
-            command = [*kafka_java(LOGGING, jvm=self.jvm_options), "kafka.Kafka", str(self.settings_path)]
+            java = kafka_java(LOGGING, jvm=self.jvm_options, version=self.version)
+            command = [*java, "kafka.Kafka", str(self.settings_path)]
         else:
             command = [sys.executable, "-m", "kafkacompat", "start", str(self.settings_path)]
         STALLS.watch(self.log_path)

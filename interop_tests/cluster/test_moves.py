@@ -74,7 +74,7 @@ class Plan:
 def throttles(tools: KafkaTools, cluster: Cluster) -> str:
     """The throttles of brokers and topics that kafka-configs shows."""
     arguments = ["--bootstrap-server", cluster.bootstrap, "--describe", "--entity-type"]
-    said = [tools.run("kafka.admin.ConfigCommand", *arguments, each).out for each in ("brokers", "topics")]
+    said = [tools.run("ConfigCommand", *arguments, each).out for each in ("brokers", "topics")]
     return "\n".join(line for line in "".join(said).splitlines() if "throttled" in line)
 
 

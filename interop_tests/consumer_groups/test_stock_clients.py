@@ -200,7 +200,7 @@ def test_a_static_member_restarts_without_a_rebalance(
     # A busy machine takes longer than the session of the other tests to start a process again.
     entity = ("--entity-type", "groups", "--entity-name", group)
     session = ("--alter", "--add-config", "consumer.session.timeout.ms=45000")
-    tools.run("kafka.admin.ConfigCommand", "--bootstrap-server", served, *entity, *session)
+    tools.run("ConfigCommand", "--bootstrap-server", served, *entity, *session)
     one, two = (join(kind, name, topic=topic, instance=name) for name in ("one", "two"))
     wait_for_halves(served, group, one, two)
     before, other = shares(one, two)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from interop_tests.harness.kafka_jars import CHECKOUT
+from interop_tests.harness.kafka_jars import CHECKOUT, KAFKA_VERSION
 from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.stalls import STALLS
@@ -86,6 +86,8 @@ class BrokerProcess:
         own = single_node_settings(self.port, self.controller_port, self.data_dir)
         self.settings = own | without_retention(kind) | (settings or {})
         self.process: subprocess.Popen[bytes] | None = None
+        self.version = KAFKA_VERSION
+        """The release, if the node is Apache Kafka's."""
         self.environment: dict[str, str] = {}
         """Besides the environment of the tests."""
         self._formatted = False
@@ -172,12 +174,12 @@ class BrokerProcess:
         self.settings_path.write_text("".join(lines))
         logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
         if not self._formatted:
-            format_command = [*kafka_java(logging), "kafka.tools.StorageTool", "format"]
+            format_command = [*kafka_java(logging, version=self.version), "kafka.tools.StorageTool", "format"]
             format_command += ["-t", CLUSTER_ID, "-c", str(self.settings_path)]
             done = subprocess.run(format_command, capture_output=True, text=True, timeout=READY_TIMEOUT_S)
             assert done.returncode == 0, f"kafka-storage format failed:\n{done.stdout}\n{done.stderr}"
             self._formatted = True
-        *java, classpath = kafka_java("-Xmx768m", logging, jvm=self.jvm_options)
+        *java, classpath = kafka_java("-Xmx768m", logging, jvm=self.jvm_options, version=self.version)
         classpath = ":".join([classpath, *map(str, self.plugins)])
         return [*java, classpath, "kafka.Kafka", str(self.settings_path)]
 

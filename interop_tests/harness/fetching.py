@@ -7,9 +7,10 @@ reports the failure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from interop_tests.consumer_groups import members
-from interop_tests.harness.kafka_jars import MissingTool
+from interop_tests.harness.kafka_jars import BEFORE, MissingTool
 from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.programs import (
     franz_go_program,
@@ -32,6 +33,7 @@ from interop_tests.streams.application import build
 PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (ivy_dir, ()),
     (kafka_java, ()),
+    (partial(kafka_java, version=BEFORE), ()),
     (quick_jvm, ()),
     (registers_program, ()),
     (build, ()),

@@ -1,4 +1,4 @@
-"""Apache Kafka's jars. Maven resolves them once into the checkout's cache.
+"""Apache Kafka's jars, of the reference release and of older ones. Maven resolves all once into the checkout's cache.
 
 `kafka_classpath()` is the argument of `java -cp`. Several test processes may call it at once: a file lock lets one of
 them resolve. If Java or Maven is missing, it raises `MissingTool`. Under CI the conftest turns that into a failure.
@@ -12,9 +12,18 @@ import shutil
 import subprocess
 from pathlib import Path
 
-KAFKA_VERSION = "4.3.0"
+KAFKA_VERSION = "4.4.0"
+"""The reference: what kafkacompat is compared with, and whose tools and clients the tests use."""
+BEFORE = "4.3.1"
+"""The last release of the minor version before. Its nodes and directories are met with everything that it has."""
+OLDEST = "3.9.2"
+"""The last release of the major version before, from which people come."""
+MIXED = BEFORE
+"""Whose directories and clusters kafkacompat's nodes share. It has no metadata.version that kafkacompat lacks."""
+VERSIONS = (KAFKA_VERSION, BEFORE, OLDEST)
 CHECKOUT = Path(__file__).resolve().parents[2]
-CACHE_DIR = CHECKOUT / ".cache" / f"kafka-{KAFKA_VERSION}"
+CACHE_DIR = (CHECKOUT / ".cache" / "kafka").resolve()
+POM = Path(__file__).with_name("jars") / "pom.xml"
 RESOLVE_TIMEOUT_S = 300
 ATTEMPTS = 2
 
@@ -51,10 +60,11 @@ def download(command: list[str], what: str, timeout_s: float, folder: Path | Non
     raise MissingTool(f"{what} cannot be had, tried {ATTEMPTS} times: {' '.join(command)}\n{told}")
 
 
-def kafka_lib_dir() -> Path:
-    """The folder with every jar of Apache Kafka's broker and tools. The first call resolves them."""
-    lib_dir = CACHE_DIR / "lib"
-    complete = CACHE_DIR / "complete"
+def kafka_lib_dir(version: str = KAFKA_VERSION) -> Path:
+    """The folder with every jar of this release's broker and tools. The first call resolves those of all releases."""
+    assert version in VERSIONS, version
+    lib_dir = CACHE_DIR / version / "lib"
+    complete = CACHE_DIR / f"complete-{'-'.join(VERSIONS)}"
     if complete.exists():
         return lib_dir
     CACHE_DIR.mkdir(parents=True, exist_ok=True)
@@ -62,22 +72,14 @@ def kafka_lib_dir() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if complete.exists():
             return lib_dir
-        command = [
-            require_program("mvn"),
-            "-q",
-            "-B",
-            "-f",
-            str(Path(__file__).with_name("pom.xml")),
-            "dependency:copy-dependencies",
-            f"-DoutputDirectory={lib_dir}",
-        ]
-        download(command, "Apache Kafka's jars", RESOLVE_TIMEOUT_S)
+        command = [require_program("mvn"), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+        download([*command, f"-Dcache={CACHE_DIR}"], "Apache Kafka's jars", RESOLVE_TIMEOUT_S)
         complete.touch()
     return lib_dir
 
 
-def kafka_classpath() -> str:
-    """The argument of `java -cp` to run any class of Apache Kafka's broker or tools: every jar, always in the same
+def kafka_classpath(version: str = KAFKA_VERSION) -> str:
+    """The argument of `java -cp` to run any class of this release's broker or tools: every jar, always in the same
     order."""
     require_program("java")
-    return os.pathsep.join(map(str, sorted(kafka_lib_dir().glob("*.jar"))))
+    return os.pathsep.join(map(str, sorted(kafka_lib_dir(version).glob("*.jar"))))

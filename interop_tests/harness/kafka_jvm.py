@@ -16,40 +16,48 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from interop_tests.harness.kafka_jars import CACHE_DIR, kafka_classpath, require_program
+from interop_tests.harness.kafka_jars import CACHE_DIR, KAFKA_VERSION, kafka_classpath, require_program
 from interop_tests.harness.ports import free_port
 
 # The programs are short-lived, so less compilation costs less CPU on a small machine.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # Otherwise JVM messages about its archive would be read as the tool's output.
 SHARED = ("-Xshare:auto", "-Xlog:disable")
-ARCHIVE = CACHE_DIR / "classes.jsa"
-TRIED = CACHE_DIR / "classes-tried"
 TIMEOUT_S = 120.0
 
 
-def kafka_java(*options: str, jvm: Sequence[str] = QUICK_JVM) -> list[str]:
-    """Java with Kafka's jars and these options. Append a class or a source file. Benchmarks change `jvm`."""
-    return [require_program("java"), *SHARED, *_archived(), *jvm, *options, "-cp", kafka_classpath()]
+def kafka_java(*options: str, jvm: Sequence[str] = QUICK_JVM, version: str = KAFKA_VERSION) -> list[str]:
+    """Java with the jars of this release of Kafka and these options. Append a class or a source file. Benchmarks change
+    `jvm`."""
+    classpath = kafka_classpath(version)
+    return [
+        require_program("java"),
+        *SHARED,
+        *_archived(version, classpath),
+        *jvm,
+        *options,
+        "-cp",
+        classpath,
+    ]
 
 
-def _archived() -> list[str]:
-    """The JVM option that names the archive. The first caller creates the archive. Empty if that failed."""
-    classpath = kafka_classpath()
-    with open(CACHE_DIR / "classes.lock", "w") as lock:
+def _archived(version: str, classpath: str) -> list[str]:
+    """The JVM option that names the release's archive. The first caller creates the archive. Empty if that failed."""
+    archive, tried = (CACHE_DIR / version / name for name in ("classes.jsa", "classes-tried"))
+    with open(CACHE_DIR / version / "classes.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not TRIED.exists():
+        if not tried.exists():
             # The machine is too busy to create the archive, so JVMs read the jars.
             with (
                 contextlib.suppress(subprocess.TimeoutExpired),
                 tempfile.TemporaryDirectory(prefix="kafka-classes-") as folder,
             ):
-                _archive(classpath, Path(folder))
-            TRIED.touch()
-    return [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
+                _archive(classpath, Path(folder), archive)
+            tried.touch()
+    return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
 
-def _archive(classpath: str, folder: Path) -> None:
+def _archive(classpath: str, folder: Path, archive: Path) -> None:
     """Format and start a node, and stop it when it listens. The JVM then writes the classes that it has loaded."""
     port, controller_port = free_port(), free_port()
     settings = folder / "server.properties"
@@ -79,6 +87,6 @@ def _archive(classpath: str, folder: Path) -> None:
             node.kill()
     if part.exists():
         # No other process may find an incomplete archive. A plain rename fails if /tmp is another file system.
-        beside = ARCHIVE.with_suffix(".part")
+        beside = archive.with_suffix(".part")
         beside.write_bytes(part.read_bytes())
-        beside.rename(ARCHIVE)
+        beside.rename(archive)

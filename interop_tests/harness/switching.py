@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, CLUSTER_ID, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.kafka_jars import MIXED
 from interop_tests.harness.kafka_jvm import kafka_java
 
 FORMAT_TIMEOUT_S = 60
@@ -24,9 +25,17 @@ class SwitchingBroker(BrokerProcess):
     """A node that runs one program after the other. dynamic: the quorum's voter is in the metadata log and not in the
     settings."""
 
-    def __init__(self, first: str, root: Path, dynamic: bool, settings: dict[str, str] | None = None) -> None:
-        """first is the kind of broker that formats the folder."""
+    def __init__(
+        self,
+        first: str,
+        root: Path,
+        dynamic: bool,
+        settings: dict[str, str] | None = None,
+        version: str = MIXED,
+    ) -> None:
+        """first is the kind of broker that formats the folder. version is Apache Kafka's."""
         super().__init__(first, root, ONE_PARTITION_EACH | (settings or {}))
+        self.version = version
         if dynamic:
             del self.settings["controller.quorum.voters"]
             self.settings["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{self.controller_port}"
@@ -48,7 +57,7 @@ class SwitchingBroker(BrokerProcess):
         self.root.mkdir(parents=True, exist_ok=True)
         self.settings_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         if self.kind == APACHE:
-            command = [*kafka_java(), "kafka.tools.StorageTool", "format"]
+            command = [*kafka_java(version=self.version), "kafka.tools.StorageTool", "format"]
         else:
             command = [sys.executable, "-m", "kafkacompat", "format"]
         command += ["-t", CLUSTER_ID, "-c", str(self.settings_path)]

@@ -26,7 +26,7 @@ class KafkaConfigs:
 
     def alter(self, *words: str) -> tuple[int, str]:
         done = self._tools.run(
-            "kafka.admin.ConfigCommand",
+            "ConfigCommand",
             "--bootstrap-server",
             self._bootstrap,
             "--alter",
@@ -40,9 +40,7 @@ class KafkaConfigs:
         return min(self.levels().keys() - {ROOT})
 
     def levels(self) -> dict[str, str]:
-        done = self._tools.run(
-            "kafka.admin.ConfigCommand", "--bootstrap-server", self._bootstrap, "--describe", *BROKER
-        )
+        done = self._tools.run("ConfigCommand", "--bootstrap-server", self._bootstrap, "--describe", *BROKER)
         lines = [line.split()[0] for line in done.out.splitlines() if line.startswith("  ")]
         return dict(each.split("=", 1) for each in lines)
 

@@ -15,7 +15,7 @@ from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 TOOL = "ClientMetricsCommand"
-CONFIG = "kafka.admin.ConfigCommand"
+CONFIG = "ConfigCommand"
 CLIENT_METRICS = 16
 SET = 0
 CONNECTIONS = f"{OF_CLIENTS}org_apache_kafka_consumer_connection_creation_total"

@@ -9,7 +9,7 @@ import pytest
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.waiting import wait_until
 
-CONFIG = "kafka.admin.ConfigCommand"
+CONFIG = "ConfigCommand"
 ENTITIES = [
     (("--entity-type", "users", "--entity-name", "{}"), "producer_byte_rate", "1024", "1024.0"),
     (("--entity-type", "clients", "--entity-name", "{}"), "request_percentage", "12.5", "12.5"),

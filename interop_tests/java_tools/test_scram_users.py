@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.waiting import wait_until
 
-CONFIG = "kafka.admin.ConfigCommand"
+CONFIG = "ConfigCommand"
 TIMEOUT_S = 30
 
 

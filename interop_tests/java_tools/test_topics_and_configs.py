@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from interop_tests.harness.java_tools import KafkaTools, ToolOutput
 from interop_tests.harness.waiting import wait_until
 
-CONFIG = "kafka.admin.ConfigCommand"
+CONFIG = "ConfigCommand"
 
 
 def listed(output: ToolOutput) -> dict[str, tuple[str, str]]:

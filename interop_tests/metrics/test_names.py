@@ -155,7 +155,7 @@ class Node:
         try:
             for entity, quotas in QUOTAS:
                 tools.run(
-                    "kafka.admin.ConfigCommand",
+                    "ConfigCommand",
                     "--bootstrap-server",
                     bootstrap,
                     *entity,

@@ -134,13 +134,13 @@ def test_kafka_configs_makes_describes_and_removes_users(
     broker, _ = safe
     bob = ("--bootstrap-server", broker.bootstrap, "--entity-type", "users", "--entity-name", "bob")
     given = "SCRAM-SHA-256=[iterations=8192,password=secret of bob]"
-    made = tools.run("kafka.admin.ConfigCommand", *bob, "--alter", "--add-config", given)
+    made = tools.run("ConfigCommand", *bob, "--alter", "--add-config", given)
     assert made.status == 0, made
-    described = tools.run("kafka.admin.ConfigCommand", *bob, "--describe")
+    described = tools.run("ConfigCommand", *bob, "--describe")
     assert "SCRAM-SHA-256=iterations=8192" in described.out, described
-    gone = tools.run("kafka.admin.ConfigCommand", *bob, "--alter", "--delete-config", "SCRAM-SHA-256")
+    gone = tools.run("ConfigCommand", *bob, "--alter", "--delete-config", "SCRAM-SHA-256")
     assert gone.status == 0, gone
-    assert "SCRAM" not in tools.run("kafka.admin.ConfigCommand", *bob, "--describe").out
+    assert "SCRAM" not in tools.run("ConfigCommand", *bob, "--describe").out
     assert "secret of bob" not in broker.log_text()
 
 

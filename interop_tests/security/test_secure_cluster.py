@@ -101,7 +101,7 @@ def test_a_secured_cluster_serves_its_users_and_nobody_else(
         re.sub('username="admin" password="[^"]+"', 'username="alice" password="alice-secret"', text)
     )
     tools.run(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap, "--command-config", str(client),
+        "ConfigCommand", "--bootstrap-server", cluster.bootstrap, "--command-config", str(client),
         "--alter", "--entity-type", "users", "--entity-name", "alice",
         "--add-config", "SCRAM-SHA-512=[iterations=4096,password=alice-secret]",
     )  # fmt: skip

@@ -21,7 +21,7 @@ SETTINGS = {
     "super.users": f"User:{USER};User:ANONYMOUS",
     "delegation.token.secret.key": "k3y of all tokens",
 }
-CONFIGS, ACLS, TOKENS = "kafka.admin.ConfigCommand", "AclCommand", "DelegationTokenCommand"
+CONFIGS, ACLS, TOKENS = "ConfigCommand", "AclCommand", "DelegationTokenCommand"
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def write_newer_kinds(tools: KafkaTools, bootstrap: str) -> None:
     """A consumer group and a share group with progress, and transactions, one of which stays open."""
     read_some(bootstrap, MODERN_READERS, "gzip", 20, **{"group.protocol": "consumer"})
     tools.run(
-        "kafka.admin.ConfigCommand",
+        "ConfigCommand",
         *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "groups", "--entity-name", SHARERS),
         *("--add-config", "share.auto.offset.reset=earliest"),
     )

@@ -40,7 +40,7 @@ def build() -> Path:
     """The folder with the jars of Streams in lib and the compiled program in classes. The jars include a compiler."""
     java, maven = require_program("java"), require_program("mvn")
     compiler = ["-cp", "lib/*", COMPILER, "--release", "17", "-nowarn", "-proc:none"]
-    jars = ["slf4j-api-1.7.36", "kafka-streams-4.3.0", "kafka-clients-4.3.0"]
+    jars = ["slf4j-api-1.7.36", "kafka-streams-4.4.0", "kafka-clients-4.4.0"]
     classpath = ":".join(f"lib/{jar}.jar" for jar in jars)
     return build_once(
         "kafka_streams",

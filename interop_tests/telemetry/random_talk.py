@@ -11,7 +11,7 @@ from interop_tests.telemetry.talk import SHORT_MS, Talk
 from interop_tests.telemetry.talks import GARBAGE, HOUR_MS, RESERVED, otlp
 
 CLIENTS = 4
-CONNECTIONS = {"java": ("apache-kafka-java", "4.3.0"), "c": ("librdkafka", "2.11.0"), "silent": None}
+CONNECTIONS = {"java": ("apache-kafka-java", "4.4.0"), "c": ("librdkafka", "2.11.0"), "silent": None}
 NAMES = ("a", "b", "c")
 METRICS = ("*", "a.", "a.,b.", "b.,c.,d.", "", None, ",".join(f"m{number}." for number in range(30)))
 PATTERNS = ("", "client_software_name=apache.*", "client_software_name=unknown", "client_id=.*-c")

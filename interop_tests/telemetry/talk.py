@@ -19,7 +19,7 @@ SHORT_MS = 100
 WAIT_S = 0.3
 """Several short intervals."""
 EARLY = 89
-SOFTWARE = ("apache-kafka-java", "4.3.0")
+SOFTWARE = ("apache-kafka-java", "4.4.0")
 GET, PUSH = "GetTelemetrySubscriptions", "PushTelemetry"
 
 

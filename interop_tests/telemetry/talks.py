@@ -231,7 +231,7 @@ def overlapping_subscriptions(talk: Talk) -> None:
 
 def matches(talk: Talk) -> None:
     """By each attribute of a client. An expression has to match the whole value."""
-    talk.connect("java", software=("apache-kafka-java", "4.3.0"))
+    talk.connect("java", software=("apache-kafka-java", "4.4.0"))
     talk.connect("c", software=("librdkafka", "2.11.0"))
     talk.connect("silent", software=None)
     talk.connect("nameless", is_nameless=True)
@@ -242,7 +242,7 @@ def matches(talk: Talk) -> None:
         "client_software_name=unknown",
         "client_software_version=unknown",
         "client_software_name=librdkafka,client_software_version=2\\..*",
-        "client_software_version=4.3.0|2.11.0",
+        "client_software_version=4.4.0|2.11.0",
         f"client_id={talk.name}-java",
         f"client_id={talk.name}-j",
         "client_id=^.*-c$",
