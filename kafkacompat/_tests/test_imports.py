@@ -391,6 +391,7 @@ CORES = [
     "group/group_metadata_manager",
     "group/share",
     "group/sizes",
+    "group/streams",
     "group/target_assignment",
     "group/topics",
     "txn/transaction_state_manager",

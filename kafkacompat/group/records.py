@@ -16,7 +16,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.coordinator.core import LoadFailure, RecordRun, decoded_in_steps
+from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.group.consumer.consumer_group_member import MemberState
+from kafkacompat.group.streams.tasks_tuple import sorted_tasks
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
@@ -26,6 +28,11 @@ from kafkacompat.wire.messages import consumer_group_target_assignment_member_va
 from kafkacompat.wire.messages import share_group_current_member_assignment_value as share_current_value
 from kafkacompat.wire.messages import share_group_state_partition_metadata_value as state_value
 from kafkacompat.wire.messages import share_group_target_assignment_member_value as share_target_value
+from kafkacompat.wire.messages import streams_group_current_member_assignment_value as streams_current_value
+from kafkacompat.wire.messages import streams_group_member_metadata_value as streams_member_value
+from kafkacompat.wire.messages import streams_group_metadata_value as streams_metadata_value
+from kafkacompat.wire.messages import streams_group_target_assignment_member_value as streams_target_value
+from kafkacompat.wire.messages import streams_group_topology_value as topology_value
 from kafkacompat.wire.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -89,6 +96,30 @@ from kafkacompat.wire.messages.share_group_target_assignment_metadata_key import
 from kafkacompat.wire.messages.share_group_target_assignment_metadata_value import (
     ShareGroupTargetAssignmentMetadataValue,
 )
+from kafkacompat.wire.messages.streams_group_current_member_assignment_key import (
+    StreamsGroupCurrentMemberAssignmentKey,
+)
+from kafkacompat.wire.messages.streams_group_current_member_assignment_value import (
+    StreamsGroupCurrentMemberAssignmentValue,
+)
+from kafkacompat.wire.messages.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
+from kafkacompat.wire.messages.streams_group_member_metadata_value import StreamsGroupMemberMetadataValue
+from kafkacompat.wire.messages.streams_group_metadata_key import StreamsGroupMetadataKey
+from kafkacompat.wire.messages.streams_group_metadata_value import StreamsGroupMetadataValue
+from kafkacompat.wire.messages.streams_group_target_assignment_member_key import (
+    StreamsGroupTargetAssignmentMemberKey,
+)
+from kafkacompat.wire.messages.streams_group_target_assignment_member_value import (
+    StreamsGroupTargetAssignmentMemberValue,
+)
+from kafkacompat.wire.messages.streams_group_target_assignment_metadata_key import (
+    StreamsGroupTargetAssignmentMetadataKey,
+)
+from kafkacompat.wire.messages.streams_group_target_assignment_metadata_value import (
+    StreamsGroupTargetAssignmentMetadataValue,
+)
+from kafkacompat.wire.messages.streams_group_topology_key import StreamsGroupTopologyKey
+from kafkacompat.wire.messages.streams_group_topology_value import StreamsGroupTopologyValue
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -97,6 +128,9 @@ if TYPE_CHECKING:
     from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember, OwnedPartitions
     from kafkacompat.group.share.share_group_member import Partitions, ShareGroupMember
     from kafkacompat.group.share.state_partitions import NamedPartitions
+    from kafkacompat.group.streams.streams_group_member import StreamsGroupMember
+    from kafkacompat.group.streams.streams_topology import StreamsTopology, TopicInfo
+    from kafkacompat.group.streams.tasks_tuple import Tasks, TasksTuple, TasksWithEpochs
 
 
 DEAD = "Dead"
@@ -480,6 +514,214 @@ def share_group_tombstones(group_id: str) -> Iterator[ShareGroupRecord]:
         yield ShareGroupRecord(key_class(group_id=group_id), None)
 
 
+# --- streams groups
+
+
+STREAMS_GROUP_METADATA = 17
+STREAMS_MEMBER_METADATA = 19
+STREAMS_TARGET_METADATA = 20
+STREAMS_TARGET_MEMBER = 21
+STREAMS_CURRENT_ASSIGNMENT = 22
+STREAMS_TOPOLOGY = 23
+
+STREAMS_MESSAGES: Messages = {
+    STREAMS_GROUP_METADATA: (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+    STREAMS_MEMBER_METADATA: (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+    STREAMS_TARGET_METADATA: (
+        StreamsGroupTargetAssignmentMetadataKey,
+        StreamsGroupTargetAssignmentMetadataValue,
+    ),
+    STREAMS_TARGET_MEMBER: (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+    STREAMS_CURRENT_ASSIGNMENT: (
+        StreamsGroupCurrentMemberAssignmentKey,
+        StreamsGroupCurrentMemberAssignmentValue,
+    ),
+    STREAMS_TOPOLOGY: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+}
+"""Type 18 had the partitions of the topics in early releases. Kafka has no definition of it any more, and passes over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupRecord(ModernGroupRecord):
+    """One of those types."""
+
+
+# --- the group
+
+
+def streams_epoch_record(
+    group_id: str,
+    epoch: int,
+    metadata_hash: int,
+    validated_topology_epoch: int,
+    assignment_configs: Mapping[str, str],
+    stored_description_topology_epoch: int = -1,
+    failed_description_topology_epoch: int = -1,
+) -> StreamsGroupRecord:
+    """`assignment_configs`: those settings of the assignor that are to be compared with later ones. The last two are what a
+    plug-in of Apache Kafka has left (KIP-1331)."""
+    return StreamsGroupRecord(
+        StreamsGroupMetadataKey(group_id=group_id),
+        StreamsGroupMetadataValue(
+            epoch=epoch,
+            metadata_hash=metadata_hash,
+            validated_topology_epoch=validated_topology_epoch,
+            last_assignment_configs=[
+                streams_metadata_value.LastAssignmentConfig(key=name, value=value)
+                for name, value in assignment_configs.items()
+            ],
+            stored_description_topology_epoch=stored_description_topology_epoch,
+            failed_description_topology_epoch=failed_description_topology_epoch,
+        ),
+    )
+
+
+def streams_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupTargetAssignmentMetadataKey(group_id=group_id),
+        StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def streams_topology_record(group_id: str, topology: StreamsTopology) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupTopologyKey(group_id=group_id),
+        StreamsGroupTopologyValue(
+            epoch=topology.epoch,
+            subtopologies=[
+                topology_value.Subtopology(
+                    subtopology_id=subtopology.subtopology_id,
+                    source_topics=list(subtopology.source_topics),
+                    source_topic_regex=list(subtopology.source_topic_regex),
+                    state_changelog_topics=_topic_infos(subtopology.state_changelog_topics),
+                    repartition_sink_topics=list(subtopology.repartition_sink_topics),
+                    repartition_source_topics=_topic_infos(subtopology.repartition_source_topics),
+                    copartition_groups=[
+                        topology_value.CopartitionGroup(
+                            source_topics=list(group.source_topics),
+                            source_topic_regex=list(group.source_topic_regex),
+                            repartition_source_topics=list(group.repartition_source_topics),
+                        )
+                        for group in subtopology.copartition_groups
+                    ],
+                )
+                for subtopology in topology.subtopologies.values()
+            ],
+        ),
+    )
+
+
+def _topic_infos(topics: Sequence[TopicInfo]) -> list[topology_value.TopicInfo]:
+    return [
+        topology_value.TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[topology_value.TopicConfig(key=key, value=value) for key, value in topic.configs],
+        )
+        for topic in topics
+    ]
+
+
+# --- a member
+
+
+def streams_member_record(group_id: str, member: StreamsGroupMember) -> StreamsGroupRecord:
+    endpoint = member.user_endpoint
+    return StreamsGroupRecord(
+        StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
+        StreamsGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            topology_epoch=member.topology_epoch,
+            process_id=member.process_id,
+            user_endpoint=None
+            if endpoint is None
+            else streams_member_value.Endpoint(host=endpoint.host, port=endpoint.port),
+            client_tags=[
+                streams_member_value.KeyValue(key=key, value=member.client_tags[key])
+                for key in sorted(member.client_tags, key=string_order)
+            ],
+        ),
+    )
+
+
+def streams_target_record(group_id: str, member_id: str, target: TasksTuple) -> StreamsGroupRecord:
+    def task_ids(tasks: Tasks) -> list[streams_target_value.TaskIds]:
+        return [
+            streams_target_value.TaskIds(subtopology_id=subtopology_id, partitions=partitions)
+            for subtopology_id, partitions in sorted_tasks(tasks)
+        ]
+
+    return StreamsGroupRecord(
+        StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        StreamsGroupTargetAssignmentMemberValue(
+            active_tasks=task_ids(target.active),
+            standby_tasks=task_ids(target.standby),
+            warmup_tasks=task_ids(target.warmup),
+        ),
+    )
+
+
+def streams_current_assignment_record(group_id: str, member: StreamsGroupMember) -> StreamsGroupRecord:
+    assigned, pending = member.assigned, member.pending_revocation
+    return StreamsGroupRecord(
+        StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=member.state.value,
+            active_tasks=_task_ids_with_epochs(assigned.active),
+            standby_tasks=_task_ids(assigned.standby),
+            warmup_tasks=_task_ids(assigned.warmup),
+            active_tasks_pending_revocation=_task_ids_with_epochs(pending.active),
+            standby_tasks_pending_revocation=_task_ids(pending.standby),
+            warmup_tasks_pending_revocation=_task_ids(pending.warmup),
+        ),
+    )
+
+
+def _task_ids(tasks: Tasks) -> list[streams_current_value.TaskIds]:
+    return [
+        streams_current_value.TaskIds(subtopology_id=subtopology_id, partitions=partitions)
+        for subtopology_id, partitions in sorted_tasks(tasks)
+    ]
+
+
+def _task_ids_with_epochs(tasks: TasksWithEpochs) -> list[streams_current_value.TaskIds]:
+    return [
+        streams_current_value.TaskIds(
+            subtopology_id=subtopology_id,
+            partitions=partitions,
+            assignment_epochs=[tasks[subtopology_id][partition] for partition in partitions],
+        )
+        for subtopology_id, partitions in sorted_tasks(tasks)
+    ]
+
+
+def streams_member_tombstones(group_id: str, member_id: str) -> Iterator[StreamsGroupRecord]:
+    for key_class in (
+        StreamsGroupCurrentMemberAssignmentKey,
+        StreamsGroupTargetAssignmentMemberKey,
+        StreamsGroupMemberMetadataKey,
+    ):
+        yield StreamsGroupRecord(key_class(group_id=group_id, member_id=member_id), None)
+
+
+def streams_group_tombstones(group_id: str, member_ids: Sequence[str]) -> Iterator[StreamsGroupRecord]:
+    for key_class in (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupTargetAssignmentMemberKey):
+        for member_id in member_ids:
+            yield StreamsGroupRecord(key_class(group_id=group_id, member_id=member_id), None)
+    yield StreamsGroupRecord(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None)
+    for member_id in member_ids:
+        yield StreamsGroupRecord(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+    for key_class_of_group in (StreamsGroupMetadataKey, StreamsGroupTopologyKey):
+        yield StreamsGroupRecord(key_class_of_group(group_id=group_id), None)
+
+
 # --- offsets, classic groups, and the bytes of all records
 
 
@@ -579,6 +821,7 @@ GroupRecord = (
     | GroupMetadataRecord
     | ConsumerGroupRecord
     | ShareGroupRecord
+    | StreamsGroupRecord
     | CarriedRecord
     | EncodedRecord
     | RecordRun
