@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from operator import mul
 from struct import unpack
 from typing import NamedTuple
@@ -103,6 +104,38 @@ def java_string_hash(text: str) -> int:
         powers = _POWERS_OF_31[HASHED_AT_ONCE - len(piece) :]
         result = (result * 31 ** len(piece) + sum(map(mul, piece, powers))) & 0xFFFFFFFF
     return result - (1 << 32) if result >= 1 << 31 else result
+
+
+HASH_CAPACITY = 16
+"""The places of a new HashMap or HashSet of Java."""
+
+
+def in_hash_order(texts: Sequence[str], *, at_once: bool = False, spare: int = 0) -> list[str]:
+    """The different texts, in the order of a HashSet to which they were added one by one, or that was made of them.
+
+    A set that is made of a list may have more room than one to which as many texts were added. `spare`: the room is for
+    so many more.
+    """
+    different = list(dict.fromkeys(texts))
+    capacity = HASH_CAPACITY
+    while at_once and capacity < 4 * len(texts) // 3 + 1:
+        capacity *= 2
+    capacity = hash_capacity(len(different) + spare, capacity)
+    return sorted(different, key=lambda text: hash_place(java_string_hash(text), capacity))
+
+
+def hash_capacity(count: int, capacity: int = HASH_CAPACITY) -> int:
+    """The places of a HashMap that began with some, when it has so many entries: more than three quarters are never in
+    use."""
+    while 4 * count > 3 * capacity:
+        capacity *= 2
+    return capacity
+
+
+def hash_place(code: int, capacity: int) -> int:
+    """The place of an entry, whose key has this hash. Those of one place come in the order in which they were added."""
+    code &= 0xFFFFFFFF
+    return (code ^ code >> 16) & capacity - 1
 
 
 def partition_for_key(key: str, partition_count: int) -> int:

@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager, hash_code, in_hash_order
+from kafkacompat.ids import in_hash_order, java_string_hash
+from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
 
 KAFKA = "org.apache.kafka."
 TWELVE = [
@@ -48,7 +49,7 @@ class Nowhere:
     ("text", "code"), [("", 0), ("a", 97), ("hello", 99162322), ("a.", 3053), ("𐐷", 31 * 0xD801 + 0xDC37)]
 )
 def test_the_hash_of_a_text(text: str, code: int) -> None:
-    assert hash_code(text) == code
+    assert java_string_hash(text) == code
 
 
 def test_the_order_depends_on_the_room() -> None:
