@@ -124,14 +124,20 @@ class SegmentList:
     ) -> LogRead:
         """A slice of one segment that begins with the batch containing the offset. Nothing if that is at or above the
         bound."""
-        for index in range(self.index_of(offset), len(self.items)):
-            segment = self.items[index]
+        items, bases = self.items, self._bases
+        last = len(items) - 1
+        # Most reads are of the active segment, up to the log's end.
+        for index in range(last if offset >= bases[last] else self.index_of(offset), last + 1):
+            segment = items[index]
             found = segment.find(offset)
             if found is None:
                 continue
             position, batch_size = found
-            limit = self._bound_position(index, upper_bound_offset, log_end_offset)
-            available = limit - position
+            next_offset = log_end_offset if index == last else bases[index + 1]
+            if upper_bound_offset >= next_offset:
+                available = segment.size - position
+            else:
+                available = self._bound_position(index, upper_bound_offset, log_end_offset) - position
             if available <= 0:
                 break
             length = max_bytes
@@ -139,15 +145,15 @@ class SegmentList:
                 if not minimum_one_batch:
                     return LogRead(EMPTY_RECORDS, True)
                 length = batch_size
-            end_offset = -1
             if length < available:
                 end_offset = segment.offset_above(position + length)
-            if end_offset < 0:
-                end_offset = self.next_offset_of(index, log_end_offset)
-            return LogRead(
-                FileSlice(segment.file, position, min(length, available)),
-                end_offset=min(end_offset, upper_bound_offset),
-            )
+                if end_offset < 0:
+                    end_offset = next_offset
+            else:
+                length, end_offset = available, next_offset
+            if end_offset > upper_bound_offset:
+                end_offset = upper_bound_offset
+            return LogRead(FileSlice(segment.file, position, length), False, end_offset)
         return LogRead(EMPTY_RECORDS)
 
     def aborted(self, fetch_offset: int, upper_bound_offset: int, most: int) -> tuple[list[AbortedTxn], int]:

@@ -141,7 +141,7 @@ class FetchEngine:
         waiter = self.purgatory.new_waiter(context, parameters)
         is_follower = parameters.replica_id >= 0
         if (
-            not self.purgatory.note_sizes(waiter, answers)
+            not self.purgatory.note_sizes(waiter, waited_for(context, parameters, answers))
             or not (waiter.asked or is_follower)
             or waiter.total >= parameters.min_bytes
             or waiter.parked_in.is_full()
@@ -314,12 +314,20 @@ class FetchEngine:
     async def _note_sizes_in_steps(self, waiter: LongFetch, answers: list[tuple[Any, PartitionData]]) -> bool:
         """Record what each partition could give now. Returns True if the fetch need not wait."""
         parameters = waiter.parameters
-        for start in range(0, len(answers), READ_A_STEP):
+        asked = waited_for(waiter.context, parameters, answers)
+        for start in range(0, len(asked), READ_A_STEP):
             if start:
                 await pause()
-            if not self.purgatory.note_sizes(waiter, answers[start : start + READ_A_STEP]):
+            if not self.purgatory.note_sizes(waiter, asked[start : start + READ_A_STEP]):
                 return True
         return not (waiter.asked or parameters.replica_id >= 0) or waiter.total >= parameters.min_bytes
+
+
+def waited_for(
+    context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
+) -> Sequence[Any]:
+    """The partitions that a fetch without enough bytes waits for: a follower's that has something to be told of."""
+    return context.partitions if parameters.replica_id < 0 else [asked for asked, _ in answers]
 
 
 class Counted(NamedTuple):
@@ -403,16 +411,20 @@ class FetchReads:
         `reading`, continue where that one stopped.
 
         `arrived`: the request is new, so a follower's offsets report its progress. Partitions of which a follower has
-        everything are left out.
+        everything are left out, and those of which a consumer's session has been told all.
         """
         manager, replica_id = self._manager, parameters.replica_id
-        may_be_quiet = (
-            arrived
-            and replica_id >= 0
-            and context.session is not None
-            and not manager.hosted.standing.is_outlived(replica_id, parameters.replica_epoch)
+        is_consumer = replica_id < 0
+        has_session = context.session is not None
+        may_be_idle = has_session and (
+            not (self._selects_by_rack and parameters.rack_id)
+            if is_consumer
+            else arrived and not manager.hosted.standing.is_outlived(replica_id, parameters.replica_epoch)
         )
-        now_ms = self._clock.monotonic_ms() if may_be_quiet else 0
+        # Roles change between two fetches only.
+        is_found_directly = parameters.may_read is None and not (arrived and manager.hosted.changes)
+        cores: Any = manager.by_id if parameters.uses_topic_ids else manager.by_name
+        now_ms = self._clock.monotonic_ms() if may_be_idle and not is_consumer else 0
         budget = parameters.max_bytes
         aborted_left = ABORTED_MAX
         first = True
@@ -423,15 +435,33 @@ class FetchReads:
             budget, first, total = reading.budget, reading.first, reading.total
             known, ended, answers = reading.is_known, reading.ended, reading.answers
             aborted_left = reading.aborted_left
+        core: Partition | None
         for asked in partitions:
-            core = self.find(asked, parameters, arrived=arrived)
-            if (
-                may_be_quiet
-                and core is not None
-                and core.update_idle_follower_fetch_state(replica_id, asked, parameters.replica_epoch, now_ms)
-            ):
-                known = True
-                continue
+            if not (is_found_directly and has_session and (core := cores.get(asked.key)) is not None):
+                core = self.find(asked, parameters, arrived=arrived)
+            if may_be_idle and core is not None:
+                if is_consumer:
+                    # Nothing is new in most partitions of most fetches, so this is not a function.
+                    log = core.log
+                    high_watermark, epoch = log.high_watermark, asked.current_leader_epoch
+                    if (
+                        asked.fetch_offset == high_watermark
+                        and high_watermark == asked.told_high_watermark
+                        and log.log_start_offset == asked.told_log_start_offset
+                        and core.is_leader
+                        and (epoch < 0 or epoch == core.leader_epoch)
+                        and asked.last_fetched_epoch < 0
+                        and not (core.is_being_made_durable and core.cannot_be_read_yet())
+                    ):
+                        if arrived:
+                            core.traffic.fetches += 1
+                        known = True
+                        continue
+                elif core.update_idle_follower_fetch_state(
+                    replica_id, asked, parameters.replica_epoch, now_ms
+                ):
+                    known = True
+                    continue
             if core is None:
                 error = self.absent(asked, parameters, arrived=arrived)
                 answer = self.refuse(asked, error, parameters)
@@ -895,10 +925,10 @@ class FetchPurgatory:
     def new_long_waiter(self, context: FetchContext, parameters: FetchParameters) -> LongFetch:
         return LongFetch(self._reads, context, parameters, self.list_of(parameters))
 
-    def note_sizes(self, waiter: DelayedFetch, answers: Iterable[tuple[Any, PartitionData]]) -> bool:
+    def note_sizes(self, waiter: DelayedFetch, partitions: Iterable[Any]) -> bool:
         """Record what each partition could give now. Returns False if one of them ends the wait."""
         parameters = waiter.parameters
-        for asked, _ in answers:
+        for asked in partitions:
             core = self._reads.find(asked, parameters)
             if core is None:
                 continue

@@ -61,6 +61,7 @@ class CachedPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "key",
         "last_fetched_epoch",
         "log_start_offset",
         "partition",
@@ -72,7 +73,8 @@ class CachedPartition:
         "topic_id",
     )
 
-    def __init__(self, asked: FetchRequestPartition) -> None:
+    def __init__(self, asked: FetchRequestPartition, key: PartitionKey) -> None:
+        self.key = key
         self.topic_id = asked.topic_id
         self.topic = asked.topic
         self.partition = asked.partition
@@ -175,7 +177,7 @@ class FetchSession:
             key = (asked.topic_id if uses_topic_ids else asked.topic or "", asked.partition)
             present = known.get(key)
             if present is None:
-                known[key] = CachedPartition(asked)
+                known[key] = CachedPartition(asked, key)
                 self.weight += weight_of(key)
             else:
                 present.update(asked)
@@ -222,10 +224,9 @@ class FetchContext:
             asked, answer = pair
             if asked.must_tell(answer):
                 selected.append(pair)
-                if len(answer.records) > 0:
-                    key = partition_key(asked, session.uses_topic_ids)
-                    if session.partitions.get(key) is asked:
-                        session.partitions[key] = session.partitions.pop(key)
+                key = asked.key
+                if len(answer.records) > 0 and session.partitions.get(key) is asked:
+                    session.partitions[key] = session.partitions.pop(key)
         return session.id, selected
 
     def _maybe_create(self, pairs: list[tuple[Any, Any]], now_ms: int) -> int:
@@ -244,10 +245,9 @@ class FetchContext:
     ) -> None:
         """Add what is sent to the client to the future session."""
         for asked, answer in pairs:
-            remembered = CachedPartition(asked)
-            remembered.must_tell(answer)
             key = partition_key(asked, self._uses_topic_ids)
-            partitions[key] = remembered
+            remembered = partitions[key] = CachedPartition(asked, key)
+            remembered.must_tell(answer)
             self._weight += weight_of(key)
 
     def create_of(self, partitions: dict[PartitionKey, CachedPartition], now_ms: int) -> int:

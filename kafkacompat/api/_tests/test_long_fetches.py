@@ -120,7 +120,7 @@ def test_many_partitions_are_read_parked_and_told_in_steps() -> None:
         again = asking((), session_id=response.session_id, session_epoch=1, max_wait_ms=500)
         response, steps = in_steps(api, again, 12)
         assert [row.partition_index for row in rows(response)] == [COUNT - 1]
-        assert steps >= COUNT // READ_A_STEP
+        assert steps >= COUNT // LOOKED_AT_A_STEP
         named = asking(
             range(COUNT), session_id=response.session_id, session_epoch=2, forgotten_topics_data=[]
         )

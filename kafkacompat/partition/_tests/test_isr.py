@@ -256,7 +256,8 @@ def idle(core: Partition, replica: int, now_ms: int, epoch: int | None = None) -
     """A fetch of a follower that is up to date."""
     log = core.log
     asked = CachedPartition(
-        FetchRequestPartition(bytes(16), "t", 0, log.log_end_offset, 1, core.leader_epoch, 0, 0)
+        FetchRequestPartition(bytes(16), "t", 0, log.log_end_offset, 1, core.leader_epoch, 0, 0),
+        (bytes(16), 0),
     )
     asked.told_high_watermark, asked.told_log_start_offset = log.high_watermark, log.log_start_offset
     asked.settled_epoch = core.leader_epoch
