@@ -1,4 +1,4 @@
-"""The doors to time, threads and chance, as tests hold them: one clock that they move, workers that run when they are told.
+"""Ports of time, threads and chance for tests: one clock that they move, workers that run when they are told.
 
 What else a test stands on is real, over the memory disk (`log/_tests/memory_disk`).
 """

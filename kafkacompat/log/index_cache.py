@@ -25,6 +25,8 @@ BYTES_BESIDE_A_PAGE = 256
 """Approximate memory of a page besides its bytes."""
 LARGEST_PAGE = 4096
 
+UNLIMITED = 2**31 - 1
+
 Name = tuple[int, int]
 """(generation of an index, number of the page)."""
 
@@ -32,10 +34,12 @@ Name = tuple[int, int]
 class IndexCache:
     __slots__ = ("_most", "_pages", "open_files")
 
-    def __init__(self, limit_bytes: int = INDEX_CACHE_BYTES) -> None:
+    def __init__(
+        self, limit_bytes: int = INDEX_CACHE_BYTES, *, open_files_max: Callable[[], int] = lambda: UNLIMITED
+    ) -> None:
         self._most = max(limit_bytes // (LARGEST_PAGE + BYTES_BESIDE_A_PAGE), 1)
         self._pages: OrderedDict[Name, bytes] = OrderedDict()
-        self.open_files = OpenFiles()
+        self.open_files = OpenFiles(open_files_max)
         """It bounds descriptors as the pages are bounded: for all logs of the node together."""
 
     def get(self, name: Name) -> bytes | None:
@@ -71,9 +75,6 @@ class IndexCache:
         return sum(map(len, tuple(self._pages.values())))
 
 
-UNLIMITED = 2**31 - 1
-
-
 class Opened(Protocol):
     def release(self) -> None:
         """Close the file, and call `closed`."""
@@ -83,13 +84,13 @@ class Opened(Protocol):
 class OpenFiles:
     """It does not keep a segment that nobody else has: its file closes with it."""
 
-    __slots__ = ("_segments", "most")
+    __slots__ = ("_most", "_segments")
 
-    def __init__(self) -> None:
+    def __init__(self, most: Callable[[], int] = lambda: UNLIMITED) -> None:
+        """`most` returns how many there may be. At least one is open."""
         self._segments: OrderedDict[int, ReferenceType[Opened]] = OrderedDict()
         """By identity, in the order in which they were opened."""
-        self.most: Callable[[], int] = lambda: UNLIMITED
-        """How many there may be. At least one is open."""
+        self._most = most
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -97,7 +98,7 @@ class OpenFiles:
     def opened(self, segment: Opened) -> None:
         segments, key = self._segments, id(segment)
         segments[key] = ref(segment, lambda _: segments.pop(key, None))
-        most = self.most()
+        most = self._most()
         while len(segments) > max(most, 1):
             try:
                 _, reference = segments.popitem(last=False)

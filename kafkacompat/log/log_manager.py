@@ -31,7 +31,7 @@ from kafkacompat.log.directory import (
     random_text,
 )
 from kafkacompat.log.future_logs import FutureLogs, Predecessors, Retirement, age_of, suffix_of_second
-from kafkacompat.log.index_cache import IndexCache
+from kafkacompat.log.index_cache import UNLIMITED, IndexCache
 from kafkacompat.log.index_rebuild import IndexRebuilds
 from kafkacompat.log.log_loader import DAMAGE
 from kafkacompat.log.opening import (
@@ -60,7 +60,7 @@ NOTE_AGAIN_MS = 10_000
 FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 """No space or no permission. The data already written is intact and readable, and writes may work again later. Kafka
 takes the directory offline, and stops if it was the only one. This node does so only if other brokers can take over
-(`spares_full`). A sync that fails with one of these errors is different: the data it covered is lost."""
+(`spares_full` of LogManager). A sync that fails with one of these errors is different: the data it covered is lost."""
 EXPECTED_DAMAGE = (OSError, CheckpointCorrupt, *DAMAGE)
 """The errors that opening a partition may raise without a bug in kafkacompat."""
 
@@ -79,11 +79,20 @@ class LogManager:
         note: Note = lambda text: None,
         unique_text: Callable[[], str] = random_text,
         producer_ids_max: int = PRODUCER_IDS_MAX,
+        open_files_max: Callable[[], int] = lambda: UNLIMITED,
+        spares_full: Callable[[], bool] = lambda: True,
+        on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None,
+        on_stale: Callable[[], None] | None = None,
     ) -> None:
         """`directories` has the absolute path and directory id of each entry of log.dirs. The directories must exist.
         `unique_text` is that of each `LogDirectory`. `producer_ids_max` bounds what each log remembers.
         `note` takes lines for the node's log. `default_config` applies until a partition's own config is known
-        (`UnifiedLog.config` may be set)."""
+        (`UnifiedLog.config` may be set). `open_files_max` bounds the segments whose files are open.
+
+        `spares_full` tells whether a directory that takes no writes stays readable, because no other broker has its data.
+        `on_directory_failed` is called once for each failed directory, after the `on_offline` of `when_offline`.
+        `on_stale` is called when checkpoints may have offsets that are too high, after a log was deleted or truncated. They
+        must be written soon. Without it, they are written at once."""
         self._disk = disk
         self._clock = clock
         self._note = note
@@ -96,7 +105,7 @@ class LogManager:
         self.deletions = DeletionQueue(disk, clock, note)
         self.index_rebuilds = IndexRebuilds(disk, note)
         self.rolled = RolledLogs()
-        self._index_cache = IndexCache()
+        self._index_cache = IndexCache(open_files_max=open_files_max)
         self.open_files = self._index_cache.open_files
         self.flush_times_ms = Histogram()
         """Of the flushes of all logs (LogFlushStats)."""
@@ -129,18 +138,17 @@ class LogManager:
         """The directories requested for logs that do not exist yet (AlterReplicaLogDirs). In memory only, as in Kafka."""
         self.cordoned: frozenset[Uuid] = frozenset()
         """Directories that get a new log only if a request names them (cordoned.log.dirs)."""
-        self.spares_full: Callable[[], bool] = lambda: True
-        """Whether a directory that takes no writes stays readable, because no other broker has its data."""
-        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
-        """Called with the partitions of a failed directory."""
-        self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
-        """Called once for each failed directory, after `on_offline`."""
-        self.on_stale: Callable[[], None] = self.checkpoint_now
-        """Called when checkpoints may have offsets that are too high, after a log was deleted or truncated. They must
-        be written soon."""
+        self._spares_full = spares_full
+        self._on_directory_failed = on_directory_failed
+        self._on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
+        self.on_stale: Callable[[], None] = on_stale or self.checkpoint_now
         self.closed = False
         self.previous_broker_epoch = -1
         """The broker epoch of the clean stop before this start. -1 unless every directory was stopped cleanly."""
+
+    def when_offline(self, on_offline: Callable[[Sequence[TopicPartition]], None]) -> None:
+        """`on_offline` is called with the partitions of each directory that fails."""
+        self._on_offline = on_offline
 
     def index_bytes(self) -> int:
         """Bytes of the index pages that are in memory."""
@@ -298,7 +306,7 @@ class LogManager:
         """Whether the refused operation may succeed later. Such an error takes no directory offline."""
         if not isinstance(error, OSError) or isinstance(error, (SyncFailed, HalfDone)):
             return False
-        return passes(error) or (error.errno in FULL_ERRORS and self.spares_full())
+        return passes(error) or (error.errno in FULL_ERRORS and self._spares_full())
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory with all its partitions offline until the next start."""
@@ -319,9 +327,9 @@ class LogManager:
             self.predecessors.forget(name)
         self.checkpoints.look()
         if lost:
-            self.on_offline(lost)
+            self._on_offline(lost)
         if fails_now:
-            self.on_directory_failed(directory)
+            self._on_directory_failed(directory)
 
     # The logs that a start finds.
 

@@ -38,10 +38,13 @@ class Descriptors:
         """`files` counts the open files of logs."""
         self._files = files
         self._limit = limit
-        self.logs: Callable[[], int] = lambda: 0
-        """Counts the logs of the node. Each of them may need a descriptor at any time. The broker sets it."""
+        self._logs: Callable[[], int] = lambda: 0
         self.connections: list[Callable[[], int]] = []
         """Each counts the connections of a socket server."""
+
+    def count_logs(self, count: Callable[[], int]) -> None:
+        """`count` returns the number of logs of the node. Each of them may need a descriptor at any time."""
+        self._logs = count
 
     @property
     def limit(self) -> int:
@@ -70,7 +73,7 @@ class Descriptors:
     def _left(self, shared: int) -> int:
         """Of what logs and connections may have. Logs whose files are closed keep at most half of it: of thousands, few are
         used at a time."""
-        return shared - self.connected() - max(self._files(), min(self.logs(), shared // 2))
+        return shared - self.connected() - max(self._files(), min(self._logs(), shared // 2))
 
     def files_max(self) -> int:
         """How many files logs may have open."""
@@ -78,4 +81,4 @@ class Descriptors:
 
     def logs_left(self) -> int:
         """How many more logs there is room for."""
-        return max(0, self.limit - self.reserves()[0] - self.connected() - max(self._files(), self.logs()))
+        return max(0, self.limit - self.reserves()[0] - self.connected() - max(self._files(), self._logs()))

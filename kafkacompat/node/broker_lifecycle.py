@@ -123,8 +123,7 @@ class BrokerLifecycle:
         "state",
     )
 
-    def __init__(self, identity: BrokerIdentity, settings: LifecycleSettings) -> None:
-        self._identity = identity
+    def __init__(self, settings: LifecycleSettings) -> None:
         self._settings = settings
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_EPOCH
@@ -149,9 +148,10 @@ class BrokerLifecycle:
 
     # Events.
 
-    def start(self, now_ms: int) -> None:
+    def start(self, identity: BrokerIdentity, now_ms: int) -> None:
         if self.state is not BrokerState.NOT_RUNNING:
             raise RuntimeError(f"the broker is {self.state.name}")
+        self._identity = identity
         self.state = BrokerState.STARTING
         self._heard_ms = now_ms
         self._registration_deadline_ms = now_ms + self._settings.registration_timeout_ms

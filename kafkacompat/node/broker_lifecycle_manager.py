@@ -14,7 +14,7 @@ from kafkacompat.controller.features import directories_supported, metadata_vers
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.ids import Uuid, uuid_to_text
+from kafkacompat.ids import ZERO_UUID, Uuid, uuid_to_text
 from kafkacompat.node.broker_lifecycle import (
     BrokerIdentity,
     BrokerLifecycle,
@@ -42,22 +42,18 @@ class BrokerLifecycleManager:
 
     def __init__(
         self,
-        identity: BrokerIdentity,
+        node_id: int,
         settings: LifecycleSettings,
-        channel: NodeToControllerChannelManager,
         clock: Clock,
         tasks: Tasks,
-        metadata_offset: Callable[[], int],
         fail: Callable[[Exception], None],
     ) -> None:
-        """`metadata_offset` returns the last offset of the metadata log that this broker has applied."""
-        self._identity = identity
+        self._node_id = node_id
+        self._incarnation_id = ZERO_UUID
         self._settings = settings
-        self._life = BrokerLifecycle(identity, settings)
-        self._channel = channel
+        self._life = BrokerLifecycle(settings)
         self._clock = clock
         self._tasks = tasks
-        self._metadata_offset = metadata_offset
         self._fail = fail
         self._wake_up = WakeUp(tasks)
         self._said = ErrorCode.NONE
@@ -84,11 +80,18 @@ class BrokerLifecycleManager:
         """Whether no controller has answered for broker.session.timeout.ms."""
         return self._life.session_is_over(self._clock.monotonic_ms())
 
-    def start(self) -> Deferred[int]:
-        """Return `registered`."""
+    def start(
+        self,
+        identity: BrokerIdentity,
+        channel: NodeToControllerChannelManager,
+        metadata_offset: Callable[[], int],
+    ) -> Deferred[int]:
+        """Register. `metadata_offset` returns the last offset of the metadata log that this broker has applied. Return
+        `registered`."""
         now_ms = self._clock.monotonic_ms()
-        self._life.start(now_ms)
-        self._tasks.start("heartbeats", self._send_requests())
+        self._incarnation_id = identity.incarnation_id
+        self._life.start(identity, now_ms)
+        self._tasks.start("heartbeats", self._send_requests(channel, metadata_offset))
         self._tasks.start("waiting for the registration", self._check_registered())
         return self.registered
 
@@ -110,6 +113,9 @@ class BrokerLifecycleManager:
         self._changed()
 
     def directory_failed(self, directory_id: Uuid) -> None:
+        """Tell the controller. A broker that does not run yet registers without its failed directories."""
+        if self.state is BrokerState.NOT_RUNNING:
+            return
         now_ms = self._clock.monotonic_ms()
         self._life.directory_failed(directory_id, now_ms)
         self._tasks.start("telling of a failed directory", self._check_directories())
@@ -132,31 +138,33 @@ class BrokerLifecycleManager:
         if old.brokers is new.brokers and old.features is new.features:
             return
         if any(
-            broker.in_controlled_shutdown and broker_id != self._identity.node_id
+            broker.in_controlled_shutdown and broker_id != self._node_id
             for broker_id, broker in new.brokers.items()
             if broker is not old.brokers.get(broker_id)
         ):
             self._life.tell_offset(self._clock.monotonic_ms())
             self._changed()
-        own = new.brokers.get(self._identity.node_id)
+        own = new.brokers.get(self._node_id)
         if own is not None and self._life.is_registered and self._is_outdated(own, new):
             self._life.register_again(self._clock.monotonic_ms())
             self._changed()
 
     def _is_outdated(self, own: BrokerRegistration, image: MetadataImage) -> bool:
         if own.epoch > self.broker_epoch:
-            return own.incarnation_id != self._identity.incarnation_id
+            return own.incarnation_id != self._incarnation_id
         return (
             own.epoch == self.broker_epoch
             and not own.directories
             and directories_supported(metadata_version(image.features))
         )
 
-    async def _send_requests(self) -> None:
+    async def _send_requests(
+        self, channel: NodeToControllerChannelManager, metadata_offset: Callable[[], int]
+    ) -> None:
         """One request after another, each when it is due."""
         life = self._life
         while life.state is not BrokerState.SHUTTING_DOWN:
-            request = life.next_request(self._clock.monotonic_ms(), self._metadata_offset())
+            request = life.next_request(self._clock.monotonic_ms(), metadata_offset())
             if request is None:
                 self._tell()  # a shutdown may have waited long enough
                 due_ms = life.due_ms
@@ -165,7 +173,7 @@ class BrokerLifecycleManager:
             name = type(request).__name__
             try:
                 # Half a session: after a later answer the broker would already be fenced.
-                response = await self._channel.request(request, self._settings.session_timeout_ms // 2)
+                response = await channel.request(request, self._settings.session_timeout_ms // 2)
             except Exception as error:
                 # Whatever the error is: a broker that stops asking stays fenced for good.
                 if not isinstance(error, UNANSWERED):

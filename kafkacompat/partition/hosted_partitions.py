@@ -114,7 +114,7 @@ class HostedPartitions:
         """Number of logs that the present image has opened at once."""
         self.placing: Placing | None = None
         """Without it, logs stay in the directory where they were created."""
-        services.logs.on_offline = self._lost
+        services.logs.when_offline(self._lost)
 
     # Lookups
 

@@ -338,8 +338,10 @@ class LogManager(Protocol):
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...
 
-    on_offline: Callable[[Sequence[TopicPartition]], None]
-    """Called with the partitions of a failed directory."""
+    def when_offline(self, on_offline: Callable[[Sequence[TopicPartition]], None]) -> None:
+        """`on_offline` is called with the partitions of each directory that fails."""
+        ...
+
     closed: bool
     """True after a clean stop: nothing may be opened any more."""
 

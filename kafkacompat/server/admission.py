@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.ports import Random
     from kafkacompat.ports.dispatcher import Dispatcher
-    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.services import NodeServices
 
 PLAINTEXT = "PLAINTEXT"
 
 
 def admitting(
     served: ApiDispatcher,
-    doors: NodeDoors,
+    services: NodeServices,
     endpoints: Iterable[EndPoint],
     image: Callable[[], MetadataImage],
 ) -> Dispatcher:
@@ -33,7 +33,7 @@ def admitting(
         return served
     from kafkacompat.server.authentication import authenticating
 
-    return authenticating(served, doors, secured, image)
+    return authenticating(served, services, secured, image)
 
 
 def check_mechanisms(config: ServerConfig, random: Random, now_ms: Callable[[], int]) -> None:

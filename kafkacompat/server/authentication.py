@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.ports import Random
     from kafkacompat.security.sasl_authenticator import EnabledMechanism
-    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.services import NodeServices
 
 
 def authenticating(
     served: ApiDispatcher,
-    doors: NodeDoors,
+    services: NodeServices,
     endpoints: Iterable[EndPoint],
     image: Callable[[], MetadataImage],
 ) -> Dispatcher:
     """Return a dispatcher that authenticates clients, or `served` if no listener has SASL. Raises ConfigError."""
-    config = doors.config
+    config = services.config
 
     def credential_of(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
         kept = image().scram_credentials.get((user, mechanism.type))
@@ -37,7 +37,7 @@ def authenticating(
             return None
         return ScramCredential(kept.salt, kept.stored_key, kept.server_key, kept.iterations)
 
-    tokens = TokenCredentials(token_settings(config), doors.random)
+    tokens = TokenCredentials(token_settings(config), services.random)
 
     def token_of(token_id: str, mechanism: ScramMechanism) -> TokenCredential | None:
         return tokens.of(token_id, image().delegation_tokens.get(token_id), mechanism)
@@ -50,10 +50,10 @@ def authenticating(
         config,
         endpoints,
         credential_of,
-        doors.random,
-        doors.clock.now_ms,
+        services.random,
+        services.clock.now_ms,
         token_of,
-        Background(doors.workers.fetches, doors.tasks, doors.clock),
+        Background(services.workers.fetches, services.tasks, services.clock),
         preparation_of,
     )
     if not mechanisms:
@@ -61,7 +61,9 @@ def authenticating(
     from kafkacompat.api.sasl_dispatch import SaslDispatcher
 
     delay_ms = config.get_int("connection.failed.authentication.delay.ms")
-    return SaslDispatcher(served, mechanisms, delay_ms, doors.clock, doors.tasks, doors.workers.exchanges)
+    return SaslDispatcher(
+        served, mechanisms, delay_ms, services.clock, services.tasks, services.workers.exchanges
+    )
 
 
 def mechanisms_by_listener(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.partition.replica_manager import ReplicaManager
-    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.services import NodeServices
     from kafkacompat.txn.service import ProducerIds
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
@@ -47,22 +47,22 @@ class BrokerCoordinators:
 
     def __init__(
         self,
-        doors: NodeDoors,
+        services: NodeServices,
         settings: NodeSettings,
         partitions: ReplicaManager,
         producer_ids: ProducerIds,
         topics: Topics,
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
     ) -> None:
-        config = doors.config
-        services = CoordinatorServices(
+        config = services.config
+        coordinator_services = CoordinatorServices(
             config.node_id,
             partitions,
-            doors.clock,
-            doors.timers,
-            doors.tasks,
-            doors.workers.loading,
-            doors.keep,
+            services.clock,
+            services.timers,
+            services.tasks,
+            services.workers.loading,
+            services.keep,
         )
 
         def image() -> MetadataImage:
@@ -70,20 +70,20 @@ class BrokerCoordinators:
             return partitions.image
 
         def channels(purpose: str) -> Callable[[int], Requests | None]:
-            return channels_to(doors.network.channels, image, config.inter_broker_listener_name, purpose)
+            return channels_to(services.network.channels, image, config.inter_broker_listener_name, purpose)
 
-        self.share_coordinator = ShareCoordinator(services, share_settings(settings.effective))
+        self.share_coordinator = ShareCoordinator(coordinator_services, share_settings(settings.effective))
         self.persister = DefaultStatePersister(
             config.node_id,
             image,
             self.share_coordinator,
             channels(STATE_PURPOSE),
             topics,
-            doors.tasks,
-            doors.random,
+            services.tasks,
+            services.random,
         )
         self._ends = NetworkPartitionMetadataClient(
-            config.node_id, partitions, image, channels(END_OFFSETS_PURPOSE), doors.tasks
+            config.node_id, partitions, image, channels(END_OFFSETS_PURPOSE), services.tasks
         )
         group_settings = GroupSettingsCache(
             lambda: settings.effective,
@@ -97,9 +97,9 @@ class BrokerCoordinators:
             partitions,
             channels(DEAD_LETTERS_PURPOSE),
             create_topics,
-            doors.clock,
-            doors.tasks,
-            doors.workers.reads,
+            services.clock,
+            services.tasks,
+            services.workers.reads,
         )
         self.shares = SharePartitionManager(
             ShareServices(
@@ -107,20 +107,20 @@ class BrokerCoordinators:
                 self.persister,
                 group_settings,
                 self.dead_letters,
-                doors.clock,
-                doors.timers,
-                doors.tasks,
-                doors.random,
-                doors.workers.reads,
+                services.clock,
+                services.timers,
+                services.tasks,
+                services.random,
+                services.workers.reads,
                 config.get_int("group.share.max.share.sessions"),
                 lambda: settings.get_int("fetch.max.bytes"),
             )
         )
 
         self.groups = GroupCoordinator(
-            services,
+            coordinator_services,
             GroupServices(
-                doors.random,
+                services.random,
                 lambda: settings.effective,
                 self.persister,
                 self._ends,
@@ -131,11 +131,11 @@ class BrokerCoordinators:
 
         transaction_settings = TransactionCoordinatorSettings.from_config(settings.effective)
         markers = LocalMarkerWriter(
-            partitions, self.groups, doors.clock, doors.tasks, transaction_settings.request_timeout_ms
+            partitions, self.groups, services.clock, services.tasks, transaction_settings.request_timeout_ms
         )
         self.transactions = TransactionCoordinator(
-            services,
-            doors.workers.batches,
+            coordinator_services,
+            services.workers.batches,
             producer_ids,
             image,
             markers,
@@ -147,12 +147,14 @@ class BrokerCoordinators:
             image,
             self.transactions,
             channels(VERIFICATION_PURPOSE),
-            doors.tasks,
+            services.tasks,
             transaction_settings.request_timeout_ms,
             UnsupportedByPeer,
             lambda: settings.get_boolean("transaction.partition.verification.enable"),
         )
-        self._transactions_of_handlers = Transactions(self.transactions, markers, self.verifier, doors.tasks)
+        self._transactions_of_handlers = Transactions(
+            self.transactions, markers, self.verifier, services.tasks
+        )
 
     def serve(self, node: Node) -> None:
         """Give handlers the services."""

@@ -4,41 +4,37 @@ The background work (checkpoints, retention, flushes, cleaning) starts when the 
 waits for it before it closes the logs. If a thread still works on a log, the logs stay open. They are then as after a
 kill, and the next start checks them. Settings: num.recovery.threads.per.data.dir, log.cleaner.*.
 
-BrokerDirectories connects the log manager with the heartbeats (failed and cordoned directories), the placement of replicas
-and the channel to the controller (KIP-112, KIP-858, KIP-1066). The replicas in a failed directory go offline, and the
-broker continues with the other directories. As in Kafka, the node halts if the metadata log's directory or the last
-directory fails. Settings: log.dirs, cordoned.log.dirs.
+The heartbeats report failed and cordoned directories to the controller (KIP-112, KIP-858, KIP-1066). The replicas in a
+failed directory go offline, and the broker continues with the other directories. As in Kafka, the node halts if the
+metadata log's directory or the last directory fails. Settings: log.dirs, cordoned.log.dirs.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.log.cleaner.log_cleaner import OWN_PROCESS_BYTES, LogCleaner, Throttler, cleaner_limits
+from kafkacompat.log.index_cache import UNLIMITED
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.node.assignments_manager import AssignmentsManager
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.node.log_maintenance import BackgroundCleaning, PeriodicWork
 from kafkacompat.node.settings import NodeSettings
-from kafkacompat.partition.placement import Placement
 from kafkacompat.ports import passes
 from kafkacompat.server.data_directories import NodeDirectories
-from kafkacompat.server.doors import NodeDoors
-from kafkacompat.server.shared_server import SharedServer
+from kafkacompat.server.services import NodeServices
 from kafkacompat.tasks import pause
 
 if TYPE_CHECKING:
+    from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.log.directory import LogDirectory
     from kafkacompat.log.opening import LoadTask
-    from kafkacompat.partition.hosted_partitions import HostedPartitions
-    from kafkacompat.partition.services import PartitionServices
 
 logger = logging.getLogger(__name__)
 
@@ -47,115 +43,6 @@ EVERY_DIRECTORY = "*"
 
 class DirectoryFailed(Exception):
     """A log directory failed without which the node cannot continue."""
-
-
-class BrokerDirectories:
-    """Created with the log manager, before the logs are loaded."""
-
-    def __init__(
-        self,
-        doors: NodeDoors,
-        directories: NodeDirectories,
-        settings: NodeSettings,
-        shared: SharedServer,
-    ) -> None:
-        self._doors = doors
-        self._settings = settings
-        self._shared = shared
-        self._metadata_directory = directories.identity.metadata_directory
-        ids = directories.identity.directory_ids
-        self.logs = LogManager(
-            doors.disk,
-            [(path, ids.get(path, ZERO_UUID)) for path in directories.log_dirs],
-            settings.log_config(""),
-            doors.clock,
-            randrange=doors.random.randrange,
-            note=logger.warning,
-            unique_text=doors.unique_text,
-            producer_ids_max=doors.config.get_int("partition.max.producer.ids"),
-        )
-        for directory in self.logs.directories:
-            directory.failure = directories.failed.get(directory.path)
-            if directory.failure is not None:
-                logger.warning("Stopping serving logs in dir %s: %s", directory.path, directory.failure)
-        self.logs.on_directory_failed = self._directory_failed
-        # A full disk does not take a directory offline if this is the only broker: no other replica could take over.
-        self.logs.spares_full = lambda: len(shared.machine.image.brokers) <= 1
-        self._life: BrokerLifecycleManager | None = None
-        self._assignments: AssignmentsManager | None = None
-        self._placement: Placement | None = None
-
-    def place(
-        self, services: PartitionServices, hosted: HostedPartitions, broker_epoch: Callable[[], int]
-    ) -> Placement:
-        """Return the placement of replicas, which follows the partitions' roles from now on."""
-        doors, machine = self._doors, self._shared.machine
-        self._assignments = AssignmentsManager(
-            doors.config.node_id,
-            self._shared.controller_channel("directory-assignments"),
-            doors.tasks,
-            lambda: machine.image,
-            broker_epoch,
-        )
-        self._placement = Placement(services, hosted, self._assignments.assign)
-        return self._placement
-
-    @property
-    def queued_assignments(self) -> int:
-        """Replicas whose directory the controller has not accepted yet."""
-        return 0 if self._assignments is None else self._assignments.queued
-
-    def max_move_lag(self) -> int:
-        """Of the replicas that are being moved between directories."""
-        return 0 if self._placement is None else self._placement.max_move_lag()
-
-    def moved_bytes_per_second(self) -> float | None:
-        """None: nothing has been moved between directories yet."""
-        return None if self._placement is None else self._placement.moved_bytes_per_second()
-
-    def online_ids(self) -> tuple[Uuid, ...]:
-        """The directories with which the broker registers. Directories that failed while the logs were loaded are left out."""
-        return tuple(each.directory_id for each in self.logs.directories if each.online)
-
-    def follow(self, life: BrokerLifecycleManager) -> None:
-        """Set the heartbeats that report failed and cordoned directories to the controller."""
-        self._life = life
-        self.take_settings(self._settings.effective)
-
-    def take_settings(self, config: ServerConfig) -> None:
-        names = {
-            name if name == EVERY_DIRECTORY else os.path.abspath(name)
-            for name in config.get_list("cordoned.log.dirs")
-        }
-        cordoned = [
-            each.directory_id
-            for each in self.logs.directories
-            if each.online and (each.path in names or EVERY_DIRECTORY in names)
-        ]
-        self.logs.cordoned = frozenset(cordoned)
-        if self._life is not None:
-            self._life.cordon(tuple(sorted(cordoned)))
-
-    def close(self) -> None:
-        """Stop all moves of replicas and all reports to the controller."""
-        if self._placement is not None:
-            self._placement.close()
-        if self._assignments is not None:
-            self._assignments.close()
-
-    def _directory_failed(self, directory: LogDirectory) -> None:
-        if directory.path == self._metadata_directory:
-            self._halt("the metadata log's directory has failed", [directory])
-        elif not any(each.online for each in self.logs.directories):
-            self._halt("all log directories have failed", self.logs.directories)
-        elif self._life is not None:
-            self._life.directory_failed(directory.directory_id)
-
-    def _halt(self, text: str, failed: Sequence[LogDirectory]) -> None:
-        causes = ", ".join(f"{each.path} ({each.failure})" for each in failed)
-        error = DirectoryFailed(f"{text}: {causes}")
-        error.__cause__ = failed[-1].failure
-        self._doors.halt(error)
 
 
 WORKERS_END_MS = 10_000
@@ -171,10 +58,41 @@ LOADED_AT_ONCE = 32
 class BrokerLogs:
     """Call `load`, `keep_checkpoints_true`, `start_upkeep`, `stop_upkeep` and `close`, each once and in this order."""
 
-    def __init__(self, doors: NodeDoors, settings: NodeSettings, logs: LogManager) -> None:
-        self._doors = doors
+    def __init__(
+        self,
+        services: NodeServices,
+        directories: NodeDirectories,
+        settings: NodeSettings,
+        machine: MetadataMachine,
+        lifecycle: BrokerLifecycleManager,
+    ) -> None:
+        """`lifecycle` reports failed and cordoned directories to the controller."""
+        self._services = services
         self._settings = settings
-        self._logs = logs
+        self._lifecycle = lifecycle
+        self._metadata_directory = directories.identity.metadata_directory
+        ids, descriptors = directories.identity.directory_ids, services.descriptors
+        self.manager = LogManager(
+            services.disk,
+            [(path, ids.get(path, ZERO_UUID)) for path in directories.log_dirs],
+            settings.log_config(""),
+            services.clock,
+            randrange=services.random.randrange,
+            note=logger.warning,
+            unique_text=services.unique_text,
+            producer_ids_max=services.config.get_int("partition.max.producer.ids"),
+            open_files_max=(lambda: UNLIMITED) if descriptors is None else descriptors.files_max,
+            # A full disk does not take a directory offline if this is the only broker: no other replica could take over.
+            spares_full=lambda: len(machine.image.brokers) <= 1,
+            on_directory_failed=self._directory_failed,
+            on_stale=self._checkpoint_soon,
+        )
+        if descriptors is not None:
+            descriptors.count_logs(lambda: len(self.manager.logs))
+        for directory in self.manager.directories:
+            directory.failure = directories.failed.get(directory.path)
+            if directory.failure is not None:
+                logger.warning("Stopping serving logs in dir %s: %s", directory.path, directory.failure)
         self._loading: Deferred[Any] | None = None
         """The running load after a clean shutdown. The logs may be closed only when all of them are open."""
         self._is_loaded = False
@@ -182,11 +100,12 @@ class BrokerLogs:
         self.leaves_threads = False
         """True while worker threads use the logs, which they may do until the process ends."""
         self._periodic: PeriodicWork | None = None
+        """None until `keep_checkpoints_true`."""
         self._cleaning: BackgroundCleaning | None = None
         self.cleaner: LogCleaner | None = None
         """None until the broker serves, and without log.cleaner.enable."""
         self.cleaner_throttle = Throttler(
-            lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
+            lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), services.monotonic_s
         )
 
     async def load(self) -> None:
@@ -197,10 +116,10 @@ class BrokerLogs:
         deleted, so all logs must be open to be closed properly. A recovery is left as after a kill, and the next start
         repeats it.
         """
-        workers = self._doors.workers
+        workers = self._services.workers
         tasks = await self._begin_load()
         if all(task.clean for task in tasks):
-            self._loading = self._doors.tasks.run("opening the logs", self._open(tasks))
+            self._loading = self._services.tasks.run("opening the logs", self._open(tasks))
             await self._loading
         else:
             self.leaves_threads = True
@@ -212,10 +131,10 @@ class BrokerLogs:
     async def _begin_load(self) -> list[LoadTask]:
         for tries in range(LACK_TRIES, 0, -1):
             try:
-                return self._logs.begin_load(waits=tries > 1)
+                return self.manager.begin_load(waits=tries > 1)
             except OSError as error:
                 logger.warning("the log directories are looked at again: %s", error)
-            await self._doors.tasks.sleep(LACK_AGAIN_MS)
+            await self._services.tasks.sleep(LACK_AGAIN_MS)
         raise AssertionError("the last try waits for nothing")
 
     async def _open(self, tasks: Sequence[LoadTask]) -> None:
@@ -229,7 +148,7 @@ class BrokerLogs:
 
     async def _open_lacking(self, tasks: Sequence[LoadTask]) -> None:
         """Open the logs for which something was lacking."""
-        recovery = self._doors.workers.recovery
+        recovery = self._services.workers.recovery
         for _ in range(LACK_TRIES):
             lacking = [task for task in tasks if isinstance(task.result, Exception) and passes(task.result)]
             if not lacking:
@@ -237,7 +156,7 @@ class BrokerLogs:
             logger.warning(
                 "%s, and %d logs more: opened later: %s", lacking[0].path, len(lacking) - 1, lacking[0].result
             )
-            await self._doors.tasks.sleep(LACK_AGAIN_MS)
+            await self._services.tasks.sleep(LACK_AGAIN_MS)
             await gather([recovery.submit(task.run) for task in lacking])
 
     async def load_is_over(self) -> None:
@@ -246,39 +165,49 @@ class BrokerLogs:
             await self._loading
 
     def _loaded(self, tasks: Sequence[LoadTask]) -> None:
-        self._logs.finish_load(tasks)
+        self.manager.finish_load(tasks)
         self._is_loaded = True
 
     def keep_checkpoints_true(self) -> None:
         """Call it when the broker registers: from then on partitions may make checkpoints outdated."""
-        doors = self._doors
+        services = self._services
         self._periodic = PeriodicWork(
-            doors.config, self._settings, LogUpkeep(self._logs), doors.clock, doors.tasks, doors.workers
+            services.config,
+            self._settings,
+            LogUpkeep(self.manager),
+            services.clock,
+            services.tasks,
+            services.workers,
         )
-        self._logs.on_stale = self._periodic.checkpoint_soon
+
+    def _checkpoint_soon(self) -> None:
+        if self._periodic is None:
+            self.manager.checkpoint_now()
+        else:
+            self._periodic.checkpoint_soon()
 
     def start_upkeep(self) -> None:
         assert self._periodic is not None
         self._periodic.start()
         cleaner, self._cleaning = self._make_cleaning()
-        if self._doors.config.get_boolean("log.cleaner.enable"):
+        if self._services.config.get_boolean("log.cleaner.enable"):
             self.cleaner = cleaner
             self._cleaning.start()
 
     def _make_cleaning(self) -> tuple[LogCleaner, BackgroundCleaning]:
-        doors, settings = self._doors, self._settings
+        services, settings = self._services, self._settings
         throttle = self.cleaner_throttle
         cleaner = LogCleaner(
-            self._logs,
-            doors.disk,
+            self.manager,
+            services.disk,
             lambda: cleaner_limits(settings.effective),
             lambda: throttle,
             logger.warning,
-            monotonic_ms=doors.clock.monotonic_ms,
-            own_process_bytes=OWN_PROCESS_BYTES if doors.disk.is_shared else None,
+            monotonic_ms=services.clock.monotonic_ms,
+            own_process_bytes=OWN_PROCESS_BYTES if services.disk.is_shared else None,
         )
         return cleaner, BackgroundCleaning(
-            settings, cleaner, throttle, doors.clock, doors.tasks, doors.workers
+            settings, cleaner, throttle, services.clock, services.tasks, services.workers
         )
 
     async def stop_upkeep(self) -> None:
@@ -300,7 +229,7 @@ class BrokerLogs:
             if not either.done:
                 either.resolve(None)
 
-        timer = self._doors.timers.call_after(timeout_ms, over)
+        timer = self._services.timers.call_after(timeout_ms, over)
         either.on_done(lambda _: timer.cancel())
         wanted.on_done(lambda _: over())
         return either
@@ -309,4 +238,38 @@ class BrokerLogs:
         """Close the logs. Call it after the metadata log has stopped, because roles no longer change then."""
         if self._is_loaded and not self.leaves_threads:
             # A broker that never registered has changed nothing since the last clean shutdown, so it keeps that epoch.
-            self._logs.shut_down(max(broker_epoch, self._logs.previous_broker_epoch))
+            self.manager.shut_down(max(broker_epoch, self.manager.previous_broker_epoch))
+
+    # Log directories.
+
+    def online_ids(self) -> tuple[Uuid, ...]:
+        """The directories with which the broker registers. Directories that failed while the logs were loaded are left out."""
+        return tuple(each.directory_id for each in self.manager.directories if each.online)
+
+    def cordon(self, config: ServerConfig) -> None:
+        """Apply cordoned.log.dirs."""
+        names = {
+            name if name == EVERY_DIRECTORY else os.path.abspath(name)
+            for name in config.get_list("cordoned.log.dirs")
+        }
+        cordoned = [
+            each.directory_id
+            for each in self.manager.directories
+            if each.online and (each.path in names or EVERY_DIRECTORY in names)
+        ]
+        self.manager.cordoned = frozenset(cordoned)
+        self._lifecycle.cordon(tuple(sorted(cordoned)))
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        if directory.path == self._metadata_directory:
+            self._halt("the metadata log's directory has failed", [directory])
+        elif not any(each.online for each in self.manager.directories):
+            self._halt("all log directories have failed", self.manager.directories)
+        else:
+            self._lifecycle.directory_failed(directory.directory_id)
+
+    def _halt(self, text: str, failed: Sequence[LogDirectory]) -> None:
+        causes = ", ".join(f"{each.path} ({each.failure})" for each in failed)
+        error = DirectoryFailed(f"{text}: {causes}")
+        error.__cause__ = failed[-1].failure
+        self._services.halt(error)

@@ -19,11 +19,12 @@ from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import NO_EPOCH, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.late import Late, NotMade
 from kafkacompat.memory import Freeing
+from kafkacompat.node.assignments_manager import AssignmentsManager
 from kafkacompat.node.auto_topic_creation_manager import AutoTopicCreationManager
-from kafkacompat.node.broker_lifecycle import BrokerIdentity, LifecycleSettings
+from kafkacompat.node.broker_lifecycle import BrokerIdentity, BrokerState, LifecycleSettings
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.node.forwarding_manager import ForwardingManager
 from kafkacompat.node.node_to_controller_channel_manager import NO_TIMEOUT_MS
@@ -32,15 +33,16 @@ from kafkacompat.node.rpc_producer_id_manager import RPCProducerIdManager, alloc
 from kafkacompat.node.settings import Change, NodeSettings, SettingChanges, SettingNotices
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
+from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.replica_selector import selects_by_rack
 from kafkacompat.partition.services import PartitionServices
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.admission import admitting
-from kafkacompat.server.broker_logs import BrokerDirectories, BrokerLogs
+from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.server.data_directories import NodeDirectories
-from kafkacompat.server.doors import NodeDoors
+from kafkacompat.server.services import NodeServices
 from kafkacompat.server.shared_server import (
     SharedServer,
     broker_addresses,
@@ -61,125 +63,184 @@ CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
 
 
 class BrokerServer:
-    """Call `start` once, then `stop` once."""
+    """Call `start` once, then `stop` once. The parts are made in the order of Kafka's BrokerServer, and none of them acts
+    before `start`."""
 
     def __init__(
         self,
-        doors: NodeDoors,
+        services: NodeServices,
         directories: NodeDirectories,
         settings: NodeSettings,
         shared: SharedServer,
     ) -> None:
-        self._doors = doors
-        self._directories = directories
+        config, clock, timers, tasks = services.config, services.clock, services.timers, services.tasks
+        machine = shared.machine
+        self._services = services
         self._settings = settings
         self._shared = shared
-        self._changes = SettingChanges(settings, doors.config.node_id)
-        self.disks = BrokerDirectories(doors, directories, settings, shared)
-        self.logs = self.disks.logs
-        if doors.descriptors is not None:
-            doors.descriptors.logs = lambda: len(self.logs.logs)
-            self.logs.open_files.most = doors.descriptors.files_max
-        self.broker_logs = BrokerLogs(doors, settings, self.logs)
-        self._opening = Opening(doors.config.node_id, doors.tasks)
-        self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")
+        self._cluster_id = directories.identity.cluster_id
+        self._session_timeout_ms = config.get_int("broker.session.timeout.ms")
+        self._changes = SettingChanges(settings, config.node_id)
+        self._notices = SettingNotices(config.node_id)
         self.bound: tuple[EndPoint, ...] = ()
         """The client listeners, with the bound ports."""
         self._is_hurried = False
-        self._coordinates = False
-        """Whether the coordinators serve, as soon as they are made."""
         self._server: SocketServer | None = None
-        self.heartbeats: BrokerLifecycleManager | None = None
-        self._build()
 
-    def _build(self) -> None:
-        doors, config, settings, shared = self._doors, self._doors.config, self._settings, self._shared
-        clock, timers, random = doors.clock, doors.timers, doors.random
-        self._alters = self._shared.controller_channel("alter-partition")
-        self._requests = self._shared.controller_channel("forwarding")
-        services = PartitionServices(
-            config.node_id, clock, timers, doors.tasks, doors.workers, self.logs, settings, doors.halt
+        self.lifecycle = BrokerLifecycleManager(
+            config.node_id, LifecycleSettings.from_config(config), clock, tasks, services.halt
         )
-        self._replication = ReplicaFetcherManager(
-            services,
+        self.broker_logs = BrokerLogs(services, directories, settings, machine, self.lifecycle)
+        self.logs = self.broker_logs.manager
+        self._opening = Opening(config.node_id, tasks)
+
+        def broker_epoch() -> int:
+            return self.lifecycle.broker_epoch
+
+        # Channels to the active controller.
+        self._alter_partition_channel = alter_partition = shared.controller_channel("alter-partition")
+        self._forwarding_channel = forwarding = shared.controller_channel("forwarding")
+        self.assignments = AssignmentsManager(
+            config.node_id,
+            shared.controller_channel("directory-assignments"),
+            tasks,
+            lambda: machine.image,
+            broker_epoch,
+        )
+
+        # Partitions.
+        partition_services = PartitionServices(
+            config.node_id, clock, timers, tasks, services.workers, self.logs, settings, services.halt
+        )
+        self.replication = ReplicaFetcherManager(
+            partition_services,
             config.inter_broker_listener_name,
-            doors.network.channels,
-            broker_epoch=self._broker_epoch,
-            alter=lambda request: self._alters.request(request, NO_TIMEOUT_MS),
+            services.network.channels,
+            broker_epoch=broker_epoch,
+            alter=lambda request: alter_partition.request(request, NO_TIMEOUT_MS),
         )
-        self.partitions = partitions = ReplicaManager(
-            services, self._replication, BatchLimits.from_config(config)
+        self.partitions = ReplicaManager(
+            partition_services, self.replication, BatchLimits.from_config(config)
         )
-        placement = self.disks.place(services, partitions.hosted, self._broker_epoch)
+        self.placement = Placement(partition_services, self.partitions.hosted, self.assignments.assign)
         self.fetches = FetchEngine(
-            services,
-            partitions,
+            partition_services,
+            self.partitions,
             FetchSessionCache(
                 config.get_int("max.incremental.fetch.session.cache.slots"),
-                lambda: 1 + random.randrange(SESSION_IDS),
-                Freeing(doors.tasks).free,
+                lambda: 1 + services.random.randrange(SESSION_IDS),
+                Freeing(tasks).free,
             ),
             lambda: settings.get_int("fetch.max.bytes"),
             selects_by_rack=selects_by_rack(config.get_string("replica.selector.class")),
-            throttle=self._replication.leader_throttle,
+            throttle=self.replication.leader_throttle,
         )
+
+        # Coordinators, and what they and the handlers ask of the controller.
         self._producer_ids = RPCProducerIdManager(
-            partial(allocate_block, self._requests, config.node_id, self._broker_epoch), doors.tasks
+            partial(allocate_block, forwarding, config.node_id, broker_epoch), tasks
         )
-        self._notices = SettingNotices(config.node_id)
-        self._controller = controller = ForwardingManager(self._requests, doors.tasks, shared.carry_out)
-        self._topics = AutoTopicCreationManager(
-            config, partial(self._create_topics, controller), _topic_not_made, doors.tasks
-        )
+        self._controller = ForwardingManager(forwarding, tasks, shared.carry_out)
+        self._topics = AutoTopicCreationManager(config, self._create_topics, _topic_not_made, tasks)
+        self._coordinates = False
+        """Whether the coordinators serve, as soon as they are made."""
         self._coordinators: Late[BrokerCoordinators] = Late(
-            "kafkacompat.server.broker_coordinators", self._make_coordinators, doors.workers.batches
+            "kafkacompat.server.broker_coordinators", self._make_coordinators, services.workers.batches
         )
+
+        # Handlers.
         self._node = Node(
             node_id=config.node_id,
-            cluster_id=self._directories.identity.cluster_id,
+            cluster_id=self._cluster_id,
             config=config,
             clock=clock,
-            random=random,
-            partitions=partitions,
+            random=services.random,
+            partitions=self.partitions,
             fetches=self.fetches,
-            controller=controller,
+            controller=self._controller,
             producer_ids=self._producer_ids,
             log_manager=self.logs,
-            directories=placement,
+            directories=self.placement,
             image=MetadataImage(),
             auto_create=self._topics,
             dynamic=settings,
             coordinators=self._coordinators,
-            provisions=doors.provisions,
+            provisions=services.provisions,
             opening=self._opening,
             authorizer=shared.authorizer,
             quotas=quota_managers(config),
-            monotonic_s=doors.monotonic_s,
-            client_metrics=doors.client_metrics,
+            monotonic_s=services.monotonic_s,
+            client_metrics=services.client_metrics,
             check_listeners=self._check_listeners,
         )
-        metrics, closed = doors.client_metrics, [self._connection_closed]
+        metrics, closed = services.client_metrics, [self._connection_closed]
         self._dispatcher = ApiDispatcher(
             self._node,
-            RequestTasks(doors.tasks),
+            RequestTasks(tasks),
             broker_apis(metrics is not None, config.get_boolean("unstable.api.versions.enable")),
             when_closed=closed if metrics is None else [*closed, metrics.on_connection_closed],
             elements_max=config.get_int("request.max.elements"),
-            meters=doors.meters,
+            meters=services.meters,
         )
-        if doors.meters is not None:
+        if services.meters is not None:
             self._coordinators.now()  # their metrics are shown from the start
+
+    async def start(self) -> None:
+        """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt."""
+        services, config, shared = self._services, self._services.config, self._shared
+        await self.broker_logs.load()
+        self._server = server = services.network.socket_server()
+        listeners = config.broker_listeners()
+        server.dispatcher = admitting(self._dispatcher, services, listeners, lambda: shared.machine.image)
+        self.bound = await server.bind(listeners)
+        advertised = await broker_addresses(config, self.bound, services.network)
+        await shared.machine.when_at(await self._register(advertised))
+        await shared.acls_loaded  # a client that is served before is told of an error
+        self.broker_logs.keep_checkpoints_true()
+        if _has_coordinators_topic(shared.machine.image):
+            try:
+                await self._coordinators.ready()
+            except NotMade as failed:
+                raise failed.reason from None
+        if self._coordinators.made is not None:
+            self._coordinators.made.start()
+        self._coordinates = True
+        self._take_image(MetadataImage(), shared.machine.image)
+        shared.machine.subscribe(self._take_image)
+        bound_ms = self._session_timeout_ms
+        self._opening.begin(self.lifecycle.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
+        self._opening.on_image(shared.machine.image)
+        await server.serve()
+        await self.lifecycle.ready_to_unfence()
+        self.broker_logs.start_upkeep()
+
+    def _register(self, advertised: tuple[EndPoint, ...]) -> Deferred[int]:
+        """Return the broker epoch, which is also the offset of the registration in the metadata log."""
+        config, machine = self._services.config, self._shared.machine
+        identity = BrokerIdentity(
+            node_id=config.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._shared.incarnation,
+            listeners=advertised,
+            directory_ids=self.broker_logs.online_ids(),
+            rack=config.get_string("broker.rack"),
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+        )
+        channel = self._shared.controller_channel("heartbeat")
+        machine.subscribe(self.lifecycle.on_image)
+        self.broker_logs.cordon(self._settings.effective)
+        return self.lifecycle.start(identity, channel, lambda: machine.image.offset)
 
     def _make_coordinators(self) -> BrokerCoordinators:
         from kafkacompat.server.broker_coordinators import BrokerCoordinators
 
         made = BrokerCoordinators(
-            self._doors,
+            self._services,
             self._settings,
             self.partitions,
             self._producer_ids,
             self._topics,
-            lambda request: self._create_topics(self._controller, request, None),
+            lambda request: self._create_topics(request, None),
         )
         made.serve(self._node)
         if self._coordinates:
@@ -190,10 +251,6 @@ class BrokerServer:
     def _connection_closed(self, connection_id: int) -> None:
         if self._coordinators.made is not None:
             self._coordinators.made.shares.on_connection_closed(connection_id)
-
-    @property
-    def replication(self) -> ReplicaFetcherManager:
-        return self._replication
 
     @property
     def coordinators(self) -> BrokerCoordinators:
@@ -209,38 +266,7 @@ class BrokerServer:
         """None before the broker listens."""
         return self._server
 
-    async def start(self) -> None:
-        """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt."""
-        doors, config, shared = self._doors, self._doors.config, self._shared
-        await self.broker_logs.load()
-        self._server = server = doors.network.socket_server()
-        listeners = config.broker_listeners()
-        server.dispatcher = admitting(self._dispatcher, doors, listeners, lambda: shared.machine.image)
-        self.bound = await server.bind(listeners)
-        heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
-        await shared.machine.when_at(await heartbeats.start())
-        await shared.acls_loaded  # a client that is served before is told of an error
-        self.broker_logs.keep_checkpoints_true()
-        if _has_coordinators_topic(shared.machine.image):
-            try:
-                await self._coordinators.ready()
-            except NotMade as failed:
-                raise failed.reason from None
-        if self._coordinators.made is not None:
-            self._coordinators.made.start()
-        self._coordinates = True
-        self._take_image(MetadataImage(), shared.machine.image)
-        shared.machine.subscribe(self._take_image)
-        bound_ms = self._session_timeout_ms
-        self._opening.begin(heartbeats.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
-        self._opening.on_image(shared.machine.image)
-        await server.serve()
-        await heartbeats.ready_to_unfence()
-        self.broker_logs.start_upkeep()
-
-    def _create_topics(
-        self, controller: ForwardingManager, request: Any, asker: RequestContext | None
-    ) -> Deferred[Any]:
+    def _create_topics(self, request: Any, asker: RequestContext | None) -> Deferred[Any]:
         """Create topics in the name of the asker, or of this node without an asker."""
         context = RequestContext(
             CREATE_TOPICS,
@@ -248,40 +274,12 @@ class BrokerServer:
             0,
             None if asker is None else asker.client_id,
             NO_CONNECTION if asker is None else asker.connection_id,
-            self._doors.config.inter_broker_listener_name,
+            self._services.config.inter_broker_listener_name,
             "127.0.0.1" if asker is None else asker.client_host,
         )
         if asker is not None:
             context.principal = asker.principal
-        return controller.create_topics(request, context)
-
-    def _broker_epoch(self) -> int:
-        return NO_EPOCH if self.heartbeats is None else self.heartbeats.broker_epoch
-
-    def _make_heartbeats(self, advertised: tuple[EndPoint, ...]) -> BrokerLifecycleManager:
-        doors, config = self._doors, self._doors.config
-        identity = BrokerIdentity(
-            node_id=config.node_id,
-            cluster_id=self._directories.identity.cluster_id,
-            incarnation_id=self._shared.incarnation,
-            listeners=advertised,
-            directory_ids=self.disks.online_ids(),
-            rack=config.get_string("broker.rack"),
-            previous_broker_epoch=self.logs.previous_broker_epoch,
-        )
-        machine = self._shared.machine
-        self.heartbeats = heartbeats = BrokerLifecycleManager(
-            identity,
-            LifecycleSettings.from_config(config),
-            self._shared.controller_channel("heartbeat"),
-            doors.clock,
-            doors.tasks,
-            lambda: machine.image.offset,
-            doors.halt,
-        )
-        machine.subscribe(heartbeats.on_image)
-        self.disks.follow(heartbeats)
-        return heartbeats
+        return self._controller.create_topics(request, context)
 
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Pass a new image to the parts, in the order of their dependencies. The settings already have it."""
@@ -289,7 +287,7 @@ class BrokerServer:
         self._node.quotas.take(new.client_quotas)
         if self._server is not None and new.client_quotas is not old.client_quotas:
             self._server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
-        self._node.returning.on_image(old, new, self._doors.clock.monotonic_ms(), self._session_timeout_ms)
+        self._node.returning.on_image(old, new, self._services.clock.monotonic_ms(), self._session_timeout_ms)
         change = self._changes.in_image(new)
         if change is Change.OTHER_VALUES:
             self._follow_settings(self._settings.effective)
@@ -300,7 +298,7 @@ class BrokerServer:
         if self._coordinators.made is not None:
             self._coordinators.made.on_image(old, new)
         elif new.topics is not old.topics and _has_coordinators_topic(new):
-            self._coordinators.insist(self._doors.timers)
+            self._coordinators.insist(self._services.timers)
         self._opening.on_image(new)
 
     async def stop(self) -> bool:
@@ -311,26 +309,27 @@ class BrokerServer:
         """
         self._opening.open()
         await self.broker_logs.load_is_over()
-        if self.heartbeats is not None:
-            stopped = self.heartbeats.shut_down()
+        if self.lifecycle.state is not BrokerState.NOT_RUNNING:
+            stopped = self.lifecycle.shut_down()
             if self._is_hurried:
-                self.heartbeats.give_up()
+                self.lifecycle.give_up()
             await stopped
         if self._server is None:
             return True
         if self._is_hurried or self._shared.driver.leader_id < 0:
             # Forwarded requests will get no answer. They must not delay the drain of their connections.
-            self._requests.close()
+            self._forwarding_channel.close()
         self.partitions.hosted.finish_changes()
         self._coordinates = False
         if self._coordinators.made is not None:
             self._coordinators.made.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await self.broker_logs.stop_upkeep()
-        self.disks.close()
-        self._replication.close()
-        self._alters.close()
-        self._requests.close()
+        self.placement.close()
+        self.assignments.close()
+        self.replication.close()
+        self._alter_partition_channel.close()
+        self._forwarding_channel.close()
         return not self.leaves_threads
 
     @property
@@ -341,14 +340,13 @@ class BrokerServer:
     def hurry(self) -> None:
         """Do not wait for the controller any longer, in the current or in a later stop."""
         self._is_hurried = True
-        if self.heartbeats is not None:
-            self.heartbeats.give_up()
+        self.lifecycle.give_up()
         if self._server is not None:
-            self._requests.close()
+            self._forwarding_channel.close()
 
     def close_logs(self) -> None:
         """Close the logs. Call it after the metadata log has stopped, because roles no longer change then."""
-        self.broker_logs.close(self._broker_epoch())
+        self.broker_logs.close(self.lifecycle.broker_epoch)
 
     def abandon(self) -> None:
         """Clean up a failed start: answer held requests, close the listeners, and close the logs if all of them are open."""
@@ -365,7 +363,7 @@ class BrokerServer:
     def _follow_settings(self, config: ServerConfig) -> None:
         """Apply changed settings. Bounds on connections change at once. Other dynamic settings are read where they are used."""
         assert self._server is not None
-        self.disks.take_settings(config)
+        self.broker_logs.cordon(config)
         self._server.take_settings(config)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import SocketServer
-    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.services import NodeServices
     from kafkacompat.server.shared_server import SharedServer
 
 logger = logging.getLogger(__name__)
@@ -62,13 +62,13 @@ def _is_bound_late(endpoint: EndPoint) -> bool:
 class ControllerServer:
     """Call `start` once, then `stop` once."""
 
-    def __init__(self, doors: NodeDoors, shared: SharedServer, server: SocketServer) -> None:
+    def __init__(self, services: NodeServices, shared: SharedServer, server: SocketServer) -> None:
         """`server` and the endpoints of the shared part come from `listen`."""
-        config, machine = doors.config, shared.machine
-        self._doors = doors
+        config, machine = services.config, shared.machine
+        self._services = services
         self._shared = shared
         self._server = server
-        reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
+        reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, services.timers)
         machine.subscribe(reach.on_image)
         self.quotas = quotas = quota_managers(config, of_controller=True)
         self.controller = QuorumController(
@@ -79,13 +79,13 @@ class ControllerServer:
                 reach,
                 quotas,
                 shared.directories.bootstrap_values,
-                doors.clock,
-                doors.timers,
-                doors.tasks,
-                doors.random,
-                doors.network.resolve,
-                doors.monotonic_s,
-                (lambda: None) if doors.descriptors is None else doors.descriptors.logs_left,
+                services.clock,
+                services.timers,
+                services.tasks,
+                services.random,
+                services.network.resolve,
+                services.monotonic_s,
+                (lambda: None) if services.descriptors is None else services.descriptors.logs_left,
             )
         )
         self.event_queue = self.controller.event_queue
@@ -94,16 +94,16 @@ class ControllerServer:
             node_id=config.node_id,
             cluster_id=shared.cluster_id,
             config=config,
-            clock=doors.clock,
-            random=doors.random,
+            clock=services.clock,
+            random=services.random,
             controller=self.controller,
             quorum=shared.driver,
             image=machine.image,
             dynamic=shared.settings,
-            provisions=doors.provisions,
+            provisions=services.provisions,
             authorizer=shared.authorizer,
             quotas=quotas,
-            monotonic_s=doors.monotonic_s,
+            monotonic_s=services.monotonic_s,
         )
 
         self.meters = meters = ControllerMeters()
@@ -122,37 +122,39 @@ class ControllerServer:
         machine.subscribe(take_image)
         self._dispatcher = ApiDispatcher(
             node,
-            RequestTasks(doors.tasks),
+            RequestTasks(services.tasks),
             CONTROLLER_APIS,
             [self.liveness.connection_closed],
             elements_max=config.get_int("request.max.elements"),
-            meters=doors.meters,
+            meters=services.meters,
         )
         server.dispatcher = admitting(
-            self._dispatcher, doors, config.controller_listeners(), lambda: machine.image
+            self._dispatcher, services, config.controller_listeners(), lambda: machine.image
         )
         registration = ControllerRegistrationManager(
             ControllerIdentity(config.node_id, shared.incarnation, shared.endpoints),
             shared.controller_channel("controller-registration"),
-            doors.tasks,
+            services.tasks,
         )
         machine.subscribe(registration.on_image)
 
     @staticmethod
-    async def listen(doors: NodeDoors) -> tuple[SocketServer, tuple[EndPoint, ...]]:
+    async def listen(services: NodeServices) -> tuple[SocketServer, tuple[EndPoint, ...]]:
         """Return the controller's socket server and its advertised listeners, with the ports that the system chose for
         port 0.
 
         The listeners that wait for the authorizer are bound by `start`, those with port 0 are served by it. Raises
         OSError, ConfigError.
         """
-        server = doors.network.socket_server()
-        late = [each for each in _late_listeners(doors.config) if _is_bound_late(each)]
-        bound = await server.bind([each for each in doors.config.controller_listeners() if each not in late])
-        return server, await controller_addresses(doors.config, (*bound, *late), doors.network)
+        server = services.network.socket_server()
+        late = [each for each in _late_listeners(services.config) if _is_bound_late(each)]
+        bound = await server.bind(
+            [each for each in services.config.controller_listeners() if each not in late]
+        )
+        return server, await controller_addresses(services.config, (*bound, *late), services.network)
 
     def _probe(self, host: str, port: int) -> Deferred[Probed]:
-        probed = self._doors.network.channels.probe(host, port, PROBE_TIMEOUT_MS)
+        probed = self._services.network.channels.probe(host, port, PROBE_TIMEOUT_MS)
         return probed.then(lambda result: PROBED.get(result, Probed.SILENT))
 
     def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
@@ -166,7 +168,7 @@ class ControllerServer:
     async def start(self) -> None:
         """Start to serve the quorum, which this node has already joined. Returns when all listeners are open. Raises
         OSError."""
-        late = _late_listeners(self._doors.config)
+        late = _late_listeners(self._services.config)
         names = [each.listener_name for each in late]
         self._server.hold(names)
         await self._server.serve()

@@ -38,7 +38,7 @@ from kafkacompat.raft.storage import (
 from kafkacompat.raft.voter_node import VoterNode
 
 if TYPE_CHECKING:
-    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.services import NodeServices
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 
@@ -211,7 +211,7 @@ class QuorumStore:
 
 def open_quorum_store(
     directories: NodeDirectories,
-    doors: NodeDoors,
+    services: NodeServices,
     transport: NetworkChannel,
     *,
     endpoints: Sequence[EndPoint],
@@ -222,14 +222,14 @@ def open_quorum_store(
     `endpoints` are this node's advertised controller listeners, the default one first. Empty without the controller
     role.
     """
-    config, disk, identity = doors.config, doors.disk, directories.identity
+    config, disk, identity = services.config, services.disk, directories.identity
     # Kafka's tests set smaller segments with this setting, which has no default.
     internal = config.resolved("internal.metadata.log.segment.bytes")
     segment_bytes = internal if isinstance(internal, int) else config.get_int("metadata.log.segment.bytes")
     log_config = metadata_log_config(segment_bytes, config.get_int("metadata.log.segment.ms"))
     try:
         log = open_metadata_log(
-            disk, identity.metadata_directory, log_config, doors.clock, clean=False, note=note
+            disk, identity.metadata_directory, log_config, services.clock, clean=False, note=note
         )
     except OSError as error:
         raise StorageProblem(
@@ -244,14 +244,14 @@ def open_quorum_store(
         directory=posixpath.join(identity.metadata_directory, METADATA_PARTITION),
         log=log,
         disk=disk,
-        workers=doors.workers.quorum_sync,
-        snapshot_workers=doors.workers.snapshots,
-        clock=doors.clock,
-        timers=doors.timers,
-        random=doors.random,
+        workers=services.workers.quorum_sync,
+        snapshot_workers=services.workers.snapshots,
+        clock=services.clock,
+        timers=services.timers,
+        random=services.random,
         static_voters=static_voters(config),
         transport=transport,
-        fail=doors.halt,
+        fail=services.halt,
         note=note,
     )
     return QuorumStore(log, driver)

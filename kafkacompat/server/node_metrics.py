@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkacompat.metrics.network import Idle
-    from kafkacompat.server.broker_server import BrokerServer
-    from kafkacompat.server.doors import NodeDoors
     from kafkacompat.server.raft_server import KafkaRaftServer
+    from kafkacompat.server.services import NodeServices
     from kafkacompat.server.shared_server import SharedServer
 
 
@@ -69,15 +68,15 @@ class NodeMetrics:
 
     def __init__(
         self,
-        doors: NodeDoors,
+        services: NodeServices,
         node: KafkaRaftServer,
         pool_loads: Callable[[], Sequence[tuple[str, int, int]]],
     ) -> None:
         """`pool_loads` returns (duty, running jobs, waiting jobs) for each worker pool."""
-        self._doors = doors
+        self._services = services
         self._node = node
         self._pool_loads = pool_loads
-        self._started_ms = doors.clock.now_ms()
+        self._started_ms = services.clock.now_ms()
         self.stalls: Stalls | None = None
         """The watchdog's stalls, once it runs."""
         self.idle: Callable[[], Idle] | None = None
@@ -95,12 +94,12 @@ class NodeMetrics:
         if node.shared is None:
             return "the node starts"
         if node.broker is not None:
-            state = broker_state(node.broker)
+            state = node.broker.lifecycle.state
             if state is not BrokerState.RUNNING:
                 return f"the broker's state is {state.name}"
-            if node.broker.heartbeats is not None and node.broker.heartbeats.session_is_over:
+            if node.broker.lifecycle.session_is_over:
                 return "no controller answers the broker"
-            registration = node.shared.machine.image.brokers.get(self._doors.config.node_id)
+            registration = node.shared.machine.image.brokers.get(self._services.config.node_id)
             if registration is None:
                 return "the broker is not registered"
             if registration.fenced:
@@ -121,15 +120,15 @@ class NodeMetrics:
         node = self._node
         shared, broker = node.shared, node.broker
         index_bytes = None if broker is None else broker.logs.index_bytes()
-        descriptors = self._doors.descriptors
+        descriptors = self._services.descriptors
         connections_left = None if descriptors is None else descriptors.connections_left()
         loads = self._pool_loads()
         yield process_families(
             NodeReading(self._started_ms, self.stalls, loads, index_bytes, connections_left)
         )
-        if self._doors.meters is not None:
-            yield request_families(self._doors.meters)
-        yield disk_families(self._doors.config.roles)
+        if self._services.meters is not None:
+            yield request_families(self._services.meters)
+        yield disk_families(self._services.config.roles)
         if shared is not None and shared.has_started:
             yield from self._of_quorum(shared)
         parts = (broker, node.controller)
@@ -145,18 +144,18 @@ class NodeMetrics:
         if servers:
             yield MEMORY.of(servers[0].memory_reading())
         if self.idle is not None:
-            yield idle_families(self.idle(), self._doors.config.roles)
-        now_ms = self._doors.clock.monotonic_ms()
+            yield idle_families(self.idle(), self._services.config.roles)
+        now_ms = self._services.clock.monotonic_ms()
         yield quota_families(
             None if broker is None else broker.quotas,
             None if node.controller is None else node.controller.quotas,
             now_ms,
         )
-        manager, series = self._doors.client_metrics, self._doors.client_series
+        manager, series = self._services.client_metrics, self._services.client_series
         if manager is not None and series is not None:
             yield client_families(manager, series, now_ms, is_broker=broker is not None)
         if broker is not None:
-            yield STATE.of(broker_state(broker).value)
+            yield STATE.of(broker.lifecycle.state.value)
             hosted = broker.partitions.hosted
             coordinators = broker.coordinators
             shares = coordinators.shares
@@ -174,17 +173,17 @@ class NodeMetrics:
             ):
                 yield LOADS.of(At(times, now_ms), coordinator=kind)
             yield traffic_families(hosted.traffic)
-            longest_ms = self._doors.config.get_int("transaction.max.timeout.ms")
-            yield replica_families(hosted, self._doors.clock.now_ms() - longest_ms - LATE_MS)
+            longest_ms = self._services.config.get_int("transaction.max.timeout.ms")
+            yield replica_families(hosted, self._services.clock.now_ms() - longest_ms - LATE_MS)
             yield partition_families(hosted)
             yield log_families(broker.logs)
-            disks, replication = broker.disks, broker.replication
-            yield PLACEMENTS.of(Placements(disks.queued_assignments, disks.max_move_lag()))
+            placement, replication = broker.placement, broker.replication
+            yield PLACEMENTS.of(Placements(broker.assignments.queued, placement.max_move_lag()))
             yield THROTTLED.of(
                 Throttled(
                     replication.leader_throttle.bytes_per_second(),
                     replication.follower_throttle.bytes_per_second(),
-                    disks.moved_bytes_per_second(),
+                    placement.moved_bytes_per_second(),
                 )
             )
             cleaner, moved_bytes = broker.broker_logs.cleaner, broker.broker_logs.cleaner_throttle.moved_bytes
@@ -193,12 +192,12 @@ class NodeMetrics:
 
     def _of_quorum(self, shared: SharedServer) -> Iterator[Families]:
         driver, machine = shared.driver, shared.machine
-        controller, clock = self._node.controller, self._doors.clock
+        controller, clock = self._node.controller, self._services.clock
         now_ms, monotonic_ms = clock.now_ms(), clock.monotonic_ms()
         yield QUORUM.of(At(driver, monotonic_ms))
         reading = LoaderReading(machine.image, machine.leader_id, machine.snapshots_loaded)
         yield loader_families(reading, SUPPORTED_FEATURES)
-        has_static_voters = bool(self._doors.config.get_list("controller.quorum.voters"))
+        has_static_voters = bool(self._services.config.get_list("controller.quorum.voters"))
         ignores_static_voters = has_static_voters and driver.kraft_version > 0
         if controller is not None:
             queue, sessions = controller.event_queue, controller.liveness.sessions
@@ -243,8 +242,3 @@ def _until_a_failure(samples: Iterable[Sample | None]) -> Iterator[Sample | None
         yield from samples
     except Exception as error:
         report("collecting metrics", error)
-
-
-def broker_state(broker: BrokerServer) -> BrokerState:
-    """Return the broker's state. It is NOT_RUNNING until the broker registers."""
-    return BrokerState.NOT_RUNNING if broker.heartbeats is None else broker.heartbeats.state

@@ -1,4 +1,4 @@
-"""The process of a node: the doors to the real system, the signals that stop it, and the line that says that it
+"""The process of a node: the services of the real system, the signals that stop it, and the line that says that it
 serves.
 
 This module knows trio and the operating system. raft_server.py knows the parts of a node and the order of their start
@@ -33,7 +33,6 @@ from kafkacompat.net.workers import pool_loads, worker_pools
 from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.security.class_names import refuse_classes_of_others
 from kafkacompat.server.admission import check_mechanisms, security_between_nodes
-from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.process_wide import (
     StopSignals,
     freeze_long_lived,
@@ -42,6 +41,7 @@ from kafkacompat.server.process_wide import (
 )
 from kafkacompat.server.provisions import provisions_of
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
+from kafkacompat.server.services import NodeServices
 from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ async def _serve(
     tls = _listeners_with_tls(config)
     try:
         async with trio.open_nursery() as nursery:
-            doors, timers = _doors_of_the_system(config, nursery, tls)
-            node = KafkaRaftServer(doors)
+            services, timers = _services_of_the_system(config, nursery, tls)
+            node = KafkaRaftServer(services)
             asked = trio.Event()
             starting = trio.CancelScope()
             serves = False
@@ -115,7 +115,7 @@ async def _serve(
             signals.tell(lambda: token.run_sync_soon(on_signal))
             try:
                 if config.get_int(METRICS_PORT) >= 0:
-                    metrics = await _shown(doors, node, nursery, tell_metrics)
+                    metrics = await _shown(services, node, nursery, tell_metrics)
                 with starting:
                     await nursery.start(timers.run)
                     await carry_out(node.build(format_if_empty=format_if_empty))
@@ -130,8 +130,8 @@ async def _serve(
                     if metrics is not None:
                         metrics.stalls = watchdog
                     announce(node.ready_line())
-                    assert doors.provisions is not None
-                    doors.provisions.begin()
+                    assert services.provisions is not None
+                    services.provisions.begin()
                     await asked.wait()
                     watchdog.stop()
                 is_clean = await carry_out(node.stop())
@@ -149,7 +149,7 @@ async def _serve(
 
 
 async def _shown(
-    doors: NodeDoors,
+    services: NodeServices,
     node: KafkaRaftServer,
     nursery: trio.Nursery,
     tell_port: Callable[[int], None] | None,
@@ -163,11 +163,11 @@ async def _shown(
         raise StartRefused(
             f"{METRICS_PORT}: {missing.name} is not installed; install kafkacompat[metrics]"
         ) from missing
-    metrics = NodeMetrics(doors, node, lambda: pool_loads(doors.workers))
+    metrics = NodeMetrics(services, node, lambda: pool_loads(services.workers))
     metrics.idle = LoopIdle().read
     endpoint = MetricsEndpoint(OneNode(metrics))
-    host = doors.config.get_string("metrics.listener.host") or ""
-    port = await endpoint.bind(host, doors.config.get_int(METRICS_PORT))
+    host = services.config.get_string("metrics.listener.host") or ""
+    port = await endpoint.bind(host, services.config.get_int(METRICS_PORT))
     logger.info("metrics are served on http://%s/metrics", host_and_port(host, port))
     if tell_port is not None:
         tell_port(port)
@@ -213,10 +213,10 @@ def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-def _doors_of_the_system(
+def _services_of_the_system(
     config: ServerConfig, nursery: trio.Nursery, tls: Mapping[str, SslListener]
-) -> tuple[NodeDoors, TrioTimers]:
-    """Return the doors, and the timers, which the caller must run."""
+) -> tuple[NodeServices, TrioTimers]:
+    """Return the services, and the timers, which the caller must run."""
     clock = SystemClock()
     timers = TrioTimers(clock)
     recovery_threads = config.get_int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
@@ -224,7 +224,7 @@ def _doors_of_the_system(
     client_metrics, client_series = _telemetry(config)
     descriptors = Descriptors(open_files)
     _tell_of(descriptors)
-    doors = NodeDoors(
+    services = NodeServices(
         config=config,
         clock=clock,
         timers=timers,
@@ -251,7 +251,7 @@ def _doors_of_the_system(
         client_metrics=client_metrics,
         client_series=client_series,
     )
-    return doors, timers
+    return services, timers
 
 
 def _tell_of(descriptors: Descriptors) -> None:

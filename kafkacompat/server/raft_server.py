@@ -1,4 +1,4 @@
-"""A node with one role or both: built from its doors, started, stopped.
+"""A node with one role or both: built from its services, started, stopped.
 
 Start: lock and check the directories and join the metadata quorum (shared_server.py). A controller then serves the
 quorum (controller_server.py). A broker (broker_server.py) loads the logs, registers, applies partitions and groups,
@@ -31,7 +31,7 @@ from kafkacompat.server.shared_server import SharedServer
 if TYPE_CHECKING:
     from kafkacompat.ports import SocketServer
     from kafkacompat.server.controller_server import ControllerServer
-    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.services import NodeServices
 
 START_PROBLEMS = (
     StorageProblem,
@@ -49,8 +49,8 @@ START_PROBLEMS = (
 class KafkaRaftServer:
     """Call `build`, `start` and `stop`, each once. Call `stop` also after a start that was cancelled."""
 
-    def __init__(self, doors: NodeDoors) -> None:
-        self._doors = doors
+    def __init__(self, services: NodeServices) -> None:
+        self._services = services
         self._directories: NodeDirectories | None = None
         self.shared: SharedServer | None = None
         self.controller: ControllerServer | None = None
@@ -58,26 +58,26 @@ class KafkaRaftServer:
 
     async def build(self, *, format_if_empty: bool) -> None:
         """Build all parts. None of them acts yet. Raises the exceptions in START_PROBLEMS."""
-        doors, config = self._doors, self._doors.config
+        services, config = self._services, self._services.config
         self._directories = directories = open_directories(
-            config, doors.disk, doors.random, doors.clock.now_ms(), format_if_empty=format_if_empty
+            config, services.disk, services.random, services.clock.now_ms(), format_if_empty=format_if_empty
         )
         read_tables()  # the log of a new topic must not wait for a descriptor
         load_for_others(config)
         settings = NodeSettings(config, config.node_id)
-        incarnation = doors.random.uuid()
+        incarnation = services.random.uuid()
         server: SocketServer | None = None
         endpoints: tuple[EndPoint, ...] = ()
         if "controller" in config.roles:
             from kafkacompat.server.controller_server import ControllerServer
 
-            server, endpoints = await ControllerServer.listen(doors)
-        self.shared = SharedServer(doors, directories, settings, incarnation, endpoints)
+            server, endpoints = await ControllerServer.listen(services)
+        self.shared = SharedServer(services, directories, settings, incarnation, endpoints)
         if server is not None:
-            self.controller = ControllerServer(doors, self.shared, server)
+            self.controller = ControllerServer(services, self.shared, server)
             self.shared.own_controller = self.controller.carry_out
         if "broker" in config.roles:
-            self.broker = BrokerServer(doors, directories, settings, self.shared)
+            self.broker = BrokerServer(services, directories, settings, self.shared)
 
     async def start(self) -> None:
         """Return when clients are served, or the quorum if this node is only a controller. Raises the exceptions in
@@ -92,7 +92,7 @@ class KafkaRaftServer:
     def ready_line(self) -> str:
         """The line that a start prints when it serves."""
         assert self.shared is not None
-        config = self._doors.config
+        config = self._services.config
         serving = self.shared.endpoints if self.broker is None else self.broker.bound
         addresses = ", ".join(
             f"{each.listener_name}://{host_and_port(each.host, each.port)}" for each in serving
@@ -119,8 +119,8 @@ class KafkaRaftServer:
             is_clean = self.shared.stop() and is_clean
         if self.broker is not None:
             self.broker.close_logs()
-        self._doors.network.channels.close_all()
-        self._doors.network.controller_channels.close_all()
+        self._services.network.channels.close_all()
+        self._services.network.controller_channels.close_all()
         self._release_locks()
         return is_clean
 

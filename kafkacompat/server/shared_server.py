@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.security.acl import Acl
     from kafkacompat.security.authorizer import StandardAuthorizer
-    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.services import NodeServices
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class SharedServer:
 
     def __init__(
         self,
-        doors: NodeDoors,
+        services: NodeServices,
         directories: NodeDirectories,
         settings: NodeSettings,
         incarnation: Uuid,
@@ -113,8 +113,8 @@ class SharedServer:
 
         Raises MetadataLogProblem, ConfigError.
         """
-        config = doors.config
-        self._doors = doors
+        config = services.config
+        self._services = services
         self.settings = settings
         self.directories = directories
         self.cluster_id = directories.identity.cluster_id
@@ -127,7 +127,7 @@ class SharedServer:
         self.controller_settings = ControllerSettings(config, config.node_id, self.cluster_id)
         self.machine = MetadataMachine(
             ControllerCore(self.controller_settings),
-            doors.tasks,
+            services.tasks,
             max_bytes_between_snapshots=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
             max_ms_between_snapshots=config.get_int("metadata.log.max.snapshot.interval.ms"),
         )
@@ -145,8 +145,8 @@ class SharedServer:
             self.machine.subscribe(partial(self._take_acls, self.authorizer))
         self.store: QuorumStore = open_quorum_store(
             directories,
-            doors,
-            KafkaNetworkChannel(doors.network.controller_channels, logger.error),
+            services,
+            KafkaNetworkChannel(services.network.controller_channels, logger.error),
             endpoints=endpoints,
             note=logger.warning,
         )
@@ -162,7 +162,7 @@ class SharedServer:
         self.newest_acls = new.acls, self.driver.has_caught_up
         if not self.is_loading_acls:
             self.is_loading_acls = True
-            self._doors.tasks.start("loading access control entries", self._load_acls(authorizer))
+            self._services.tasks.start("loading access control entries", self._load_acls(authorizer))
 
     async def _load_acls(self, authorizer: StandardAuthorizer) -> None:
         """There may be a hundred thousand. Nobody is answered by them yet."""
@@ -187,22 +187,22 @@ class SharedServer:
         if self.driver.leader_id < 0 or not endpoints:
             return None
         # A leader that has several listeners may name another one first, for example while a cluster is secured.
-        name = self._doors.config.controller_listener_names[0]
+        name = self._services.config.controller_listener_names[0]
         _, host, port = next((each for each in endpoints if each[0] == name), endpoints[0])
         return self.driver.leader_id, host, port
 
     def controller_channel(self, purpose: str) -> NodeToControllerChannelManager:
         """Return a channel from this node to the active controller."""
-        doors = self._doors
+        services = self._services
         channel = NodeToControllerChannelManager(
-            doors.config.node_id,
+            services.config.node_id,
             purpose,
-            doors.network.controller_channels,
-            doors.clock,
-            doors.tasks,
+            services.network.controller_channels,
+            services.clock,
+            services.tasks,
             self.active_address,
             self.call_own,
-            doors.config.get_int("controller.socket.timeout.ms"),
+            services.config.get_int("controller.socket.timeout.ms"),
         )
         self.machine.when_leader_changes.append(channel.leader_changed)
         return channel
@@ -221,7 +221,7 @@ class SharedServer:
             0,
             None,
             NO_CONNECTION,
-            self._doors.config.controller_listener_names[0],
+            self._services.config.controller_listener_names[0],
             "127.0.0.1",
         )
         return self.carry_out(context, message)

@@ -87,7 +87,7 @@ class ImageOracles:
         life = self._machines[broker.id].life
         if life is None or (life.is_stopping and not life.is_serving):
             return  # a broker that shuts down has closed its listeners
-        if life.heartbeats is not None and life.heartbeats.broker_epoch == broker.epoch:
+        if life.lifecycle is not None and life.lifecycle.broker_epoch == broker.epoch:
             raise Breach(
                 "living brokers are not taken for gone", f"broker {broker.id} of epoch {broker.epoch}"
             )

@@ -1,6 +1,6 @@
 """A simulated machine, the node process that runs on it, and the process's sockets.
 
-The process (`Life`) is the real server, built with the doors of a simulated process. Clock, timers, workers, disk and
+The process (`Life`) is the real server, built with the services of a simulated process. Clock, timers, workers, disk and
 network are simulated. Everything behind them is the code of the command. This module decides nothing.
 
 A socket server passes each message to the handlers of its dispatcher, at the highest version. Messages of groups, and of
@@ -29,8 +29,8 @@ from kafkacompat.ports.files import FileSlice
 from kafkacompat.ports.network import ListenerReading, MemoryReading
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.server.data_directories import format_node
-from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
+from kafkacompat.server.services import NodeServices
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_options import (
@@ -306,7 +306,7 @@ class Life(Process):
         self.work = StepWork()
         self.pools = SimulatedPools(self, machine.chance, machine.draw_job_us, self.work)
         self._server = KafkaRaftServer(
-            NodeDoors(
+            NodeServices(
                 config=config,
                 clock=self,
                 timers=self,
@@ -443,9 +443,9 @@ class Life(Process):
         return self.driver.is_held
 
     @property
-    def heartbeats(self) -> BrokerLifecycleManager | None:
+    def lifecycle(self) -> BrokerLifecycleManager | None:
         broker = self._server.broker
-        return None if broker is None else broker.heartbeats
+        return None if broker is None else broker.lifecycle
 
     @property
     def has_lost_directories(self) -> bool:

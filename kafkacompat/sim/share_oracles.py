@@ -1,7 +1,7 @@
 """Checks what share groups promise: whoever holds a record holds it alone, what is acknowledged stays acknowledged, and no
 record is passed over.
 
-The observers stand at the doors of each leader's share-partitions: what it acquires, acknowledges, loads and releases. The
+The observers stand between the broker and each leader's share-partitions: what it acquires, acknowledges, loads and releases. The
 answers to members are seen as they leave. Time is that of the node that gave a lock, so that clocks may drift.
 """
 

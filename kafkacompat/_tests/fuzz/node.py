@@ -23,8 +23,8 @@ from kafkacompat.faults import listeners
 from kafkacompat.ports import FileSlice, WorkerPools
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Reply
 from kafkacompat.server.data_directories import format_node
-from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import KafkaRaftServer
+from kafkacompat.server.services import NodeServices
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.disk import SimulatedDisk
 from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, CoroutineRun, StepWork
@@ -32,7 +32,7 @@ from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import WireError
 
-from .doors import FrameNetwork, FrameServer, FullPool, NodeTime
+from .ports import FrameNetwork, FrameServer, FullPool, NodeTime
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class FuzzedNode(logging.Handler):
         self._network = FrameNetwork(self._time)
         self.reads = FullPool(self._time, self._random)
         self.server = KafkaRaftServer(
-            NodeDoors(
+            NodeServices(
                 config=self._config,
                 clock=self._time,
                 timers=self._time,

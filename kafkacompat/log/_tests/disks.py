@@ -28,10 +28,14 @@ class Broker:
         for path in PATHS:
             disk.make_directory(path)
         self.manager = LogManager(
-            disk, list(zip(PATHS, DIRECTORY_IDS, strict=True)), CONFIG, HandTime(), note=self.notes.append
+            disk,
+            list(zip(PATHS, DIRECTORY_IDS, strict=True)),
+            CONFIG,
+            HandTime(),
+            note=self.notes.append,
+            spares_full=lambda: alone,
         )
-        self.manager.spares_full = lambda: alone
-        self.manager.on_offline = self.lost.extend
+        self.manager.when_offline(self.lost.extend)
         self.manager.load_all()
 
     @property

@@ -144,8 +144,8 @@ def test_a_failed_directory_takes_its_future_logs_along_and_is_told_of_once(tmp_
     manager, current, _ = a_move(tmp_path)
     told: list[bytes] = []
     lost: list[TopicPartition] = []
-    manager.on_directory_failed = lambda directory: told.append(directory.directory_id)
-    manager.on_offline = lost.extend
+    manager._on_directory_failed = lambda directory: told.append(directory.directory_id)
+    manager.when_offline(lost.extend)
     manager.future_failed(NAME, OSError(5, "broken"))
     manager.fail_directory(manager.directories[1], OSError(5, "broken"))
     assert told == [DIRECTORY_IDS[1]]
@@ -214,7 +214,7 @@ def test_a_directory_that_nobody_writes_to_is_found_missing(tmp_path: Path) -> N
 def test_a_full_directory_fails_where_others_can_take_over(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     log = manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[0])
-    manager.spares_full = lambda: False
+    manager._spares_full = lambda: False
     manager.partition_failed(NAME, OSError(24, "too many open files"))
     assert manager.get(NAME) is log
     manager.partition_failed(NAME, OSError(28, "full"))

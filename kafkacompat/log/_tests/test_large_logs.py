@@ -56,7 +56,7 @@ def test_reading_everything_leaves_few_files_open() -> None:
     disk = CountingDisk()
     log = open_log(disk, SETTINGS)
     open_files = log.segments[-1]._open_files
-    open_files.most = lambda: 3
+    open_files._most = lambda: 3
     at = 0
     while len(log.segments) < 30:
         log.append_as_leader(batch_of([b"v%d" % at], NOW_MS + at), 0, NOW_MS)

@@ -226,7 +226,7 @@ def test_a_full_disk_takes_no_directory_offline(tmp_path: Path) -> None:
     manager = manager_on(tmp_path, notes)
     fill(manager)
     lost: list[TopicPartition] = []
-    manager.on_offline = lost.extend
+    manager.when_offline(lost.extend)
     name = TopicPartition("t.x_y-z", 0)
     for _ in range(3):
         manager.partition_failed(name, OSError(errno.ENOSPC, "full"))

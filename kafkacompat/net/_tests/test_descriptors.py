@@ -20,7 +20,7 @@ class CountedDescriptors:
         self.limit = limit
         self.files = self.logs = self.connections = 0
         self.descriptors = Descriptors(lambda: self.files, lambda: self.limit)
-        self.descriptors.logs = lambda: self.logs
+        self.descriptors.count_logs(lambda: self.logs)
         self.descriptors.connections.append(lambda: self.connections)
 
     def clients_max(self) -> int:

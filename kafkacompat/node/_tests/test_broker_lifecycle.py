@@ -31,7 +31,7 @@ class Life:
     """A BrokerLifecycle and its clock."""
 
     def __init__(self) -> None:
-        self.life = BrokerLifecycle(identity(), LifecycleSettings())
+        self.life = BrokerLifecycle(LifecycleSettings())
         self.now_ms = 5_000
         self.offset = 0
 
@@ -63,7 +63,7 @@ class Life:
         return request
 
     def register(self, epoch: int = 13) -> None:
-        self.life.start(self.now_ms)
+        self.life.start(identity(), self.now_ms)
         self.request()
         self.life.answered(BrokerRegistrationResponse(broker_epoch=epoch), self.now_ms)
 
@@ -77,7 +77,7 @@ class Life:
 
 def test_a_life_in_order() -> None:
     w = Life()
-    w.life.start(w.now_ms)
+    w.life.start(identity(), w.now_ms)
     request = w.request()
     assert isinstance(request, BrokerRegistrationRequest)
     assert [(each.name, each.port, each.security_protocol) for each in request.listeners] == [
@@ -130,7 +130,7 @@ def test_a_life_in_order() -> None:
 
 def test_a_registration_is_repeated_until_the_earlier_session_is_over() -> None:
     w = Life()
-    w.life.start(w.now_ms)
+    w.life.start(identity(), w.now_ms)
     waits = []
     for _ in range(6):
         w.request()
@@ -214,7 +214,9 @@ def test_directories_without_new_replicas_are_told() -> None:
     assert w.wait_ms() == 2_000
 
 
-@pytest.mark.parametrize("begin", [lambda w: None, lambda w: w.life.start(w.now_ms), Life.register])
+@pytest.mark.parametrize(
+    "begin", [lambda w: None, lambda w: w.life.start(identity(), w.now_ms), Life.register]
+)
 def test_a_broker_that_does_not_run_has_nothing_to_shut_down(begin: object) -> None:
     w = Life()
     begin(w)  # type: ignore[operator]
@@ -224,7 +226,7 @@ def test_a_broker_that_does_not_run_has_nothing_to_shut_down(begin: object) -> N
 
 def test_an_answer_that_comes_after_the_end_changes_nothing() -> None:
     w = Life()
-    w.life.start(w.now_ms)
+    w.life.start(identity(), w.now_ms)
     w.request()
     w.life.begin_shutdown(w.now_ms)
     w.life.answered(BrokerRegistrationResponse(broker_epoch=13), w.now_ms)
@@ -284,4 +286,4 @@ def test_a_second_start_is_a_bug() -> None:
     w = Life()
     w.register()
     with pytest.raises(RuntimeError):
-        w.life.start(w.now_ms)
+        w.life.start(identity(), w.now_ms)

@@ -13,6 +13,7 @@ from conftest import Faults
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.image import CONTROLLERS, BrokerRegistration, MetadataImage
+from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.node._tests.fakes import HandChannels, Sent
 from kafkacompat.node.broker_lifecycle import BrokerIdentity, BrokerState, LifecycleSettings
@@ -37,6 +38,7 @@ from kafkacompat.wire.messages.register_controller_record import RegisterControl
 LISTENERS = (EndPoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
 INCARNATION = b"\x01" * 16
 DIRECTORY = b"\x02" * 16
+IDENTITY = BrokerIdentity(1, "c", INCARNATION, LISTENERS, (DIRECTORY,), None, -1)
 
 
 class World:
@@ -53,15 +55,16 @@ class World:
             lambda: (3, "c", 1),  # type: ignore[arg-type]
         )
         self.offset = 5
-        self.heartbeats = BrokerLifecycleManager(
-            BrokerIdentity(1, "c", INCARNATION, LISTENERS, (DIRECTORY,), None, -1),
+        self.lifecycle = BrokerLifecycleManager(
+            1,
             LifecycleSettings(),
-            self.channel,
             self.time,
             Tasks(self.time),
-            lambda: self.offset,
             self.failures.append,
         )
+
+    def start(self) -> Deferred[int]:
+        return self.lifecycle.start(IDENTITY, self.channel, lambda: self.offset)
 
     @property
     def last(self) -> Sent:
@@ -71,31 +74,31 @@ class World:
         self.last.answer.resolve(response)
 
     def run(self) -> None:
-        self.heartbeats.start()
+        self.start()
         self.answer(BrokerRegistrationResponse(broker_epoch=13))
         self.answer(BrokerHeartbeatResponse(is_caught_up=True))
-        self.heartbeats.ready_to_unfence()
+        self.lifecycle.ready_to_unfence()
         self.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
 
 
 def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
     w = World()
-    registered = w.heartbeats.start()
+    registered = w.start()
     assert isinstance(w.last.message, BrokerRegistrationRequest)
     assert w.last.timeout_ms == 4_500
     assert not registered.done
     w.answer(BrokerRegistrationResponse(broker_epoch=13))
     assert registered.result() == 13
-    assert w.heartbeats.broker_epoch == 13
+    assert w.lifecycle.broker_epoch == 13
     assert w.last.message.current_metadata_offset == 5
     w.answer(BrokerHeartbeatResponse(is_caught_up=False))
-    assert not w.heartbeats.caught_up.done
+    assert not w.lifecycle.caught_up.done
     w.offset = 9
     w.time.advance(10)
     assert w.last.message.current_metadata_offset == 9
     w.answer(BrokerHeartbeatResponse(is_caught_up=True))
-    assert w.heartbeats.caught_up.done
-    unfenced = w.heartbeats.ready_to_unfence()
+    assert w.lifecycle.caught_up.done
+    unfenced = w.lifecycle.ready_to_unfence()
     assert not unfenced.done
     w.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
     assert unfenced.done
@@ -103,12 +106,12 @@ def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
     w.time.advance(2_000)
     assert len(w.channels.sent) == count + 1
     w.answer(BrokerHeartbeatResponse(is_fenced=False))
-    stopped = w.heartbeats.shut_down()
+    stopped = w.lifecycle.shut_down()
     assert w.last.message.want_shut_down
     assert not stopped.done
     w.answer(BrokerHeartbeatResponse(should_shut_down=True))
     assert stopped.done
-    assert w.heartbeats.state is BrokerState.SHUTTING_DOWN
+    assert w.lifecycle.state is BrokerState.SHUTTING_DOWN
     count = len(w.channels.sent)
     w.time.advance(1_000_000)
     assert len(w.channels.sent) == count
@@ -118,17 +121,17 @@ def test_a_session_is_over_when_nobody_has_answered_for_its_length() -> None:
     w = World()
     w.run()
     w.time.advance(8_999)
-    assert not w.heartbeats.session_is_over
+    assert not w.lifecycle.session_is_over
     w.time.advance(1)
-    assert w.heartbeats.session_is_over
-    assert w.heartbeats.state is BrokerState.RUNNING
+    assert w.lifecycle.session_is_over
+    assert w.lifecycle.state is BrokerState.RUNNING
     w.answer(BrokerHeartbeatResponse(is_fenced=True))
-    assert not w.heartbeats.session_is_over
+    assert not w.lifecycle.session_is_over
 
 
 def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
     w = World()
-    registered = w.heartbeats.start()
+    registered = w.start()
     for _ in range(200):
         if registered.done:
             break
@@ -137,7 +140,7 @@ def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
         w.time.advance(500)
     with pytest.raises(RegistrationFailed, match=r"60000 ms .* INCONSISTENT_CLUSTER_ID"):
         registered.result()
-    assert w.heartbeats.stopped.done
+    assert w.lifecycle.stopped.done
 
 
 def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,14 +154,14 @@ def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureF
     w.time.advance(100)
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
     assert not w.last.answer.done
-    assert w.heartbeats.state is BrokerState.RUNNING
+    assert w.lifecycle.state is BrokerState.RUNNING
 
 
 def test_a_shutdown_ends_without_a_controller() -> None:
     """The session is over, so the broker is fenced, or nobody is there who could fence it."""
     w = World()
     w.run()
-    stopped = w.heartbeats.shut_down()
+    stopped = w.lifecycle.shut_down()
     for _ in range(100):
         if not w.last.answer.done:
             w.last.answer.fail(ConnectionLost("gone"))
@@ -191,14 +194,14 @@ def test_a_bug_in_a_request_is_reported_and_the_broker_goes_on_asking(faults: Fa
 def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:
     w = World()
     w.run()
-    w.heartbeats.directory_failed(DIRECTORY)
+    w.lifecycle.directory_failed(DIRECTORY)
     assert w.last.message.offline_log_dirs == [DIRECTORY]
     w.answer(BrokerHeartbeatResponse(is_fenced=False))
     w.time.advance(1_000)
     assert w.failures == []
     other = World()
     other.run()
-    other.heartbeats.directory_failed(DIRECTORY)
+    other.lifecycle.directory_failed(DIRECTORY)
     other.time.advance(29_999)
     assert other.failures == []
     other.time.advance(1)
@@ -210,13 +213,13 @@ def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_t
     w.run()
     own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, ())
     old = MetadataImage(features={"metadata.version": 16}, brokers={1: own})
-    w.heartbeats.on_image(MetadataImage(), old)
+    w.lifecycle.on_image(MetadataImage(), old)
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
     new = replace(old, features={"metadata.version": 17})
-    w.heartbeats.on_image(old, new)
+    w.lifecycle.on_image(old, new)
     assert isinstance(w.last.message, BrokerRegistrationRequest)
     count = len(w.channels.sent)
-    w.heartbeats.on_image(new, replace(new, offset=7))
+    w.lifecycle.on_image(new, replace(new, offset=7))
     assert len(w.channels.sent) == count
 
 
@@ -226,17 +229,17 @@ def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() ->
     w.run()
     own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, (DIRECTORY,))
     first = MetadataImage(features={"metadata.version": 17}, brokers={1: own})
-    w.heartbeats.on_image(MetadataImage(), first)
+    w.lifecycle.on_image(MetadataImage(), first)
     older = replace(own, epoch=9, incarnation_id=b"\x09" * 16)
-    w.heartbeats.on_image(first, replace(first, brokers={1: older}))
+    w.lifecycle.on_image(first, replace(first, brokers={1: older}))
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
     taken = replace(own, epoch=20, incarnation_id=b"\x09" * 16)
-    w.heartbeats.on_image(first, replace(first, brokers={1: taken}))
+    w.lifecycle.on_image(first, replace(first, brokers={1: taken}))
     w.time.advance(2_000)
     assert isinstance(w.last.message, BrokerRegistrationRequest)
     assert w.last.message.incarnation_id == INCARNATION
     w.answer(BrokerRegistrationResponse(broker_epoch=21))
-    assert w.heartbeats.broker_epoch == 21
+    assert w.lifecycle.broker_epoch == 21
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
     assert (w.last.message.broker_epoch, w.last.message.want_fence) == (21, False)
 
@@ -247,13 +250,13 @@ def test_others_tell_at_once_that_they_have_heard_of_a_broker_that_stops() -> No
     own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, ())
     other = BrokerRegistration(2, 14, b"\x08" * 16, {}, {}, None, False, False, ())
     running = MetadataImage(brokers={1: own, 2: other})
-    w.heartbeats.on_image(MetadataImage(), running)
+    w.lifecycle.on_image(MetadataImage(), running)
     count = len(w.channels.sent)
     stopping = replace(running, brokers={1: own, 2: replace(other, in_controlled_shutdown=True)})
-    w.heartbeats.on_image(running, stopping)
+    w.lifecycle.on_image(running, stopping)
     assert len(w.channels.sent) == count + 1
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
-    w.heartbeats.on_image(stopping, replace(stopping, offset=9))
+    w.lifecycle.on_image(stopping, replace(stopping, offset=9))
     assert len(w.channels.sent) == count + 1
 
 

@@ -215,7 +215,7 @@ def test_on_a_full_disk_a_log_that_a_kill_left_is_read_whole_and_written_once_th
 
 def test_a_full_disk_that_others_can_stand_in_for_ends_the_wait_of_who_asks_for_offsets() -> None:
     again = started_after_a_kill()
-    again.logs.spares_full = lambda: False
+    again.logs._spares_full = lambda: False
     again.disk.refuse = refusing(FULL, "/", errno.ENOSPC)
     asked = asked_for_the_end(again)
     assert again.produce().error is ErrorCode.KAFKA_STORAGE_ERROR

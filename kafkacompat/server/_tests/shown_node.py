@@ -20,7 +20,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 class ShownNode(AskedNode):
     def __init__(self, node: FuzzedNode) -> None:
         super().__init__(node)
-        self.metrics = NodeMetrics(node.server._doors, node.server, lambda: [("reads", 1, 2)])
+        self.metrics = NodeMetrics(node.server._services, node.server, lambda: [("reads", 1, 2)])
 
     def create(self, name: str, partitions: int = 1) -> None:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)

@@ -19,7 +19,7 @@ from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition._tests.fakes import broker_image
 from kafkacompat.raft.storage import StorageProblem
-from kafkacompat.server.broker_logs import BrokerDirectories, DirectoryFailed
+from kafkacompat.server.broker_logs import BrokerLogs, DirectoryFailed
 from kafkacompat.server.data_directories import NodeDirectories, format_node, open_directories
 from kafkacompat.server.process import _halt
 
@@ -66,7 +66,7 @@ class BrokerDisks:
         self.halted: list[BaseException] = []
         self.life = Life()
         image = MetadataImage(brokers={each: broker_image(each) for each in range(1, brokers + 1)})
-        doors: Any = SimpleNamespace(
+        services: Any = SimpleNamespace(
             config=config,
             disk=RealDisk(),
             clock=SystemClock(),
@@ -74,16 +74,19 @@ class BrokerDisks:
             unique_text=random_text,
             keep=lambda: None,
             halt=self.halted.append,
+            descriptors=None,
+            monotonic_s=lambda: 0.0,
         )
-        shared: Any = SimpleNamespace(machine=SimpleNamespace(image=image))
-        self.disks = BrokerDirectories(doors, self.found, NodeSettings(config, 1), shared)
-        self.disks.logs.load_all()
-        self.disks.follow(cast(Any, self.life))
-        self.ids = [each.directory_id for each in self.disks.logs.directories]
+        machine: Any = SimpleNamespace(image=image)
+        settings = NodeSettings(config, 1)
+        self.logs = BrokerLogs(services, self.found, settings, machine, cast(Any, self.life))
+        self.manager = self.logs.manager
+        self.manager.load_all()
+        self.logs.cordon(settings.effective)
+        self.ids = [each.directory_id for each in self.manager.directories]
 
     def fail(self, at: int, number: int = 5) -> None:
-        logs = self.disks.logs
-        logs.directory_failed(logs.directories[at], OSError(number, "broken"))
+        self.manager.directory_failed(self.manager.directories[at], OSError(number, "broken"))
 
 
 def test_the_controller_is_told_of_a_failed_directory(tmp_path: Path) -> None:
@@ -91,7 +94,7 @@ def test_the_controller_is_told_of_a_failed_directory(tmp_path: Path) -> None:
     broker_disks.fail(1)
     broker_disks.fail(1)
     assert broker_disks.life.failed == [broker_disks.ids[1]]
-    assert broker_disks.disks.online_ids() == (broker_disks.ids[0], broker_disks.ids[2])
+    assert broker_disks.logs.online_ids() == (broker_disks.ids[0], broker_disks.ids[2])
     assert broker_disks.halted == []
 
 
@@ -149,17 +152,17 @@ def test_a_full_directory_is_given_up_where_others_can_take_over(
 ) -> None:
     broker_disks = BrokerDisks(formatted(config_of(tmp_path)), brokers)
     broker_disks.fail(1, 28)
-    assert broker_disks.disks.logs.directories[1].online == online
+    assert broker_disks.manager.directories[1].online == online
 
 
 def test_cordoned_directories(tmp_path: Path) -> None:
     config = formatted(config_of(tmp_path))
     broker_disks = BrokerDisks(config)
     assert broker_disks.life.cordoned == ()
-    broker_disks.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": str(tmp_path / "b")}))
+    broker_disks.logs.cordon(config_of(tmp_path, **{"cordoned.log.dirs": str(tmp_path / "b")}))
     assert broker_disks.life.cordoned == (broker_disks.ids[1],)
-    assert broker_disks.disks.logs.cordoned == {broker_disks.ids[1]}
-    broker_disks.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": "*"}))
+    assert broker_disks.manager.cordoned == {broker_disks.ids[1]}
+    broker_disks.logs.cordon(config_of(tmp_path, **{"cordoned.log.dirs": "*"}))
     assert broker_disks.life.cordoned == tuple(sorted(broker_disks.ids))
 
 
@@ -168,8 +171,8 @@ def test_a_directory_that_cannot_be_read_is_offline_from_the_start(tmp_path: Pat
     (tmp_path / "c").rename(tmp_path / "aside")
     (tmp_path / "c").write_text("a file")
     broker_disks = BrokerDisks(config)
-    assert [each.online for each in broker_disks.disks.logs.directories] == [True, True, False]
-    assert len(broker_disks.disks.online_ids()) == 2
+    assert [each.online for each in broker_disks.manager.directories] == [True, True, False]
+    assert len(broker_disks.logs.online_ids()) == 2
     assert broker_disks.halted == []
     assert broker_disks.life.failed == []
     broker_disks.found.locks.release()
@@ -190,7 +193,7 @@ def test_a_directory_that_cannot_be_written_is_offline_from_the_start(
     # The file cannot be opened for writing, as on a file system mounted read-only. File modes would not stop root.
     (tmp_path / "b" / ".lock").mkdir()
     broker_disks = BrokerDisks(config)
-    assert [each.online for each in broker_disks.disks.logs.directories] == [True, False, True]
+    assert [each.online for each in broker_disks.manager.directories] == [True, False, True]
     assert f"Stopping serving logs in dir {tmp_path / 'b'}" in caplog.text
     assert broker_disks.halted == []
     broker_disks.found.locks.release()

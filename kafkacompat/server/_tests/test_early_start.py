@@ -62,11 +62,11 @@ class Start:
         self.config = ServerConfig.from_properties(defaults_without_file(), settings)
         self.server = Listening()
         network = SimpleNamespace(socket_server=lambda: self.server, own_name=lambda _: Deferred.of(""))
-        doors: Any = SimpleNamespace(config=self.config, network=network)
+        services: Any = SimpleNamespace(config=self.config, network=network)
         self.loaded: Deferred[None] = Deferred()
-        self._carry_out(ControllerServer.listen(doors))
+        self._carry_out(ControllerServer.listen(services))
         shared = SimpleNamespace(acls_loaded=self.loaded)
-        controller: Any = SimpleNamespace(_doors=doors, _server=self.server, _shared=shared)
+        controller: Any = SimpleNamespace(_services=services, _server=self.server, _shared=shared)
         self._start = ControllerServer.start(controller)
         self.goes_on()
 
@@ -130,11 +130,11 @@ def test_a_broker_serves_nobody_before_the_entries_are_loaded(monkeypatch: pytes
     monkeypatch.setattr("kafkacompat.server.broker_server.broker_addresses", addresses)
     server, loaded = Listening(), Deferred[None]()
     broker = MagicMock()
-    broker._doors.config = ServerConfig.from_properties(defaults_without_file(), TWO)
-    broker._doors.network.socket_server.return_value = server
+    broker._services.config = ServerConfig.from_properties(defaults_without_file(), TWO)
+    broker._services.network.socket_server.return_value = server
     broker.broker_logs.load.return_value = Deferred.of(None)
-    broker._make_heartbeats.return_value.start.return_value = Deferred.of(7)
-    broker._make_heartbeats.return_value.ready_to_unfence.return_value = Deferred.of(None)
+    broker._register.return_value = Deferred.of(7)
+    broker.lifecycle.ready_to_unfence.return_value = Deferred.of(None)
     broker._shared.machine.when_at.return_value = Deferred.of(None)
     broker._shared.acls_loaded = loaded
     start = BrokerServer.start(broker)
@@ -203,7 +203,7 @@ def authorized(tasks: Tasks) -> Any:
         acls_loaded=Deferred(),
         is_loading_acls=False,
         newest_acls=({}, False),
-        _doors=SimpleNamespace(tasks=tasks),
+        _services=SimpleNamespace(tasks=tasks),
     )
     shared._load_acls = partial(SharedServer._load_acls, shared)  # type: ignore[arg-type]  # it has what is used
     return shared
@@ -235,6 +235,7 @@ def test_the_active_controller_is_dialed_at_the_first_of_our_controller_listener
 ) -> None:
     config = ServerConfig.from_properties(defaults_without_file(), TWO)
     shared: Any = SimpleNamespace(
-        driver=SimpleNamespace(leader_id=7, leader_endpoints=endpoints), _doors=SimpleNamespace(config=config)
+        driver=SimpleNamespace(leader_id=7, leader_endpoints=endpoints),
+        _services=SimpleNamespace(config=config),
     )
     assert SharedServer.active_address(shared) == address

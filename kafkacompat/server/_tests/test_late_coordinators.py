@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafkacompat import api, late
-from kafkacompat._tests.fuzz.doors import FrameServer
 from kafkacompat._tests.fuzz.node import FuzzedNode
+from kafkacompat._tests.fuzz.ports import FrameServer
 from kafkacompat._tests.kit import AskedNode
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY

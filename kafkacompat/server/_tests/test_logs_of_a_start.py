@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
+from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, append, refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.directory import random_text
+from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.server.broker_logs import LACK_AGAIN_MS, LACK_TRIES, BrokerLogs
 from kafkacompat.sim.processes import CoroutineRun
 from kafkacompat.tasks import Tasks
@@ -29,20 +31,30 @@ class Start:
         self.disk = before.disk.copy()
         self.disk.refuse = refusing(operations, path, number)
         self.time, self.workers = HandTime(), HandWorkers()
-        self.notes: list[str] = []
-        self.logs = LogManager(
-            self.disk,
-            list(zip(PATHS, DIRECTORY_IDS, strict=True)),
-            CONFIG,
-            self.time,
-            note=self.notes.append,
-        )
         pools = SimpleNamespace(files=self.workers, recovery=self.workers)
-        tasks = Tasks(self.time)
-        doors: Any = SimpleNamespace(timers=self.time, tasks=tasks, workers=pools, monotonic_s=lambda: 0.0)
-        settings: Any = None  # only the cleaner uses them
+        services: Any = SimpleNamespace(
+            config=ServerConfig.from_properties(defaults_without_file(), {}),
+            clock=self.time,
+            timers=self.time,
+            tasks=Tasks(self.time),
+            random=SystemRandom(),
+            disk=self.disk,
+            workers=pools,
+            monotonic_s=lambda: 0.0,
+            descriptors=None,
+            unique_text=random_text,
+        )
+        identity = SimpleNamespace(
+            directory_ids=dict(zip(PATHS, DIRECTORY_IDS, strict=True)), metadata_directory="/m"
+        )
+        directories: Any = SimpleNamespace(identity=identity, log_dirs=PATHS, failed={})
+        settings: Any = SimpleNamespace(log_config=lambda topic: CONFIG)
+        machine: Any = None  # only a full disk asks for the image
+        lifecycle: Any = SimpleNamespace(directory_failed=lambda directory_id: None)
+        logs = BrokerLogs(services, directories, settings, machine, lifecycle)
+        self.logs = logs.manager
         self.ended: list[None] = []
-        CoroutineRun(BrokerLogs(doors, settings, self.logs).load(), self.ended.append)
+        CoroutineRun(logs.load(), self.ended.append)
 
     def run(self, by_ms: int) -> None:
         for _ in range(by_ms // LACK_AGAIN_MS):
@@ -91,12 +103,14 @@ def test_a_directory_that_can_never_be_looked_at_goes_offline() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_lack_that_lasts_leaves_those_logs_offline_alone(clean: bool) -> None:
+def test_a_lack_that_lasts_leaves_those_logs_offline_alone(
+    clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     start = Start(errno.EMFILE, clean=clean)
     start.run((LACK_TRIES + 1) * LACK_AGAIN_MS)
     assert start.ended
     assert sorted(name.partition for name in start.logs.logs) == [0, 1, 3]
-    assert "/a/t-2 cannot be opened and is offline" in " ".join(start.notes)
+    assert "/a/t-2 cannot be opened and is offline" in caplog.text
 
 
 def test_a_broken_directory_is_not_waited_for() -> None:

@@ -23,6 +23,7 @@ from kafkacompat.metrics.families import Families, Sample
 from kafkacompat.metrics.network import Idle
 from kafkacompat.metrics.process import disk_families
 from kafkacompat.metrics.reference import declared, series
+from kafkacompat.node.node_to_controller_channel_manager import NodeToControllerChannelManager
 from kafkacompat.quota.client_quotas import CLIENT_ID, PRODUCER_BYTE_RATE
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
@@ -137,8 +138,8 @@ class FewDescriptors:
 def test_the_connections_for_which_there_are_descriptors_are_shown(shown: ShownNode) -> None:
     name = "kafkacompat_connections_left"
     assert (name, frozenset()) not in shown.scrape(), "the simulator has no limit of open files"
-    doors = replace(shown.node.server._doors, descriptors=FewDescriptors())
-    metrics = NodeMetrics(doors, type(shown.node.server)(doors), list)
+    services = replace(shown.node.server._services, descriptors=FewDescriptors())
+    metrics = NodeMetrics(services, type(shown.node.server)(services), list)
     families = {family.name: family for family in metrics.families() if family is not None}
     assert [value for _, value in families[name].samples] == [7]
 
@@ -163,7 +164,9 @@ def test_ready_follows_the_broker_s_state(shown: ShownNode) -> None:
     assert shown.metrics.why_not_ready() is None
     shown.metrics.is_stopping = True
     assert shown.metrics.why_not_ready() == "the node stops"
-    fresh = NodeMetrics(shown.node.server._doors, type(shown.node.server)(shown.node.server._doors), list)
+    fresh = NodeMetrics(
+        shown.node.server._services, type(shown.node.server)(shown.node.server._services), list
+    )
     assert fresh.why_not_ready() == "the node starts"
     assert any(name.startswith("process_") for name in (f.name for f in fresh.families() if f))
 
@@ -183,14 +186,10 @@ def test_a_broker_that_is_fenced_or_unregistered_later_is_not_ready(shown: Shown
 
 def test_a_broker_that_nobody_answers_is_not_ready(shown: ShownNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot know that it was fenced."""
-    shared, broker = shown.node.server.shared, shown.node.server.broker
-    assert shared is not None
-    assert broker is not None
-    assert broker.heartbeats is not None
-    timeout_ms = shown.node.server._doors.config.get_int("broker.session.timeout.ms")
+    timeout_ms = shown.node.server._services.config.get_int("broker.session.timeout.ms")
     shown.node.pass_time(2 * timeout_ms)
     assert shown.metrics.why_not_ready() is None
-    monkeypatch.setattr(broker.heartbeats._channel, "request", lambda *_: Deferred())
+    monkeypatch.setattr(NodeToControllerChannelManager, "request", lambda *_: Deferred())
     shown.node.pass_time(timeout_ms + 2_001)
     assert shown.metrics.why_not_ready() == "no controller answers the broker"
 
@@ -423,7 +422,7 @@ def test_a_transaction_that_hangs_is_late(shown: ShownNode) -> None:
     log = broker.logs.get(TopicPartition("orders", 1))
     assert log is not None
     name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
-    now_ms = shown.node.server._doors.clock.now_ms()
+    now_ms = shown.node.server._services.clock.now_ms()
     log.producer_state.apply_data(5, 0, 0, 0, 0, now_ms - 1_190_000, True)
     assert shown.value(name) == 0
     shown.node.pass_time(20_000)

@@ -269,7 +269,7 @@ class LookedAt(FuzzedNode):
         is_inner = self._is_stepping
         super().step(what, call)
         if self.shown is not None and not is_inner:
-            metrics = NodeMetrics(self.server._doors, self.server, list)
+            metrics = NodeMetrics(self.server._services, self.server, list)
             metrics.why_not_ready()
             self.shown.append(parsed(b"".join(rendered(metrics.families())).decode()))
 

@@ -10,7 +10,7 @@ from kafkacompat.log.directory import LogDirectory
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.ports import SyncFailed
 from kafkacompat.raft.quorum_files import RoomWatch
-from kafkacompat.server.broker_logs import BrokerDirectories
+from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.sim._tests.cluster_mutants import Plant
 
 
@@ -36,7 +36,7 @@ def one_failed_directory_ends_the_node(patch: pytest.MonkeyPatch) -> None:
     def failed(self: Any, directory: LogDirectory) -> None:
         self._halt(f"{directory.path} has failed", [directory])
 
-    patch.setattr(BrokerDirectories, "_directory_failed", failed)
+    patch.setattr(BrokerLogs, "_directory_failed", failed)
 
 
 DISK_MUTANTS: tuple[Plant, ...] = (

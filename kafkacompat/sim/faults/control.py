@@ -135,8 +135,8 @@ class FaultControl:
             and broker is not None
             and not broker.fenced
             and not broker.in_controlled_shutdown
-            and life.heartbeats is not None
-            and life.heartbeats.broker_epoch == broker.epoch
+            and life.lifecycle is not None
+            and life.lifecycle.broker_epoch == broker.epoch
             and self._is_heard(broker)
         )
 

@@ -1,6 +1,6 @@
-"""The doors of a node that lives in this process: virtual time, workers, a network of none but us. The disk is the simulator's.
+"""The ports of a node that lives in this process: virtual time, workers, a network of none but us. The disk is the simulator's.
 
-What a node does at its doors is its work, counted in units that a seed repeats.
+What a node asks of its ports is its work, counted in units that a seed repeats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node's settings and its doors: the interfaces through which it receives everything and acts."""
+"""What a node is built with: its settings, and the services of the system through which it receives everything and acts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 class CountedDescriptors(Protocol):
-    logs: Callable[[], int]
-    """Counts the logs of this node. The broker sets it."""
+    def count_logs(self, count: Callable[[], int]) -> None:
+        """`count` returns the number of logs of this node."""
+        ...
 
     def logs_left(self) -> int: ...
 
@@ -30,8 +31,8 @@ class CountedDescriptors(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDoors:
-    """The interfaces with which every part of a node is built. The command passes the system's, the simulator its
+class NodeServices:
+    """Every part of a node takes what it needs from here. The command passes the system's services, the simulator its
     simulated ones."""
 
     config: ServerConfig
