@@ -29,6 +29,7 @@ from interop_tests.harness.broker import CHECKOUT, BrokerProcess
 from interop_tests.harness.records import NOW_MS, BatchPlan, zigzag
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
+from interop_tests.harness.wire import frame as enframed
 
 Figures = dict[str, float]
 Load = Callable[[BrokerProcess], None]
@@ -53,6 +54,11 @@ SNAPPING = {"metadata.log.max.record.bytes.between.snapshots": str(2 << 20)}
 CONFIG_CHARACTERS = 30_000
 FETCHES, FETCHED = 200, 500
 TRANSACTIONS, ENDED_PARTITIONS = 60, 450
+EXPRESSIONS = 20
+OPTIONAL_PARTS, CLASSES = 452, 8_000
+CLIENT_METRICS = 16
+JOINS, CLIENT_ID_BYTES = 5_000, 32_000
+MEMBER_ID_REQUIRED = 79
 WAIT_MS = 60_000
 PARKED_EVERY_S = 0.02
 """Reading the fetches is work that their senders ask for. Here it is not to be seen."""
@@ -218,6 +224,65 @@ def group_names(broker: BrokerProcess) -> None:
     count = NAMES_BYTES // len(name)
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
         _send(connection, frame(DESCRIBE_GROUPS, 0, struct.pack(">i", count) + name * count))
+
+
+def patterns(broker: BrokerProcess) -> None:
+    """ListTransactions with expressions of 904 characters, which need no right."""
+    asked = {
+        "StateFilters": [],
+        "ProducerIdFilters": [],
+        "DurationFilter": -1,
+        "TransactionalIdPattern": "a?" * OPTIONAL_PARTS,
+    }
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        for _ in range(EXPRESSIONS):
+            connection.call("ListTransactions", 2, asked)
+
+
+def metrics_matches(broker: BrokerProcess) -> None:
+    """Subscriptions of client metrics whose expression has 8,000 classes of Unicode characters."""
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        for number in range(EXPRESSIONS):
+            config = {"Name": "match", "ConfigOperation": 0, "Value": "client_id=" + "\\pL" * CLASSES}
+            resource = {
+                "ResourceType": CLIENT_METRICS,
+                "ResourceName": f"subscription-{number}",
+                "Configs": [config],
+            }
+            connection.call("IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False})
+
+
+def joins(broker: BrokerProcess) -> None:
+    """5,000 members that join without an id and never come back. The ids of their clients have 32 kB."""
+    client_id = "c" * CLIENT_ID_BYTES
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S, client_id=client_id) as connection:
+        _, join = connection.encode("JoinGroup", 5, JOIN)
+        for _ in range(JOINS):
+            connection.send_bytes(enframed(join))
+            connection.receive_frame()
+
+
+def a_group(broker: BrokerProcess) -> None:
+    """Wait until groups are served."""
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        connection.call("FindCoordinator", 1, {"Key": GROUP, "KeyType": 0})
+
+        def is_served() -> bool:
+            return bool(connection.call("JoinGroup", 5, JOIN)["ErrorCode"] == MEMBER_ID_REQUIRED)
+
+        wait_until(is_served, "the group is served", LOAD_TIMEOUT_S)
+
+
+GROUP = "crowded"
+JOIN = {
+    "GroupId": GROUP,
+    "SessionTimeoutMs": 1_800_000,
+    "RebalanceTimeoutMs": 60_000,
+    "MemberId": "",
+    "GroupInstanceId": None,
+    "ProtocolType": "consumer",
+    "Protocols": [{"Name": "range", "Metadata": b""}],
+}
 
 
 # Heavy requests
@@ -410,6 +475,9 @@ LOADS: tuple[tuple[str, Callable[[str], Figures]], ...] = (
     ("20 searches by time in a batch of 1,000,000 records", held_up(searches_by_time, many_records)),
     ("20,000 producer ids and rolls", held_up(producer_ids, small_segments)),
     ("99 MiB of group names", held_up(group_names)),
+    ("20 expressions of 904 characters", held_up(patterns)),
+    ("20 expressions of 8,000 Unicode classes", held_up(metrics_matches)),
+    ("5,000 joins of clients with ids of 32 kB", held_up(joins, a_group)),
     ("a cold read of 1 GB", held_up(cold_read, fill)),
     ("200,000 offsets expire", held_up(expiring_offsets, make_wide, EXPIRING)),
     ("1,000 groups are loaded", loading_groups),
