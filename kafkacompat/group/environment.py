@@ -252,6 +252,17 @@ class Environment:
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+MEMBER_ID_BYTES_MAX = (1 << 15) - 1
+"""Of any string on the wire, and in the records of classic groups."""
+MEMBER_ID_DIGITS = 37
+"""Bytes of what follows the prefix."""
+
+
+def may_begin_member_id(prefix: str) -> bool:
+    """Whether a response and a record can have the member id that begins with it."""
+    return len(prefix.encode()) + MEMBER_ID_DIGITS <= MEMBER_ID_BYTES_MAX
+
+
 def group_memory(most: int) -> Memory:
     """`most`: group.coordinator.max.bytes."""
     return Memory(most, CONNECTION_BYTES_MAX, most // 4)

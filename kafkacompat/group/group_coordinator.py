@@ -39,7 +39,13 @@ from kafkacompat.group.consumer.heartbeat import (
     validate_heartbeat,
 )
 from kafkacompat.group.describe import describe_consumer_group, describe_group
-from kafkacompat.group.environment import DEFAULT_GROUPS_BYTES, MEMBER_BYTES_MAX, GroupSettings, group_memory
+from kafkacompat.group.environment import (
+    DEFAULT_GROUPS_BYTES,
+    MEMBER_BYTES_MAX,
+    GroupSettings,
+    group_memory,
+    may_begin_member_id,
+)
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.image_topics import (
     ImageTopics,
@@ -303,7 +309,7 @@ class GroupCoordinator:
     ) -> Deferred[JoinGroupResponse]:
         if not self._active:
             return Deferred.of(join_refusal(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        error = _join_refused(self._settings.group, request)
+        error = _join_refused(self._settings.group, request, context.client_id or "")
         if error is not None:
             return Deferred.of(join_refusal(request.member_id, error))
 
@@ -597,10 +603,12 @@ async def _told(seen: SeenOffsets, group: OffsetFetchRequestGroup) -> OffsetFetc
     return await in_turns(tell_offsets(seen, group))
 
 
-def _join_refused(settings: GroupSettings, request: JoinGroupRequest) -> ErrorCode | None:
+def _join_refused(settings: GroupSettings, request: JoinGroupRequest, client_id: str) -> ErrorCode | None:
     """Checks of the request itself."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
+    if not request.member_id and not may_begin_member_id(request.group_instance_id or client_id):
+        return ErrorCode.INVALID_REQUEST
     shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
     if not shortest <= request.session_timeout_ms <= longest:
         return ErrorCode.INVALID_SESSION_TIMEOUT

@@ -507,8 +507,8 @@ class RoleChanges:
         self._is_applying = False
 
 
-OPENED_AT_ONCE_MAX = 32
-"""Logs that one image opens at once, while the request that changed the metadata waits."""
+OPENED_AT_ONCE_MAX = 8
+"""Logs that one image opens at once, at a millisecond each, while the request that changed the metadata waits."""
 OPENED_A_SLICE = 2
 """Logs per slice. Once the files exist, opening a log takes a quarter of a millisecond, and requests wait meanwhile."""
 SLICE_INTERVAL_MS = 1

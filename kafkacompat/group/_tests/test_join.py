@@ -54,6 +54,22 @@ def test_a_null_client_id_counts_as_empty() -> None:
     assert join(World(), client_id=None).member_id.startswith("-")
 
 
+def test_a_client_whose_member_id_no_response_could_have_is_refused() -> None:
+    world = World()
+    longest = "c" * (32_767 - 37)
+    assert join(world, client_id=longest).error_code == E.MEMBER_ID_REQUIRED
+    for version in (0, 5, 9):
+        assert join(world, client_id=longest + "c", version=version).error_code == E.INVALID_REQUEST
+    two_bytes_each = "\u00e9" * (len(longest) // 2 + 1)
+    assert join(world, client_id=two_bytes_each).error_code == E.INVALID_REQUEST
+
+
+def test_the_member_id_of_a_static_member_begins_with_its_instance_id() -> None:
+    world = World()
+    assert join(world, instance="i" * 32_767).error_code == E.INVALID_REQUEST
+    assert parked(join(world, instance="i", client_id="c" * 32_767))
+
+
 def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
     world = World()
     member_id = member_id_of(world, session=6_000)

@@ -11,7 +11,7 @@ from conftest import Faults
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import TopicPartition
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import parameters, want
@@ -27,7 +27,11 @@ from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = OPENED_AT_ONCE_MAX + 3 * OPENED_A_SLICE
+TURNS = 100
+"""Enough for all tests."""
 LAST = TopicPartition("t", COUNT - 1)
+OPENED_MS, OPENED_MS_MAX = 1, 10
+"""Of one log on a slow disk, and of all logs of one step."""
 
 
 def large(count: int = COUNT, epoch: int = 0) -> MetadataImage:
@@ -40,7 +44,7 @@ def opened(world: World) -> int:
 
 def go_on(world: World) -> None:
     """Run workers and timers until nothing is left to do."""
-    for _ in range(COUNT):
+    for _ in range(TURNS):
         world.time.advance(RETRY_INTERVAL_MS)
         world.workers.run()
 
@@ -62,6 +66,15 @@ def test_a_large_topic_opens_its_logs_bit_by_bit() -> None:
     world.publish(large(COUNT + 40))
     go_on(world)
     assert opened(world) == COUNT + 40
+
+
+def test_a_topic_of_coordinators_opens_its_logs_bit_by_bit_or_when_one_is_asked_for() -> None:
+    world = World()
+    world.publish(image_of(topic_image(OFFSETS_TOPIC, {each: partition_image() for each in range(50)})))
+    assert opened(world) * OPENED_MS <= OPENED_MS_MAX
+    before = opened(world)
+    assert world.manager.core((OFFSETS_TOPIC, 49)) is not None
+    assert opened(world) == before + 1
 
 
 def test_what_a_stop_cut_short_goes_on_after_the_start() -> None:

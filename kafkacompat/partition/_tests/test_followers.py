@@ -40,7 +40,8 @@ def followed(partitions: int = 1) -> tuple[list[Partition], FollowerFetches]:
     cluster.drain()
     cluster.tick()
     cluster.drain()
-    cores = [cluster.nodes[2].manager.by_name[TopicPartition("t", index)] for index in range(partitions)]
+    found = [cluster.nodes[2].manager.core(TopicPartition("t", index)) for index in range(partitions)]
+    cores = [core for core in found if core is not None]
     fetches = FollowerFetches(2, lambda: 12, FetchSettings(backoff_ms=BACKOFF_MS))
     for core in cores:
         fetches.add(core)
