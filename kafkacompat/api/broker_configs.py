@@ -20,6 +20,7 @@ from kafkacompat.config.keys import listener_base
 from kafkacompat.controller.configuration_control_manager import (
     ConfigRefused,
     changes_of,
+    check_count,
     check_shape,
     new_values,
     wanted_settings,
@@ -144,6 +145,7 @@ def refused_broker_changes(
 
 
 def _check(node: Node, context: RequestContext, element: Any, incremental: bool, pace: Pace) -> Work[None]:
+    check_count(element)
     resource = yield from changes_of(element, pace, incremental=incremental)
     yield from check_shape(resource, pace)
     current = node.image.config(BROKER, resource.name)

@@ -21,6 +21,7 @@ from kafkacompat.api.broker_configs import (
     wrong_node,
 )
 from kafkacompat.api.handler import Handler
+from kafkacompat.controller.configuration_control_manager import ConfigRefused, check_count
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
@@ -78,6 +79,10 @@ def _alter_loggers(
     refused = wrong_node(node, resource.resource_name)
     if refused is not None:
         return _answer(resource, ErrorCode.INVALID_REQUEST, refused)
+    try:
+        check_count(resource)
+    except ConfigRefused as refusal:
+        return _answer(resource, refusal.code, refusal.message)
     changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
     if len({name for name, _, _ in changes}) < len(changes):
         return _answer(resource, ErrorCode.INVALID_REQUEST, "A logger is named twice.")

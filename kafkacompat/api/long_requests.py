@@ -310,13 +310,21 @@ def _watched(
         return end.value
 
 
+PART_BYTES = 1 << 20
+"""Of an answer, before the next part of it begins. To grow hundreds of megabytes takes a tenth of a second."""
+
+
 def encoded_in_steps(route: Route, answer: Message) -> Work[EncodedAnswer]:
     out = bytearray()
+    parts: list[Any] = []
     try:
         if route.encode is not None:
-            yield from steps_encoder(type(answer), route.version, False)(answer, out)
-            return EncodedAnswer([out])
-        parts: list[Any] = []
+            for cost in steps_encoder(type(answer), route.version, False)(answer, out):
+                if len(out) >= PART_BYTES:
+                    parts.append(bytes(out))
+                    out.clear()
+                yield cost
+            return EncodedAnswer([*parts, out])
         out = yield from steps_encoder(type(answer), route.version, True)(answer, out, parts)
     except ValueError as error:
         raise EncodeError(str(error)) from error

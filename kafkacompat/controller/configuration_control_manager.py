@@ -119,6 +119,13 @@ class ResourceChange:
     changes: list[Change]
 
 
+def check_count(element: Any) -> None:
+    """Before any look at the settings of a resource of a request. Raises ConfigRefused INVALID_CONFIG."""
+    if len(element.configs) > SETTINGS_MAX:
+        text = f"More than {SETTINGS_MAX} settings of one resource in one request."
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
+
+
 def changes_of(element: Any, pace: Pace, *, incremental: bool) -> Work[ResourceChange]:
     """`element` is a resource of either request."""
     resource = ResourceChange(element.resource_type, element.resource_name, [])
@@ -157,9 +164,6 @@ def check_shape(resource: ResourceChange, pace: Pace) -> Work[None]:
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown}")
     if resource.type not in CHANGED_TYPES:
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
-    if len(names) > SETTINGS_MAX:
-        text = f"More than {SETTINGS_MAX} settings of one resource in one request."
-        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
 
 
 def new_values(
@@ -384,14 +388,13 @@ def _alter_all(
     records: list[MetadataRecord] = []
     answers: list[T] = []
     for each in resources:
-        resource = yield from changes_of(each, pace, incremental=incremental)
-        code, message = yield from _alter(image, settings, resource, named, records, pace, incremental)
+        code, message = yield from _alter(image, settings, each, named, records, pace, incremental)
         answers.append(
             answer_of(
                 error_code=code,
                 error_message=message,
-                resource_type=resource.type,
-                resource_name=resource.name,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
             )
         )
     return tuple(records), answers
@@ -413,7 +416,7 @@ def _named(resources: Sequence[Any], pace: Pace) -> Work[Named]:
 def _alter(
     image: MetadataImage,
     settings: ControllerSettings,
-    resource: ResourceChange,
+    element: Any,
     named: Named,
     records: list[MetadataRecord],
     pace: Pace,
@@ -421,8 +424,10 @@ def _alter(
 ) -> Work[tuple[ErrorCode, str | None]]:
     """Alter one resource and add its records. Returns its error code and message."""
     try:
-        if named[resource.type, resource.name] > 1:
+        if named[element.resource_type, element.resource_name] > 1:
             raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        check_count(element)
+        resource = yield from changes_of(element, pace, incremental=incremental)
         records.extend((yield from _alter_config_resource(image, settings, resource, incremental, pace)))
     except ConfigRefused as refusal:
         return refusal.code, refusal.message

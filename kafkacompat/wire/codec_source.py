@@ -391,6 +391,8 @@ INLINE_RECORDS_BYTES = 1024
 
 STEP_ELEMENTS = 2_000
 """Array elements that one step encodes, at about a microsecond each."""
+ENCODED_BYTES_A_UNIT = 2_048
+"""Bytes of elements that are encoded already, which take as long to copy as an element takes to encode."""
 
 
 class EncoderSource(FieldsSource):
@@ -574,6 +576,11 @@ class EncoderSource(FieldsSource):
                 self.namespace["Encoded"] = Encoded
                 self.emit(f"if {item}.__class__ is Encoded:")
                 self.emit(f"    {self.out} += {item}")
+                if self.in_steps:
+                    self.depth += 1
+                    self.emit(f"units += len({item}) // {ENCODED_BYTES_A_UNIT}")
+                    self.count_element()
+                    self.depth -= 1
                 self.emit("    continue")
             before = len(self.lines)
             self.struct(item, field.struct)
@@ -583,11 +590,14 @@ class EncoderSource(FieldsSource):
         else:
             self.variable(item, field.kind, compact, False)
         if self.in_steps:
-            self.emit("units += 1")
-            self.emit(f"if units >= {STEP_ELEMENTS}:")
-            self.emit("    units = 0")
-            self.emit(f"    yield {TURN_COST}")
+            self.count_element()
         self.depth -= 1
+
+    def count_element(self) -> None:
+        self.emit("units += 1")
+        self.emit(f"if units >= {STEP_ELEMENTS}:")
+        self.emit("    units = 0")
+        self.emit(f"    yield {TURN_COST}")
 
     def numbers(self, v: str, n: str, compact: bool, letter: str) -> None:
         """Write an array of numbers: one struct call with its length."""

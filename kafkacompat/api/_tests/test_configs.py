@@ -11,6 +11,7 @@ import pytest
 
 from kafkacompat.api._tests.world import Api
 from kafkacompat.config import ConfigError, ServerConfig
+from kafkacompat.controller.configuration_control_manager import SETTINGS_MAX
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode
@@ -201,6 +202,12 @@ def test_what_cannot_be_done_to_loggers(
     name: str, changes: list[tuple[str, int, str | None]], error: int
 ) -> None:
     assert outcome(alter(Api(), (LOGGER, name, changes))) == [error]
+    assert logging.getLogger(NAME).level == logging.NOTSET
+
+
+def test_too_many_loggers_are_refused_without_a_look_at_them() -> None:
+    many = [(NAME, 0, "DEBUG")] * (SETTINGS_MAX + 1)
+    assert outcome(alter(Api(), (LOGGER, "1", many))) == [ErrorCode.INVALID_CONFIG]
     assert logging.getLogger(NAME).level == logging.NOTSET
 
 

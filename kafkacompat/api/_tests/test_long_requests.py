@@ -20,7 +20,7 @@ from kafkacompat.api._tests.world import Anything, Api, pauses_of
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
-from kafkacompat.api.long_requests import RequestTasks, given
+from kafkacompat.api.long_requests import PART_BYTES, RequestTasks, encoded_in_steps, given
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
@@ -30,8 +30,8 @@ from kafkacompat.partition._tests.fakes import image_of, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.tasks import TURN_COST, Tasks, at_once
 from kafkacompat.txn.service import Transactions
-from kafkacompat.wire.codec import encode
-from kafkacompat.wire.codec_source import STEP_ELEMENTS
+from kafkacompat.wire.codec import decode, encode, encoded_element
+from kafkacompat.wire.codec_source import ENCODED_BYTES_A_UNIT, STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, request_header_bytes
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
@@ -53,6 +53,10 @@ from kafkacompat.wire.messages.delete_records_request import (
 from kafkacompat.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+)
+from kafkacompat.wire.messages.describe_configs_response import (
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
@@ -474,6 +478,26 @@ def test_what_the_controller_answers_of_many_topics_is_encoded_in_steps() -> Non
         steps += 1
     assert steps >= 100 * 100 // STEP_ELEMENTS
     assert len(api.decoded(reply.reply.result(), 19, 7).topics) == 100
+
+
+def test_what_is_encoded_already_is_put_together_in_steps_and_parts() -> None:
+    route = Route(32, 4, Api().dispatcher.table)
+    count = 5 * STEP_ELEMENTS
+    element = encoded_element(
+        DescribeConfigsResponse, 4, DescribeConfigsResult(resource_name="g", error_message="m" * 1_000)
+    )
+    steps = encoded_in_steps(route, DescribeConfigsResponse(results=[element] * count))
+    pauses: list[int] = []
+    answer = at_once(pausing(steps, pauses))
+    assert len(pauses) >= count // STEP_ELEMENTS
+    assert max(len(part) for part in answer.parts) <= PART_BYTES + STEP_ELEMENTS * len(element)
+    told = decode(DescribeConfigsResponse, 4, b"".join(answer.parts))
+    assert [each.resource_name for each in told.results] == ["g"] * count
+    large = encoded_element(
+        DescribeConfigsResponse, 4, DescribeConfigsResult(resource_name="g", error_message="m" * 32_000)
+    )
+    several = list(encoded_in_steps(route, DescribeConfigsResponse(results=[large] * STEP_ELEMENTS)))
+    assert len(several) >= len(large) // ENCODED_BYTES_A_UNIT
 
 
 def long_fetch(count: int, **options: Any) -> FetchRequest:

@@ -56,12 +56,20 @@ def resource(name: str, *changes: tuple[str, int, str | None], kind: int = TOPIC
     return AlterConfigsResource(resource_type=kind, resource_name=name, configs=found)
 
 
-def test_the_settings_of_one_resource_are_changed_in_steps(harness: Harness) -> None:
+def test_too_many_settings_of_one_resource_are_refused_without_a_look_at_them(harness: Harness) -> None:
     many = [(f"x{index}", 0, "1") for index in range(MANY)]
     made, paused = altered(harness, resource("t", *many))
     assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+    assert paused == 0
+    assert made.records == ()
+
+
+def test_the_settings_of_many_resources_are_changed_in_steps(harness: Harness) -> None:
+    many = [(f"x{index}", 0, "1") for index in range(configuration_control_manager.SETTINGS_MAX)]
+    made, paused = altered(harness, *[resource(f"t{number}", *many) for number in range(10)])
+    assert {each.error_code for each in made.response.responses} == {ErrorCode.INVALID_CONFIG}
     # Read from the request and checked.
-    assert paused >= 2 * MANY // configuration_control_manager.STEP
+    assert paused >= 2 * 10 * len(many) // configuration_control_manager.STEP
     assert made.records == ()
 
 
@@ -87,16 +95,20 @@ def test_resources_without_settings_are_looked_at_in_steps(harness: Harness) -> 
 
 
 def test_settings_of_the_old_call_are_changed_in_steps(harness: Harness) -> None:
-    found = [OldConfig(name=f"x{index}", value="1") for index in range(MANY)]
+    count = configuration_control_manager.SETTINGS_MAX
+    found = [OldConfig(name=f"x{index}", value="1") for index in range(count)]
     request = AlterConfigsRequest(
-        resources=[OldResource(resource_type=TOPIC, resource_name="t", configs=found)]
+        resources=[
+            OldResource(resource_type=TOPIC, resource_name=f"t{number}", configs=found)
+            for number in range(10)
+        ]
     )
     settings = harness.controller._settings
     made, paused = pauses(
         configuration_control_manager.legacy_alter_configs(harness.image, settings, request)
     )
     assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
-    assert paused >= 2 * MANY // configuration_control_manager.STEP
+    assert paused >= 2 * 10 * count // configuration_control_manager.STEP
 
 
 def test_long_values_count_by_their_characters(harness: Harness) -> None:
