@@ -76,6 +76,16 @@ from kafkacompat.wire.messages.share_group_describe_response import DescribedGro
 from kafkacompat.wire.messages.share_group_describe_response import Member as ShareMember
 from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
 from kafkacompat.wire.messages.share_group_describe_response import TopicPartitions as SharePartitions
+from kafkacompat.wire.messages.streams_group_describe_response import Assignment as TaskAssignment
+from kafkacompat.wire.messages.streams_group_describe_response import DescribedGroup as StreamsGroup
+from kafkacompat.wire.messages.streams_group_describe_response import Member as StreamsMember
+from kafkacompat.wire.messages.streams_group_describe_response import (
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
 
 BOOTSTRAP = ("--bootstrap", "h:9092")
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
@@ -134,7 +144,28 @@ def base_answers() -> Answers:
             groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)]
         ),
         ApiKey.SHARE_GROUP_DESCRIBE: share_group(error_code=NOT_FOUND),
+        ApiKey.STREAMS_GROUP_DESCRIBE: streams_group(error_code=NOT_FOUND),
     }
+
+
+def streams_group(*members: StreamsMember, **fields: Any) -> StreamsGroupDescribeResponse:
+    known: dict[str, Any] = {
+        "group_id": "g",
+        "group_state": "Stable",
+        "group_epoch": 7,
+        "assignment_epoch": 6,
+    } | fields
+    return StreamsGroupDescribeResponse(
+        groups=[StreamsGroup(members=list(members), assignor_name="sticky", **known)]
+    )
+
+
+def tasks(**numbers: list[int]) -> list[TaskIds]:
+    """s0=[1, 2]: tasks of subtopology 0."""
+    return [
+        TaskIds(subtopology_id=name.removeprefix("s"), partitions=partitions)
+        for name, partitions in numbers.items()
+    ]
 
 
 def share_group(*members: ShareMember, **fields: Any) -> ShareGroupDescribeResponse:
@@ -295,6 +326,78 @@ def test_a_classic_group_is_asked_for_as_before(
     assert lines[1].split()[0] == "topic"
 
 
+def test_a_streams_group_is_shown_with_its_tasks_and_its_topology(groups: Run) -> None:
+    topology = Topology(
+        epoch=3,
+        subtopologies=[
+            Subtopology(subtopology_id="0", source_topics=["u", "t"], repartition_sink_topics=["app-r"]),
+            Subtopology(
+                subtopology_id="1",
+                repartition_source_topics=[TopicInfo(name="app-r")],
+                state_changelog_topics=[TopicInfo(name="app-s"), TopicInfo(name="app-c")],
+            ),
+        ],
+    )
+    members = [
+        StreamsMember(
+            member_id="b",
+            member_epoch=7,
+            topology_epoch=3,
+            process_id="p",
+            client_id="one",
+            client_host="/127.0.0.1",
+            assignment=TaskAssignment(
+                active_tasks=tasks(s1=[2, 0], s0=[0]), standby_tasks=tasks(s1=[1]), warmup_tasks=tasks(s1=[3])
+            ),
+            target_assignment=TaskAssignment(active_tasks=tasks(s1=[2]), standby_tasks=tasks(s1=[0])),
+        ),
+        StreamsMember(member_id="a", instance_id="i", member_epoch=6, topology_epoch=2),
+    ]
+    answers: Answers = {
+        ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND),
+        ApiKey.STREAMS_GROUP_DESCRIBE: streams_group(*members, topology=topology),
+    }
+    lines = groups("describe", "g", answers=answers)
+    assert lines[:2] == [
+        "g: Stable, 2 members",
+        "type streams, group epoch 7, target assignment epoch 6, assignor sticky",
+    ]
+    assert lines[2].split()[:8] == [
+        "member",
+        "epoch",
+        "topology",
+        "process",
+        "instance",
+        "client",
+        "host",
+        "active",
+    ]
+    assert [line.split() for line in lines[3:5]] == [
+        ["a", "6", "2", "-", "i", "-", "-", "-", "-", "-", "-", "-"],
+        ["b", "7", "3", "p", "-", "one", "/127.0.0.1", "0:0;1:0,2", "1:1", "1:3", "1:2", "1:0"],
+    ]
+    assert lines[5] == "topology epoch 3"
+    assert [line.split() for line in lines[7:9]] == [
+        ["0", "t,u", "-", "app-r", "-"],
+        ["1", "-", "app-r", "-", "app-c,app-s"],
+    ]
+    assert lines[-1].split() == ["t", "0", "4", "10", "6", "b"]
+
+
+def test_a_streams_group_of_an_older_broker_is_shown_without_a_topology(groups: Run) -> None:
+    answers: Answers = {
+        ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND),
+        ApiKey.STREAMS_GROUP_DESCRIBE: streams_group(group_state="Empty"),
+    }
+    lines = groups("describe", "g", answers=answers, versions={ApiKey.STREAMS_GROUP_DESCRIBE: 0})
+    assert lines[:3] == [
+        "g: Empty, 0 members",
+        "type streams, group epoch 7, target assignment epoch 6, assignor -",
+        lines[2],
+    ]
+    assert lines[2].split()[0] == "topic"
+
+
 def test_a_group_of_no_known_type_is_shown_without_members_and_an_unknown_one_is_refused(
     groups: Run,
 ) -> None:
@@ -304,7 +407,10 @@ def test_a_group_of_no_known_type_is_shown_without_members_and_an_unknown_one_is
         ApiKey.LIST_GROUPS: ListGroupsResponse(groups=[ListedGroup(group_id="g", group_type="streams")]),
     }
     lines = groups("describe", "g", answers=answers)
-    assert lines[0] == "g is neither a classic, a consumer nor a share group, so its members are not shown"
+    assert (
+        lines[0]
+        == "g is neither a classic, a consumer, a share nor a streams group, so its members are not shown"
+    )
     (line,) = groups("describe", "g", answers=answers | {ApiKey.LIST_GROUPS: ListGroupsResponse()}, status=1)
     assert line == "kafkacompat: group g: GROUP_ID_NOT_FOUND"
 

@@ -20,6 +20,8 @@ from kafkacompat.cli.share_group import (
     set_group_configs,
     share_group_lines,
 )
+from kafkacompat.cli.streams_group import described_streams_group, streams_group_lines
+from kafkacompat.cli.streams_group import owners_of as owners_of_tasks
 from kafkacompat.cli.topics import pairs
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import check
@@ -49,8 +51,11 @@ from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteRespons
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
 from kafkacompat.wire.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
+from kafkacompat.wire.messages.streams_group_describe_response import DescribedGroup as DescribedStreamsGroup
 
-DESCRIBED_TYPES = ("share", "consumer", "classic")
+DESCRIBED_TYPES = ("share", "consumer", "streams", "classic")
+Described = DescribedConsumerGroup | DescribedStreamsGroup | DescribedGroup
+"""Of the kinds that commit offsets."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,11 +138,11 @@ def describe_group(cluster: Cluster, arguments: argparse.Namespace, *, is_new: b
     if shared is not None:
         describe_share_group(cluster, shared)
         return
-    described: DescribedConsumerGroup | DescribedGroup | None = described_consumer_group(
-        cluster, arguments.group
+    described: Described | None = (
+        described_consumer_group(cluster, arguments.group)
+        or described_streams_group(cluster, arguments.group)
+        or described_classic_group(cluster, arguments.group)
     )
-    if described is None:
-        described = described_classic_group(cluster, arguments.group)
     if described is None and not is_new and listed_type(cluster, arguments.group) in DESCRIBED_TYPES:
         describe_group(cluster, arguments, is_new=True)
         return
@@ -171,19 +176,23 @@ def describe_share_group(cluster: Cluster, group: DescribedShareGroup) -> None:
         print_table(("topic", "partition", "start", "end", "lag", "members"), rows)
 
 
-def print_members(
-    group: str, described: DescribedConsumerGroup | DescribedGroup | None
-) -> dict[tuple[str, int], str]:
+def print_members(group: str, described: Described | None) -> dict[tuple[str, int], str]:
     """Print the group's state and members. Return the member that has each partition."""
     owners: dict[tuple[str, int], str] = {}
     if described is None:
-        print(f"{group} is neither a classic, a consumer nor a share group, so its members are not shown")
+        print(
+            f"{group} is neither a classic, a consumer, a share nor a streams group, so its members are not shown"
+        )
         return owners
     print_state(group, described.group_state, len(described.members))
     if isinstance(described, DescribedConsumerGroup):
         for line in consumer_group_lines(described):
             print(line)
         return owners_of(described)
+    if isinstance(described, DescribedStreamsGroup):
+        for line in streams_group_lines(described):
+            print(line)
+        return owners_of_tasks(described)
     if described.members:
         print_table(
             ("member", "client", "host"),
