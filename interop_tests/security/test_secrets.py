@@ -110,6 +110,8 @@ def secured(broker: BrokerProcess, port: int, known: Known, stores: Stores, fold
         "listener.name.safe.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": write_jwks(
             folder / "keys.json", public_entry(private_key())
         ),
+        "listener.name.safe.oauthbearer.sasl.oauthbearer.allow.unverified.audience": "true",
+        "listener.name.safe.oauthbearer.sasl.oauthbearer.allow.unverified.issuer": "true",
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.controller.plain.sasl.jaas.config": both,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -1,4 +1,4 @@
-"""Every entry of DescribeConfigs against what a running Apache Kafka 4.3.0 answered to the same settings.
+"""Every entry of DescribeConfigs against what a running Apache Kafka 4.4.0 answered to the same settings.
 
 config_described_by_kafka.captured holds those answers: case `static` a file alone, case `layers` with dynamic layers,
 topic and group overrides over it (for the broker only the entries that these changed).

@@ -1,6 +1,6 @@
 """DescribeConfigs: value, source and synonyms of every setting of a broker, a topic or a group.
 
-The entries are independent of protocol versions. Follows Kafka 4.3: synonyms come in descending precedence, beginning
+The entries are independent of protocol versions. Follows Kafka 4.4: synonyms come in descending precedence, beginning
 with the described name, and the source is that of the first one. Entries are sorted by name (Kafka's are in hash
 order).
 """

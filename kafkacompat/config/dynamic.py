@@ -1,6 +1,6 @@
 """Broker settings that change at runtime: layers over the static file.
 
-It checks changes and computes the effective settings of a node. Follows Kafka 4.3: this broker's layer has precedence
+It checks changes and computes the effective settings of a node. Follows Kafka 4.4: this broker's layer has precedence
 over the cluster's default layer, then the file, then the built-in defaults. A setting in a layer replaces all settings
 of the same meaning below it.
 """

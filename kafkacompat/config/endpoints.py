@@ -1,6 +1,6 @@
 """Listeners: `NAME://host:port` lists and the protocol of each name.
 
-They are parsed and checked for collisions. Follows Kafka 4.3: names are compared in upper case. Equal ports are
+They are parsed and checked for collisions. Follows Kafka 4.4: names are compared in upper case. Equal ports are
 allowed only if 0, or for one IPv4 and one IPv6 address.
 """
 

@@ -5,7 +5,7 @@ broker setting that gives the default, and those that bound what a group may hav
 checks of the broker's own settings, and the values that the coordinators read follow from it (KIP-848, KIP-932,
 KIP-1071).
 
-group.consumer.assignors and group.share.assignors name Kafka's assignors, or their classes.
+group.consumer.assignors, group.share.assignors and group.streams.assignors name Kafka's assignors, or their classes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafkacompat.config.keys import (
     ConfigValue,
     Settings,
     as_int,
+    as_list,
     broker_keys,
     group_keys,
     parse_value,
@@ -25,13 +26,18 @@ from kafkacompat.config.keys import (
 
 
 def group_default(effective: Settings | None, key: ConfigKey) -> ConfigValue:
-    """A group's value without an override. With `effective` it is that of the node, otherwise the built-in one."""
-    return key.default if effective is None or not key.broker else effective.value(key.broker)
+    """A group's value without an override. With `effective` it is that of the node, otherwise the built-in one. The first
+    assignor of a node is the default."""
+    if effective is None or not key.broker:
+        return key.default
+    if key.name == STREAMS_ASSIGNOR_NAME:
+        return streams_assignors(effective.get_list(key.broker))[0]
+    return effective.value(key.broker)
 
 
 def group_value(effective: Settings, overrides: Mapping[str, str], name: str) -> ConfigValue:
     """What holds for a group. An invalid override is left out. One beyond the broker's bounds, which may have changed since
-    it was set, is moved to the nearest bound, as in Kafka 4.3."""
+    it was set, is moved to the nearest bound, as in Kafka 4.4."""
     key = group_keys()[name]
     text = overrides.get(name)
     if text is None:
@@ -90,6 +96,19 @@ def validate_group_configs(overrides: Mapping[str, str | None], effective: Setti
             raise _refused(name, value, f"{name} must be greater than or equal to {key.minimum}")
         if key.maximum and as_int(value) > _bound(effective, key.maximum):
             raise _refused(name, value, f"{name} must be less than or equal to {key.maximum}")
+    known = streams_assignors(
+        as_list(broker_keys()[STREAMS_ASSIGNORS].default)
+        if effective is None
+        else effective.get_list(STREAMS_ASSIGNORS)
+    )
+    if values[STREAMS_ASSIGNOR_NAME] not in known:
+        value = values[STREAMS_ASSIGNOR_NAME]
+        raise _refused(
+            STREAMS_ASSIGNOR_NAME,
+            value,
+            f"{STREAMS_ASSIGNOR_NAME} '{value}' is not a registered task assignor. Registered assignors are: "
+            f"[{', '.join(known)}].",
+        )
     for heartbeat, session in _heartbeats_and_sessions():
         if as_int(values[session]) <= as_int(values[heartbeat]):
             raise _refused(session, values[session], f"{session} must be greater than {heartbeat}")
@@ -171,3 +190,23 @@ def share_assignor(entries: Iterable[str]) -> str:
             SHARE_ASSIGNORS, ",".join(names), f"expected exactly one assignor, not {len(names)}"
         )
     return _SHARE_NAMES[names[0]]
+
+
+STREAMS_ASSIGNORS = "group.streams.assignors"
+STREAMS_ASSIGNOR_NAME = "streams.assignor.name"
+_STREAMS_NAMES = {
+    "sticky": "sticky",
+    "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor": "sticky",
+}
+
+
+def streams_assignors(entries: Iterable[str]) -> tuple[str, ...]:
+    """Their names, the default first. Raises ConfigError for a class of somebody else."""
+    names: list[str] = []
+    for entry in entries:
+        if entry not in _STREAMS_NAMES:
+            raise ConfigError(STREAMS_ASSIGNORS, entry, "expected sticky; other classes cannot be loaded")
+        if _STREAMS_NAMES[entry] in names:
+            raise ConfigError(STREAMS_ASSIGNORS, entry, f"{_STREAMS_NAMES[entry]} is named twice")
+        names.append(_STREAMS_NAMES[entry])
+    return tuple(names)

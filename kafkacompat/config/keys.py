@@ -1,7 +1,7 @@
 """Every setting's definition: name, type, default, bounds, and whether and where it may change at runtime.
 
 A row of a table in config/tables is the declaration of a setting. The tables are read once. They are used to parse a
-setting's text and to render its value. Names, types and defaults are those of a Kafka 4.3.0 broker. A setting is
+setting's text and to render its value. Names, types and defaults are those of a Kafka 4.4.0 broker. A setting is
 honoured if its row has a documentation: every setting with an effect is documented there.
 
 The text of the column `valid` becomes a check. Follows the notation of Kafka's ConfigDef: `[low,...]`,
@@ -386,7 +386,7 @@ def _table(name: str) -> list[dict[str, str]]:
 
 @cache
 def _own_rows(kind: str) -> list[dict[str, str]]:
-    """Settings that Kafka 4.3 does not have."""
+    """Settings that Kafka 4.4 does not have."""
     return _table(f"own-{kind}-configs.tsv")
 
 
@@ -430,7 +430,7 @@ def broker_keys() -> Mapping[str, ConfigKey]:
 
 @cache
 def own_names(kind: str = "broker") -> frozenset[str]:
-    """The settings of brokers, topics or groups that Kafka 4.3 does not have."""
+    """The settings of brokers, topics or groups that Kafka 4.4 does not have."""
     return frozenset(row["name"] for row in _own_rows(kind))
 
 
@@ -466,7 +466,7 @@ def as_int(value: ConfigValue) -> int:
 
 
 def own_table() -> list[tuple[str, str, str, str]]:
-    """(kind, name, default, meaning) of each setting that Kafka 4.3 does not have."""
+    """(kind, name, default, meaning) of each setting that Kafka 4.4 does not have."""
     return [
         (kind, name, _shown_default(keys[name]), keys[name].documentation or "")
         for kind, keys in (("broker", broker_keys()), ("topic", topic_keys()), ("group", group_keys()))

@@ -2,7 +2,7 @@
 
 Typed values for reading, with Kafka's defaults, settings of the same meaning resolved, and listeners. Settings that
 cannot work together are refused at the start, with their names. If Kafka only warns, a warning is given. Follows what
-a Kafka 4.3.0 broker refuses and accepts at its start.
+a Kafka 4.4.0 broker refuses and accepts at its start.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from kafkacompat.config.endpoints import EndPoint, listener_name_of, parse_liste
 from kafkacompat.config.group import (
     CONSUMER_ASSIGNORS,
     SHARE_ASSIGNORS,
+    STREAMS_ASSIGNORS,
     check_group_defaults,
     consumer_assignors,
     share_assignor,
+    streams_assignors,
 )
 from kafkacompat.config.keys import (
     ConfigError,
@@ -476,6 +478,7 @@ def _check_network(config: ServerConfig) -> None:
 def _check_groups(config: ServerConfig) -> None:
     consumer_assignors(config.get_list(CONSUMER_ASSIGNORS))
     share_assignor(config.get_list(SHARE_ASSIGNORS))
+    streams_assignors(config.get_list(STREAMS_ASSIGNORS))
     sessions, size = config.get_int("group.share.max.share.sessions"), config.get_int("group.share.max.size")
     if sessions < size:
         raise _refuse(

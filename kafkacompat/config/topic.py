@@ -1,6 +1,6 @@
 """A topic's settings: checked definitions, and overrides merged with the broker's defaults into one typed value.
 
-The result is a LogConfig. Overrides of topics are validated here. Follows Kafka 4.3: a topic's own setting has
+The result is a LogConfig. Overrides of topics are validated here. Follows Kafka 4.4: a topic's own setting has
 precedence, then the broker's setting of the same meaning, then the built-in default.
 """
 
@@ -34,7 +34,6 @@ class LogConfig:
     compression_zstd_level: int = 3
     delete_retention_ms: int = 86400000
     errors_deadletterqueue_group_enable: bool = False
-    """Ahead of Kafka 4.3 (KIP-1191)."""
     file_delete_delay_ms: int = 60000
     flush_messages: int = 2**63 - 1
     flush_ms: int = 2**63 - 1
@@ -44,6 +43,7 @@ class LogConfig:
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = 2**63 - 1
+    max_decompressed_message_bytes: int = 2147483639
     max_message_bytes: int = 1048588
     message_timestamp_after_max_ms: int = 3600000
     message_timestamp_before_max_ms: int = 2**63 - 1
@@ -53,6 +53,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_copy_lag_bytes: int = -1
+    remote_copy_lag_ms: int = 0
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False

@@ -24,7 +24,7 @@ from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt, ValidatedBatch
 from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.limits import BatchLimits
-from kafkacompat.records.plain_produce import PlainProduce, scan_packed
+from kafkacompat.records.plain_produce import PlainAllowance, PlainProduce, scan_packed
 from kafkacompat.records.validate import Allowance, Origin, TooMuchAtOnce, validate_large, validate_produce
 from kafkacompat.tasks import Limit, Overloaded, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -332,10 +332,13 @@ class ReplicaManager:
                     earliest_allowed_ms = now_ms - config.message_timestamp_before_max_ms
                     latest_allowed_ms = now_ms + config.message_timestamp_after_max_ms
                     needs_keys = "compact" in config.cleanup_policy
+                    measures = config.max_decompressed_message_bytes < PlainAllowance.unpacked_bytes
                 if size > size_max or (target is not None and target != codec):
                     return None
                 batch = frame[start:end]
                 if codec:
+                    if measures:
+                        return None
                     if allowance is None:
                         allowance = request.allowance()
                         if allowance is None:

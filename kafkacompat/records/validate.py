@@ -50,7 +50,7 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.crc import crc32c
 from kafkacompat.records.limits import UNLIMITED, BatchLimits, RecordLimitExceeded
-from kafkacompat.records.record import RecordMalformed
+from kafkacompat.records.record import RecordMalformed, read_varint
 from kafkacompat.records.scan import (
     ALL_AT_ONCE,
     ANY_OFFSET,
@@ -219,6 +219,7 @@ def validate_produce(
         or greatest - since_ms > config.message_timestamp_after_max_ms
         or since_ms - least > config.message_timestamp_before_max_ms
         or (nulls & NULL_KEYS and "compact" in config.cleanup_policy)
+        or (codec and end > config.max_decompressed_message_bytes)
     ):
         if not codec:
             body = bytes(view[HEADER_SIZE:])
@@ -272,8 +273,10 @@ def _checked_at_once(
         raise TooMuchAtOnce
     allowance.units -= BATCH_UNITS + facts.units
     stamps_append_time = config.message_timestamp_type == "LogAppendTime"
-    if target != header.attributes & CODEC_MASK or is_suspicious(
-        header, facts, config, now_ms, stamps_append_time
+    if (
+        target != header.attributes & CODEC_MASK
+        or _may_have_too_large_records(header, body, config)
+        or is_suspicious(header, facts, config, now_ms, stamps_append_time)
     ):
         cost = len(body)
         if target != header.attributes & CODEC_MASK:
@@ -584,6 +587,8 @@ async def _apply_settings(
 ) -> ValidatedBatch:
     """Check valid records against the topic's settings. Returns the batch as it must be written."""
     stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+    if _may_have_too_large_records(header, body, config):
+        await in_turns(_refuse_large_records(header, body, config))
     if is_suspicious(header, facts, config, now_ms, stamps_append_time):
         await in_turns(_refuse_records(header, body, config, now_ms, stamps_append_time))
     if target != header.attributes & CODEC_MASK:
@@ -640,6 +645,23 @@ def is_suspicious(
         facts.greatest_timestamp_delta - since_ms > config.message_timestamp_after_max_ms
         or since_ms - facts.least_timestamp_delta > config.message_timestamp_before_max_ms
     )
+
+
+def _may_have_too_large_records(header: BatchHeader, body: bytes | bytearray, config: LogConfig) -> bool:
+    """Apache Kafka measures records as it decompresses them, so those of other batches may have any size."""
+    return header.attributes & CODEC_MASK != 0 and len(body) > config.max_decompressed_message_bytes
+
+
+def _refuse_large_records(header: BatchHeader, body: bytes | bytearray, config: LogConfig) -> Work[None]:
+    most = config.max_decompressed_message_bytes
+    for rows, _ in scan_whole(body, header.record_count, STEP_ROWS):
+        for start, end in zip(column(rows, START), column(rows, END), strict=True):
+            if end - start > most and (size := read_varint(body, start)[0]) > most:
+                raise LogRefused(
+                    ErrorCode.INVALID_RECORD,
+                    f"a record of {size} bytes is larger than max.decompressed.message.bytes, {most}",
+                )
+        yield TURN_COST
 
 
 def _refuse_records(

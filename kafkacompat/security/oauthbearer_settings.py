@@ -1,7 +1,8 @@
 """How a listener verifies tokens: the settings sasl.oauthbearer.* of its mechanism OAUTHBEARER.
 
 Without a handler, or without an address of keys, Apache Kafka accepts unsigned tokens. In that case a node verifies
-them anyway, or does not start.
+them anyway, or does not start. A node that is not told whose tokens it takes, and for whom, does not start, unless a
+setting says that it takes them all.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
 
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+EXPECTED_AUDIENCE = "sasl.oauthbearer.expected.audience"
+EXPECTED_ISSUER = "sasl.oauthbearer.expected.issuer"
 BOUNDS = Bounds(connect_s=10.0, whole_s=20.0, bytes_max=JWKS_BYTES_MAX)
 
 
@@ -107,9 +110,23 @@ def _expected(config: ServerConfig, listener: str) -> ExpectedClaims:
             raise ConfigError(setting, "", "a claim has a name")
         return found
 
+    audience = as_list(config.of_listener(listener, EXPECTED_AUDIENCE, MECHANISM))
+    issuer = _text(config, listener, EXPECTED_ISSUER)
+    for setting, value, allowance in (
+        (EXPECTED_AUDIENCE, audience, "sasl.oauthbearer.allow.unverified.audience"),
+        (EXPECTED_ISSUER, issuer, "sasl.oauthbearer.allow.unverified.issuer"),
+    ):
+        if not value and not config.of_listener(listener, allowance, MECHANISM):
+            raise ConfigError(
+                setting,
+                None,
+                f"{setting} must be set, or {allowance} must be true: a token that was issued for something else "
+                "would be taken",
+                whole=True,
+            )
     return ExpectedClaims(
-        frozenset(as_list(config.of_listener(listener, "sasl.oauthbearer.expected.audience", MECHANISM))),
-        _text(config, listener, "sasl.oauthbearer.expected.issuer"),
+        frozenset(audience),
+        issuer,
         as_int(config.of_listener(listener, "sasl.oauthbearer.clock.skew.seconds", MECHANISM)),
         named("sasl.oauthbearer.scope.claim.name"),
         named("sasl.oauthbearer.sub.claim.name"),

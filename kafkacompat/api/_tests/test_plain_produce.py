@@ -45,6 +45,7 @@ TOPICS = {
     "stamped": LogConfig(message_timestamp_type="LogAppendTime"),
     "small": LogConfig(max_message_bytes=150),
     "packed": LogConfig(compression_type="lz4"),
+    "measured": LogConfig(max_decompressed_message_bytes=20),
     "late": LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000),
     "flushed": LogConfig(flush_messages=2),
     "rolled": LogConfig(internal_segment_bytes=400, segment_bytes=400),

@@ -119,6 +119,18 @@ def refusal(batch: Any, config: LogConfig = ROOMY, limits: BatchLimits | None = 
     return caught.value
 
 
+def test_records_of_a_large_batch_are_measured_in_steps() -> None:
+    made = [Record(i, NOW_MS, None, b"v" * 10) for i in range(100_000)]
+    made[-1] = Record(99_999, NOW_MS, None, b"v" * 10_000)
+    config = dataclasses.replace(ROOMY, max_decompressed_message_bytes=10_100)
+    batch = build_batch(made, compression=compression.LZ4)
+    _, unmeasured, _ = in_steps(batch)
+    _, measured, _ = in_steps(batch, config)
+    assert measured > unmeasured + 10
+    config = dataclasses.replace(config, max_decompressed_message_bytes=10_000)
+    assert refusal(batch, config).code == ErrorCode.INVALID_RECORD
+
+
 # Lengths and offsets of several bytes.
 
 

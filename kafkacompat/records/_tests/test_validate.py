@@ -306,6 +306,27 @@ def test_re_encoding_begins_with_the_first_records_timestamp() -> None:
     assert [r.timestamp_ms for _, r in records_of(checked.buffer, header)] == [NOW_MS + 5, NOW_MS + 3]
 
 
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_record_of_a_compressed_batch_may_be_so_large(codec: int) -> None:
+    """max.decompressed.message.bytes counts a record without its length, as Apache Kafka does: 7 bytes here besides the
+    value."""
+    limited = {"max_decompressed_message_bytes": 100}
+
+    def batch(*sizes: int, compression: int = codec) -> bytearray:
+        made = [Record(i, NOW_MS, None, bytes(size)) for i, size in enumerate(sizes)]
+        return build_batch(made, compression=compression)
+
+    assert validate(batch(93), **limited).record_count == 1
+    assert validate(batch(*[40] * 10), **limited).record_count == 10
+    assert validate(batch(94, compression=0), **limited).record_count == 1
+    for sizes in ((94,), (40, 300, 40)):
+        refused = refusal(batch(*sizes), **limited)
+        assert refused.code == ErrorCode.INVALID_RECORD
+        assert "max.decompressed.message.bytes, 100" in str(refused.message)
+        # A topic that compresses anew judges what came.
+        assert refusal(batch(*sizes), compression_type="uncompressed", **limited).code == refused.code
+
+
 def test_header_size_is_what_the_format_says() -> None:
     assert HEADER_SIZE == 61
 
@@ -319,6 +340,7 @@ CONFIGS = st.builds(
     cleanup_policy=st.sampled_from([("delete",), ("compact",)]),
     compression_type=st.sampled_from(["producer", "producer", "producer", "lz4", "uncompressed"]),
     max_message_bytes=st.sampled_from([1_000_000, 1_000_000, 150]),
+    max_decompressed_message_bytes=st.sampled_from([2147483639, 2147483639, 300, 20, 1]),
     message_timestamp_type=st.sampled_from(["CreateTime", "CreateTime", "LogAppendTime"]),
     message_timestamp_after_max_ms=st.sampled_from([HOUR_MS, 1, 0]),
     message_timestamp_before_max_ms=st.sampled_from([2**63 - 1, 0]),

@@ -188,7 +188,6 @@ def unchecked(payload: dict[str, Any]) -> str:
         ({"sub": None}, {}),
         ({"sub": 5}, {}),
         ({"sub": " "}, {}),
-        ({"aud": "somebody"}, {}),
         ({"aud": None}, {"expected_audience": frozenset("a")}),
         ({"aud": ["b"]}, {"expected_audience": frozenset("a")}),
         ({"aud": ["a", 1]}, {"expected_audience": frozenset("a")}),
@@ -290,6 +289,13 @@ def test_a_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
         file.keys()
 
 
+OF_SAFE = "listener.name.safe.oauthbearer."
+EXPECTED = {
+    OF_SAFE + "sasl.oauthbearer.expected.audience": "kafka,me",
+    OF_SAFE + "sasl.oauthbearer.expected.issuer": "issuer",
+}
+
+
 def made(settings: dict[str, str]) -> OAuthBearerSaslServer:
     every = {
         "sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -302,23 +308,37 @@ def made(settings: dict[str, str]) -> OAuthBearerSaslServer:
     return server
 
 
-OF_SAFE = "listener.name.safe.oauthbearer."
-
-
 def test_settings_of_the_listener_say_what_is_expected(tmp_path: Path) -> None:
     url = write_jwks(tmp_path / "the keys.json")
     server = made(
         {
             "sasl.oauthbearer.jwks.endpoint.url": url,
             "sasl.oauthbearer.expected.audience": "others",
-            OF_SAFE + "sasl.oauthbearer.expected.audience": "kafka,me",
-            OF_SAFE + "sasl.oauthbearer.expected.issuer": "issuer",
             OF_SAFE + "sasl.oauthbearer.sub.claim.name": "name",
         }
+        | EXPECTED
     )
     token = signed(claims(NOW_S, aud="kafka", iss="issuer", name="bob"))
     assert server.evaluate_response(first(f"Bearer {token}")) == b""
     assert server.authorization_id == "bob"
+
+
+@pytest.mark.parametrize("claim", ["audience", "issuer"])
+def test_whoever_takes_tokens_for_anybody_or_from_anybody_says_so(claim: str, tmp_path: Path) -> None:
+    """CVE-2026-33557: any token that the issuer ever signed was taken."""
+    expected = OF_SAFE + f"sasl.oauthbearer.expected.{claim}"
+    settings = {OF_SAFE + "sasl.oauthbearer.jwks.endpoint.url": write_jwks(tmp_path / "keys")} | EXPECTED
+    del settings[expected]
+    with pytest.raises(ConfigError, match=rf"expected\.{claim} must be set"):
+        made(settings)
+    allowed = settings | {OF_SAFE + f"sasl.oauthbearer.allow.unverified.{claim}": "true"}
+    for value in ("strange", None):
+        told = {"aud": "kafka", "iss": "issuer"} | {"aud" if claim == "audience" else "iss": value}
+        token = signed(claims(NOW_S, **told))
+        assert made(allowed).evaluate_response(first(f"Bearer {token}")) == b""
+        # What is expected is checked, whatever else is allowed.
+        refused = made(allowed | EXPECTED).evaluate_response(first(f"Bearer {token}"))
+        assert refused != b""
 
 
 @pytest.mark.parametrize(
@@ -328,7 +348,7 @@ def test_settings_of_the_listener_say_what_is_expected(tmp_path: Path) -> None:
         ({OF_SAFE + "sasl.oauthbearer.jwks.endpoint.url": "file:///no/such/keys"}, "jwks.endpoint.url"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://x/keys"}, "jwks.endpoint.url"),
         ({"sasl.oauthbearer.jwks.endpoint.url": "file://elsewhere/keys"}, "jwks.endpoint.url"),
-        ({"sasl.oauthbearer.sub.claim.name": " "}, "sub.claim.name"),
+        ({"sasl.oauthbearer.sub.claim.name": " "} | EXPECTED, "sub.claim.name"),
         ({OF_SAFE + "sasl.oauthbearer.clock.skew.seconds": "long"}, "clock.skew.seconds"),
     ],
 )

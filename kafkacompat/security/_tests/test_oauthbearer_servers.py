@@ -61,6 +61,8 @@ class Listener:
                 "sasl.enabled.mechanisms": "OAUTHBEARER",
                 "listener.name.safe.oauthbearer.sasl.jaas.config": f"{MODULE}{options};",
                 JWKS_URL: url,
+                "sasl.oauthbearer.allow.unverified.audience": "true",
+                "sasl.oauthbearer.allow.unverified.issuer": "true",
                 **settings,
             },
         )
