@@ -4,11 +4,11 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 # Unit tests share nothing, so each processor that may be used takes some; whoever is done takes over what waits for another.
-# Interop tests wait for others for a third of their time, so one more than there are processors keeps these busy. Each may run
-# three nodes, or a JVM with Spark.
+# Interop tests compute for two fifths of their time and wait for the rest, so two more than there are processors keep these
+# busy. Each may run three nodes, or a JVM with Spark.
 ifndef WORKERS
 WORKERS := $(shell $(PYTHON) interop_tests/harness/processors.py --gigabytes-each 2)
-INTEROP_WORKERS ?= $(shell $(PYTHON) interop_tests/harness/processors.py --extra 1 --gigabytes-each 4)
+INTEROP_WORKERS ?= $(shell $(PYTHON) interop_tests/harness/processors.py --extra 2 --gigabytes-each 4)
 endif
 INTEROP_WORKERS ?= $(WORKERS)
 PARALLEL = -n $(WORKERS) --dist worksteal
