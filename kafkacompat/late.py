@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kafkacompat.deferred import Deferred
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Timers, Workers
+    from kafkacompat.ports import Workers
+    from kafkacompat.tasks import Tasks
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -92,14 +92,15 @@ def held(until: Deferred[Any], answer: Callable[[], Deferred[U]]) -> Deferred[U]
 class Late(Generic[T]):
     """Everything is called in the loop's thread."""
 
-    __slots__ = ("_coming", "_is_insisted", "_make", "_module", "_workers", "made")
+    __slots__ = ("_coming", "_is_insisted", "_make", "_module", "_tasks", "_workers", "made")
 
-    def __init__(self, module: str, make: Callable[[], T], workers: Workers) -> None:
+    def __init__(self, module: str, make: Callable[[], T], workers: Workers, tasks: Tasks) -> None:
         """`module` is the name of the module that imports all others of the part. `make` makes the part, and passes it
         to those who use it. It may import the module."""
         self._module = module
         self._make = make
         self._workers = workers
+        self._tasks = tasks
         self.made: T | None = None
         """None until somebody has asked and the part is there."""
         self._coming: Deferred[T] | None = None
@@ -118,44 +119,33 @@ class Late(Generic[T]):
         The next question tries again."""
         if self.made is not None:
             return Deferred.of(self.made)
-        if self._coming is not None:
-            return self._coming.then(lambda part: part)
-        coming: Deferred[T] = Deferred()
-        self._coming = coming
-        self._workers.submit(partial(import_module, self._module)).on_done(partial(self._imported, coming))
-        return coming
+        if self._coming is None or self._coming.done:
+            self._coming = self._tasks.run(f"import of {self._module}", self._import())
+        return self._coming.then(lambda part: part)
 
-    def _imported(self, coming: Deferred[T], imported: Deferred[Any]) -> None:
+    async def _import(self) -> T:
         try:
-            imported.result()
-            part = self.now()
+            await self._workers.submit(partial(import_module, self._module))
+            return self.now()
         except Exception as error:
-            self._coming = None
-            coming.fail(NotMade(self._module, error))
-            return
-        self._coming = None
-        coming.resolve(part)
+            raise NotMade(self._module, error) from error
 
-    def insist(self, timers: Timers) -> None:
+    def insist(self) -> None:
         """Make the part although nobody waits for it. After a failure, which is logged, it is tried again."""
-        if self._is_insisted:
-            return
-        self._is_insisted = True
+        if not self._is_insisted:
+            self._is_insisted = True
+            self._tasks.start(f"import of {self._module}", self._try_until_made())
 
-        def tried(part: Deferred[T]) -> None:
-            self._is_insisted = False
+    async def _try_until_made(self) -> None:
+        while True:
             try:
-                part.result()
+                await self.ready()
+                break
             except NotMade as error:
                 is_of_system = isinstance(error.reason, OSError)
                 logger.error("trying again soon: %s", error, exc_info=None if is_of_system else error.reason)
-                self._is_insisted = True
-                timers.call_after(AGAIN_MS, again)
-
-        def again() -> None:
-            self.ready().on_done(tried)
-
-        again()
+            await self._tasks.sleep(AGAIN_MS)
+        self._is_insisted = False
 
     def hold(self, answer: Callable[[], Deferred[U]]) -> Deferred[U]:
         """The result of `answer`, which is called when the part is there. It is not called if the result is abandoned
@@ -170,7 +160,7 @@ class Provisions:
         self,
         names: Callable[[], list[str]],
         workers: Workers,
-        timers: Timers,
+        tasks: Tasks,
         keep: Callable[[], None] = lambda: None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
@@ -178,17 +168,16 @@ class Provisions:
         ImportError while nothing must be imported. `keep` is called when everything is there."""
         self._names = names
         self._workers = workers
-        self._timers = timers
+        self._tasks = tasks
         self._keep = keep
         self._check = check
         self.is_complete = False
-        self._left: deque[str] | None = None
         self._waiting: list[Deferred[None]] = []
         self._failures = 0
         """In a row."""
 
     def begin(self) -> None:
-        self._timers.call_after(BEGIN_MS, self._go_on)
+        self._tasks.start("imports in the background", self._import_all())
 
     def hold(self, answer: Callable[[], Deferred[U]]) -> Deferred[U]:
         """The result of `answer`, which is called when everything is there, or after HELD_MAX_MS."""
@@ -196,60 +185,48 @@ class Provisions:
             return answer()
         until: Deferred[None] = Deferred()
         self._waiting.append(until)
-        self._timers.call_after(HELD_MAX_MS, partial(self._release, until))
+        self._release_after(HELD_MAX_MS, until)
         return held(until, answer)
 
-    def _go_on(self) -> None:
-        if self._left is None:
-            self._workers.submit(self._names).on_done(self._listed)
-            return
-        while self._left and self._left[0] in sys.modules:
-            self._left.popleft()
-        if self._left:
-            self._workers.submit(partial(self._import, self._left[0])).on_done(self._imported)
-            return
+    async def _import_all(self) -> None:
+        await self._tasks.sleep(BEGIN_MS)
+        for name in await self._in_worker(self._names):
+            if name in sys.modules:
+                continue
+            await self._in_worker(partial(self._import, name))
+            if self._failures:
+                logger.warning("modules of this node can be imported again")
+                self._failures = 0
+            await self._tasks.sleep(PAUSE_MS)
         self.is_complete = True
         logger.info(
             "everything that this node may need is loaded; it opens no file of its package from now on"
         )
         self._keep()
         for until in self._waiting:  # each in a turn of its own
-            self._timers.call_after(0, partial(self._release, until))
+            self._release_after(0, until)
+
+    async def _in_worker(self, job: Callable[[], U]) -> U:
+        """The result of the job, which is tried until it succeeds."""
+        while True:
+            try:
+                return await self._workers.submit(job)
+            except Exception as error:
+                if self._failures % TOLD_EVERY == 0:
+                    expected = isinstance(error, OSError | ImportError)
+                    text = "modules of this node cannot be imported, trying again every second: %s"
+                    logger.error(text, error, exc_info=None if expected else error)
+                self._failures += 1
+            await self._tasks.sleep(AGAIN_MS)
 
     def _import(self, name: str) -> None:
         self._check()
         import_module(name)
 
-    def _listed(self, listed: Deferred[list[str]]) -> None:
-        try:
-            self._left = deque(listed.result())
-        except Exception as error:
-            self._try_again(error)
-        else:
-            self._go_on()
+    def _release_after(self, delay_ms: int, until: Deferred[None]) -> None:
+        def release(_: Deferred[None]) -> None:
+            if until in self._waiting:
+                self._waiting.remove(until)
+                until.resolve(None)
 
-    def _imported(self, imported: Deferred[None]) -> None:
-        try:
-            imported.result()
-        except Exception as error:
-            self._try_again(error)
-            return
-        assert self._left is not None
-        self._left.popleft()
-        if self._failures:
-            logger.warning("modules of this node can be imported again")
-            self._failures = 0
-        self._timers.call_after(PAUSE_MS, self._go_on)
-
-    def _try_again(self, error: Exception) -> None:
-        if self._failures % TOLD_EVERY == 0:
-            expected = isinstance(error, OSError | ImportError)
-            text = "modules of this node cannot be imported, trying again every second: %s"
-            logger.error(text, error, exc_info=None if expected else error)
-        self._failures += 1
-        self._timers.call_after(AGAIN_MS, self._go_on)
-
-    def _release(self, until: Deferred[None]) -> None:
-        if until in self._waiting:
-            self._waiting.remove(until)
-            until.resolve(None)
+        self._tasks.sleep(delay_ms).on_done(release)

@@ -14,6 +14,7 @@ from kafkacompat import late
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.deferred import Deferred
 from kafkacompat.late import AGAIN_MS, BEGIN_MS, HELD_MAX_MS, PAUSE_MS, Provisions, came_of_an_import
+from kafkacompat.tasks import Tasks
 
 NAMES = ["provision_a", "provision_b", "provision_c"]
 
@@ -29,7 +30,9 @@ class ProvidedModules:
         self.workers = HandWorkers()
         self.kept = 0
         self.problem: Exception | None = None
-        self.provisions = Provisions(lambda: list(NAMES), self.workers, self.time, self._keep, self._check)
+        self.provisions = Provisions(
+            lambda: list(NAMES), self.workers, Tasks(self.time), self._keep, self._check
+        )
 
     def put(self, name: str) -> None:
         (self.folder / f"{name}.py").write_text("")
@@ -44,7 +47,7 @@ class ProvidedModules:
 
     def _check(self) -> None:
         if self.problem is not None:
-            raise self.problem
+            raise type(self.problem)(*self.problem.args)  # a new one each time, as of the system
 
     def run(self, ms: int) -> None:
         """Let time pass, with workers that are at once."""
@@ -111,7 +114,7 @@ def test_a_list_that_cannot_be_read_is_read_again(provided: ProvidedModules) -> 
             raise problems.pop()
         return NAMES
 
-    provisions = Provisions(names, provided.workers, provided.time)
+    provisions = Provisions(names, provided.workers, Tasks(provided.time))
     provisions.begin()
     provided.run(BEGIN_MS + 2 * AGAIN_MS)
     assert provisions.is_complete

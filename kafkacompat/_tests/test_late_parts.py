@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from kafkacompat._tests.doubles import HandWorkers
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.deferred import Deferred
 from kafkacompat.late import Late, NotMade
+from kafkacompat.tasks import Tasks
 
 MODULE = "kafkacompat.wire.constructs"
 """Any module."""
@@ -19,7 +20,7 @@ class LatePart:
         self.workers = HandWorkers()
         self.parts: list[str] = []
         self.problem: Exception | None = None
-        self.late: Late[str] = Late(module, self._make, self.workers)
+        self.late: Late[str] = Late(module, self._make, self.workers, Tasks(HandTime()))
 
     def _make(self) -> str:
         if self.problem is not None:

@@ -145,7 +145,7 @@ class BrokerServer:
         self._coordinates = False
         """Whether the coordinators serve, as soon as they are made."""
         self._coordinators: Late[BrokerCoordinators] = Late(
-            "kafkacompat.server.broker_coordinators", self._make_coordinators, services.workers.batches
+            "kafkacompat.server.broker_coordinators", self._make_coordinators, services.workers.batches, tasks
         )
 
         # Handlers.
@@ -298,7 +298,7 @@ class BrokerServer:
         if self._coordinators.made is not None:
             self._coordinators.made.on_image(old, new)
         elif new.topics is not old.topics and _has_coordinators_topic(new):
-            self._coordinators.insist(self._services.timers)
+            self._coordinators.insist()
         self._opening.on_image(new)
 
     async def stop(self) -> bool:

@@ -224,11 +224,12 @@ def _services_of_the_system(
     client_metrics, client_series = _telemetry(config)
     descriptors = Descriptors(open_files)
     _tell_of(descriptors)
+    tasks = Tasks(timers)
     services = NodeServices(
         config=config,
         clock=clock,
         timers=timers,
-        tasks=Tasks(timers),
+        tasks=tasks,
         random=SystemRandom(),
         disk=RealDisk(),
         workers=workers,
@@ -246,7 +247,7 @@ def _services_of_the_system(
         keep=keep_long_lived,
         halt=_halt,
         descriptors=descriptors,
-        provisions=provisions_of(config, workers.batches, timers, keep_what_was_loaded),
+        provisions=provisions_of(config, workers.batches, tasks, keep_what_was_loaded),
         meters=_meters(config),
         client_metrics=client_metrics,
         client_series=client_series,

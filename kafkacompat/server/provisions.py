@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkacompat.config import ServerConfig
-    from kafkacompat.ports import Timers, Workers
+    from kafkacompat.ports import Workers
+    from kafkacompat.tasks import Tasks
 
 ROOT = "kafkacompat"
 OF_EVERY_NODE = ("wire.messages", "records", "log", "raft", "node", "quota")
@@ -63,9 +64,9 @@ def load_for_others(config: ServerConfig) -> None:
 
 
 def provisions_of(
-    config: ServerConfig, workers: Workers, timers: Timers, keep: Callable[[], None]
+    config: ServerConfig, workers: Workers, tasks: Tasks, keep: Callable[[], None]
 ) -> Provisions:
-    return Provisions(partial(modules_of, config), workers, timers, keep, check_package)
+    return Provisions(partial(modules_of, config), workers, tasks, keep, check_package)
 
 
 def check_package() -> None:

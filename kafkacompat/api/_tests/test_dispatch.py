@@ -22,6 +22,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.late import HELD_MAX_MS, Provisions
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -316,7 +317,7 @@ class Lacking:
         self.lacks = True
         self.time = HandTime()
         self.workers = HandWorkers()
-        api.node.provisions = self.provisions = Provisions(self._names, self.workers, self.time)
+        api.node.provisions = self.provisions = Provisions(self._names, self.workers, Tasks(self.time))
         load, function = ApiTable.load, metadata.HANDLER.function
 
         def loaded(table: ApiTable, key: int) -> Handler:

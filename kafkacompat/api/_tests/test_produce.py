@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat._tests.doubles import HandWorkers
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api import produce
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.produce import FirstBatch
@@ -29,7 +29,7 @@ from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import plain_produce
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
-from kafkacompat.tasks import Pace, at_once
+from kafkacompat.tasks import Pace, Tasks, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -214,7 +214,7 @@ def test_nothing_of_a_transaction_is_written_while_its_coordinators_cannot_be_ma
     """Only what is outside is. The producer sends the rest again, and does not abort its transaction."""
     api = Api(topic_image("t", 2))
     workers = HandWorkers()
-    api.node.coordinators = Late("kafkacompat.nowhere", lambda: None, workers)
+    api.node.coordinators = Late("kafkacompat.nowhere", lambda: None, workers, Tasks(HandTime()))
     parts = (("t", 0, transactional(b"a")), ("t", 1, batch_of(b"b")))
     sent = api.send(request(*parts, transactional_id="tx", api=api), 12)
     assert isinstance(sent, Pending)
