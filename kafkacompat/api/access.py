@@ -19,6 +19,8 @@ from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
+    from kafkacompat.wire.messages.delete_acls_request import DeleteAclsFilter
+    from kafkacompat.wire.messages.describe_acls_request import DescribeAclsRequest
 
 T = TypeVar("T")
 ASKED_A_STEP = 200
@@ -209,12 +211,7 @@ class KnownCodes:
     __slots__ = ()
 
     def refusal(self, access: Access, request: Any) -> ErrorCode:
-        refuse_unknown(
-            request.resource_type_filter,
-            request.pattern_type_filter,
-            request.operation,
-            request.permission_type,
-        )
+        refuse_unknown_filter(request)
         return ErrorCode.NONE
 
 
@@ -280,6 +277,12 @@ def group_operations(access: Access | None, group_id: str) -> int:
 
 UNKNOWN = 0
 """The code UNKNOWN of each enumeration. No version of Kafka gives it a meaning."""
+
+
+def refuse_unknown_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> None:
+    refuse_unknown(
+        asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type
+    )
 
 
 def refuse_unknown(*codes: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.access import refuse_unknown
+from kafkacompat.api.access import refuse_unknown_filter
 from kafkacompat.api.handler import Handler
 from kafkacompat.tasks import pause
 from kafkacompat.wire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
@@ -21,9 +21,7 @@ CHECKED_A_STEP = 10_000
 
 async def handle(node: AnyNode, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     for number, each in enumerate(request.filters, 1):
-        refuse_unknown(
-            each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type
-        )
+        refuse_unknown_filter(each)
         if number % CHECKED_A_STEP == 0:
             await pause()
     answer: DeleteAclsResponse = await node.controller.delete_acls(request, context)

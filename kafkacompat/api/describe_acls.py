@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.access import refuse_unknown
+from kafkacompat.api.access import refuse_unknown_filter
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.security.acl import AclFilter
 from kafkacompat.tasks import TURN_COST, Work
@@ -28,20 +28,10 @@ MATCHED_A_STEP = 5_000
 def handle(
     node: AnyNode, context: RequestContext, request: DescribeAclsRequest
 ) -> Work[DescribeAclsResponse]:
-    refuse_unknown(
-        request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
-    )
+    refuse_unknown_filter(request)
     if node.authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_TEXT)
-    wanted = AclFilter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
+    wanted = AclFilter.of(request)
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for number, acl in enumerate(list(node.image.acls.values()), 1):
         if number % MATCHED_A_STEP == 0:

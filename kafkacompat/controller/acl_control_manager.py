@@ -174,15 +174,7 @@ def delete_acls(
     results: list[DeleteAclsFilterResult] = []
     told_count = 0
     for each in request.filters:
-        wanted = AclFilter(
-            each.resource_type_filter,
-            each.resource_name_filter,
-            each.pattern_type_filter,
-            each.principal_filter,
-            each.host_filter,
-            each.operation,
-            each.permission_type,
-        )
+        wanted = AclFilter.of(each)
         try:
             check_filter(wanted)
         except FilterFlaw as flaw:
@@ -211,16 +203,7 @@ def delete_acls(
 
 
 def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
-    return DeleteAclsMatchingAcl(
-        error_message=None,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
+    return DeleteAclsMatchingAcl(error_message=None, **acl._asdict())
 
 
 def _refused_whole(

@@ -146,12 +146,10 @@ def renew_delegation_token(
 ) -> Work[ControllerResult[MetadataRecord, RenewDelegationTokenResponse]]:
     """Renew a token that has not expired. The new expiry may be earlier than the old one."""
     tokens = settings.tokens
-    response = RenewDelegationTokenResponse(error_code=_unavailable(image, tokens))
-    if response.error_code:
-        return ControllerResult((), response)
-    token = yield from _token_of(image, tokens, request.hmac)
-    if token is None:
-        response.error_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    token = yield from _found(image, tokens, request.hmac)
+    response = RenewDelegationTokenResponse()
+    if isinstance(token, ErrorCode):
+        response.error_code = token
     elif _has_expired(token, now_ms):
         response.error_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
     elif not _may_renew(token, requester):
@@ -174,12 +172,10 @@ def expire_delegation_token(
 ) -> Work[ControllerResult[MetadataRecord, ExpireDelegationTokenResponse]]:
     """Set a token's expiry. A negative period removes the token at once, even if it has expired."""
     tokens = settings.tokens
-    response = ExpireDelegationTokenResponse(error_code=_unavailable(image, tokens))
-    if response.error_code:
-        return ControllerResult((), response)
-    token = yield from _token_of(image, tokens, request.hmac)
-    if token is None:
-        response.error_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    token = yield from _found(image, tokens, request.hmac)
+    response = ExpireDelegationTokenResponse()
+    if isinstance(token, ErrorCode):
+        response.error_code = token
     elif not _may_renew(token, requester):
         response.error_code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     elif request.expiry_time_period_ms < 0:
@@ -220,16 +216,20 @@ def _unavailable(image: MetadataImage, tokens: TokenSettings) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _token_of(
-    image: MetadataImage, tokens: TokenSettings, wanted: bytes
-) -> Work[DelegationTokenRecord | None]:
-    wanted = bytes(wanted)
+def _found(
+    image: MetadataImage, tokens: TokenSettings, hmac: bytes
+) -> Work[DelegationTokenRecord | ErrorCode]:
+    """The token that is to be changed, or why there is none."""
+    unavailable = _unavailable(image, tokens)
+    if unavailable:
+        return unavailable
+    wanted = bytes(hmac)
     for piece in pieces(list(image.delegation_tokens.items()), HASHED_A_STEP):
         for token_id, token in piece:
             if compare_digest(tokens.hmac(token_id), wanted):
                 return token
         yield TURN_COST
-    return None
+    return ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 def _has_expired(token: DelegationTokenRecord, now_ms: int) -> bool:

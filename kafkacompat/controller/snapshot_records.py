@@ -88,16 +88,7 @@ def _opaque(image: MetadataImage, kind: str) -> Iterator[MetadataRecord]:
 
 
 def acl_record(key: Uuid, acl: Acl) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=key,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
+    return AccessControlEntryRecord(id=key, **acl._asdict())
 
 
 def broker_record(broker: BrokerRegistration, level: int) -> RegisterBrokerRecord:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.access_control_entry_record import AccessControlEntryRecord
+    from kafkacompat.wire.messages.delete_acls_request import DeleteAclsFilter
+    from kafkacompat.wire.messages.describe_acls_request import DescribeAclsRequest
 
 WILDCARD = "*"
 """Any host, or any resource if it is the name of a LITERAL pattern."""
@@ -129,15 +132,7 @@ class Acl(NamedTuple):
 
     @classmethod
     def of_record(cls, record: AccessControlEntryRecord) -> Acl:
-        return cls(
-            record.resource_type,
-            record.resource_name,
-            record.pattern_type,
-            record.principal,
-            record.host,
-            record.operation,
-            record.permission_type,
-        )
+        return cls._make(_fields_of(record))
 
     def __str__(self) -> str:
         return (
@@ -146,6 +141,9 @@ class Acl(NamedTuple):
             f"operation={AclOperation.of(self.operation).name}, "
             f"permissionType={AclPermissionType.of(self.permission_type).name}]"
         )
+
+
+_fields_of = attrgetter(*Acl._fields)  # records and messages name them alike
 
 
 class AclFilter(NamedTuple):
@@ -159,6 +157,18 @@ class AclFilter(NamedTuple):
     host: str | None
     operation: int
     permission_type: int
+
+    @classmethod
+    def of(cls, asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+        return cls(
+            asked.resource_type_filter,
+            asked.resource_name_filter,
+            asked.pattern_type_filter,
+            asked.principal_filter,
+            asked.host_filter,
+            asked.operation,
+            asked.permission_type,
+        )
 
     def matches(self, acl: Acl) -> bool:
         return (
