@@ -14,8 +14,8 @@ from pathlib import Path
 
 from interop_tests.cluster import views
 from interop_tests.cluster.node import ClusterNode
-from interop_tests.harness.broker import KAFKACOMPAT, without_retention
-from interop_tests.harness.kafka_jars import KAFKA_VERSION, MIXED
+from interop_tests.harness.broker import without_retention
+from interop_tests.harness.kafka_jars import KAFKA_VERSION
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
@@ -73,7 +73,7 @@ class Cluster:
         format_options: Sequence[str] = (),
         version: str | None = None,
     ) -> None:
-        """version is the release of Apache Kafka's nodes, by default the reference, or one that goes with ours."""
+        """version is the release of Apache Kafka's nodes, by default the reference."""
         self.root = root
         self.cluster_id = new_uuid()
         self.static_voters = static_voters
@@ -85,7 +85,7 @@ class Cluster:
         self.directory_ids: dict[int, str] = {}
         kinds = [kinds] * nodes if isinstance(kinds, str) else kinds
         roles = [roles] * nodes if isinstance(roles, str) else roles
-        self._version = version or (MIXED if KAFKACOMPAT in kinds else KAFKA_VERSION)
+        self._version = version or KAFKA_VERSION
         places = places or [Place()] * nodes
         for node_id, (kind, role, place) in enumerate(zip(kinds, roles, places, strict=True), 1):
             self._make_node(node_id, kind, role, place, {})

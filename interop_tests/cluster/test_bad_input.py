@@ -32,12 +32,12 @@ NOBODY = 99
 FEATURES = [
     {"Name": name, "MinSupportedVersion": lowest, "MaxSupportedVersion": highest}
     for name, lowest, highest in (
-        ("metadata.version", 7, 30),
+        ("metadata.version", 7, 33),
         ("kraft.version", 0, 1),
         ("transaction.version", 0, 2),
         ("group.version", 0, 1),
         ("eligible.leader.replicas.version", 0, 1),
-        ("share.version", 0, 1),
+        ("share.version", 0, 2),
         ("streams.version", 0, 1),
     )
 ]

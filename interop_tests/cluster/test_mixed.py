@@ -45,7 +45,7 @@ SETTINGS = {
     # The bytes of a few topics' records, or of ten seconds of NoOpRecords.
     "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
-KAFKA_VERSION = "4.3-IV0"
+KAFKA_VERSION = "4.4-IV2"
 OF_JAVA = 60
 COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_MOVES = (14, 15, 16)
@@ -545,7 +545,7 @@ def test_our_controller_votes_with_apache_kafkas(
     assert not re.search(r"streams.version.*FinalizedVersionLevel: [1-9]", features(tools, cluster))
     assert f"FinalizedVersionLevel: {KAFKA_VERSION}" in features(tools, cluster)
     assert re.search(r"transaction.version.*FinalizedVersionLevel: 2", features(tools, cluster))
-    assert re.search(r"share.version.*FinalizedVersionLevel: 1", features(tools, cluster))
+    assert re.search(r"share.version.*FinalizedVersionLevel: 2", features(tools, cluster))
 
 
 def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> None:

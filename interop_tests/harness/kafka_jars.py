@@ -18,8 +18,6 @@ BEFORE = "4.3.1"
 """The last release of the minor version before. Its nodes and directories are met with everything that it has."""
 OLDEST = "3.9.2"
 """The last release of the major version before, from which people come."""
-MIXED = BEFORE
-"""Whose directories and clusters kafkacompat's nodes share. It has no metadata.version that kafkacompat lacks."""
 VERSIONS = (KAFKA_VERSION, BEFORE, OLDEST)
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE_DIR = (CHECKOUT / ".cache" / "kafka").resolve()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, CLUSTER_ID, KAFKACOMPAT, BrokerProcess
-from interop_tests.harness.kafka_jars import MIXED
+from interop_tests.harness.kafka_jars import KAFKA_VERSION
 from interop_tests.harness.kafka_jvm import kafka_java
 
 FORMAT_TIMEOUT_S = 60
@@ -31,7 +31,7 @@ class SwitchingBroker(BrokerProcess):
         root: Path,
         dynamic: bool,
         settings: dict[str, str] | None = None,
-        version: str = MIXED,
+        version: str = KAFKA_VERSION,
     ) -> None:
         """first is the kind of broker that formats the folder. version is Apache Kafka's."""
         super().__init__(first, root, ONE_PARTITION_EACH | (settings or {}))

@@ -91,7 +91,7 @@ def test_features_change_by_command(tools: KafkaTools, make_broker: MakeBroker) 
     def is_at(name: str, level: str) -> None:
         wait_until(lambda: levels()[name] == level, f"{name} is {level}")
 
-    assert (levels()["metadata.version"], levels()[elr], levels()["kraft.version"]) == ("4.3-IV0", "1", "0")
+    assert (levels()["metadata.version"], levels()[elr], levels()["kraft.version"]) == ("4.4-IV2", "1", "0")
     assert f"{elr} was downgraded to 0." in feature("downgrade", "--feature", f"{elr}=0")
     is_at(elr, "0")
     assert f"{elr} can be upgraded to 1." in feature("upgrade", "--feature", f"{elr}=1", "--dry-run")

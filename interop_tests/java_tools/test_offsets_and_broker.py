@@ -112,4 +112,4 @@ def test_versions_are_kafkas(tools: KafkaTools, bootstrap: str) -> None:
 def test_features_are_listed(tools: KafkaTools, bootstrap: str) -> None:
     output = tools.run("FeatureCommand", "--bootstrap-server", bootstrap, "describe")
     found = dict(re.findall(r"Feature: (\S+)\s+.*FinalizedVersionLevel: (\S+)", output.out))
-    assert found["metadata.version"] == "4.3-IV0"
+    assert found["metadata.version"] == "4.4-IV2"

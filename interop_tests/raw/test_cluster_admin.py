@@ -241,7 +241,7 @@ def update_features(
 
 @pytest.mark.parametrize("version", range(3))
 def test_levels_that_are_there_already(version: int, connection: Connection) -> None:
-    reply = update_features(connection, version, ("metadata.version", 30, UPGRADE))
+    reply = update_features(connection, version, ("metadata.version", 33, UPGRADE))
     assert (reply["ErrorCode"], reply["ErrorMessage"]) == (0, None)
     if version < 2:
         assert reply["Results"] == [{"Feature": "metadata.version", "ErrorCode": 0, "ErrorMessage": "NONE"}]
@@ -249,7 +249,7 @@ def test_levels_that_are_there_already(version: int, connection: Connection) -> 
 
 @pytest.mark.parametrize("version", range(3))
 def test_one_refusal_refuses_all(version: int, connection: Connection) -> None:
-    reply = update_features(connection, version, ("metadata.version", 30, UPGRADE), ("nope", 1, UPGRADE))
+    reply = update_features(connection, version, ("metadata.version", 33, UPGRADE), ("nope", 1, UPGRADE))
     text = "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."
     assert (reply["ErrorCode"], reply["ErrorMessage"]) == (ErrorCode.INVALID_UPDATE_VERSION, FAILED + text)
     assert reply.get("Results", []) == []
@@ -264,9 +264,9 @@ def test_version_0_cannot_downgrade(connection: Connection) -> None:
 @pytest.mark.parametrize(
     ("update", "text"),
     [
-        (("metadata.version", 31, UPGRADE), "Local controller 1 only supports versions 7-30"),
-        (("metadata.version", 6, SAFE), "Local controller 1 only supports versions 7-30"),
-        (("metadata.version", 29, UPGRADE), NOT_A_DOWNGRADE),
+        (("metadata.version", 34, UPGRADE), "Local controller 1 only supports versions 7-33"),
+        (("metadata.version", 6, SAFE), "Local controller 1 only supports versions 7-33"),
+        (("metadata.version", 32, UPGRADE), NOT_A_DOWNGRADE),
         (("metadata.version", -1, UPGRADE), "A feature version cannot be less than 0."),
         (("kraft.version", 2, UPGRADE), "Local controller 1 only supports versions 0-1"),
         (("kraft.version", 1, SAFE), "Can't downgrade to a newer version."),
@@ -300,9 +300,9 @@ def test_updates_that_are_refused(update: Update, text: str, connection: Connect
     ids=["safe", "unsafe"],
 )
 def test_metadata_is_not_lost_by_a_downgrade(kind: int, text: str, connection: Connection) -> None:
-    reply = update_features(connection, 2, ("metadata.version", 29, kind))
+    reply = update_features(connection, 2, ("metadata.version", 32, kind))
     assert reply["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
-    assert reply["ErrorMessage"] == f"{FAILED}Unsupported metadata.version downgrade from 30 to 29. {text}"
+    assert reply["ErrorMessage"] == f"{FAILED}Unsupported metadata.version downgrade from 33 to 32. {text}"
 
 
 def finalized(connection: Connection) -> dict[str, int]:

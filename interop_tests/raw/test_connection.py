@@ -33,8 +33,8 @@ FEATURES = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "kraft.version": (0, 1),
-    "metadata.version": (7, 30),
-    "share.version": (0, 1),
+    "metadata.version": (7, 33),
+    "share.version": (0, 2),
     "transaction.version": (0, 2),
 }
 """Of Kafka 4.3. Not every broker has streams.version."""

@@ -10,6 +10,7 @@ from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.cli.format_options import (
     parse_feature_levels,
     parse_initial_controllers,
+    parse_release,
     parse_scram_credential,
 )
 from kafkacompat.failure import CommandFailed
@@ -87,8 +88,14 @@ def test_a_node_that_does_not_vote_gets_an_id_of_its_own() -> None:
 def test_feature_levels() -> None:
     asked = ["group.version=0", "transaction.version=0", "share.version=0", "streams.version=0"]
     assert parse_feature_levels(asked, dynamic=False) == (
-        ("metadata.version", 30),
+        ("metadata.version", 33),
         ("eligible.leader.replicas.version", 1),
+    )
+    assert dict(parse_feature_levels(["metadata.version=30"], dynamic=True))["share.version"] == 1
+    assert parse_feature_levels(["streams.version=1", "group.version=1"], False, 22) == (
+        ("metadata.version", 22),
+        ("group.version", 1),
+        ("streams.version", 1),
     )
     assert dict(parse_feature_levels(["kraft.version=1"], dynamic=True))["transaction.version"] == 2
 
@@ -101,12 +108,54 @@ def test_feature_levels() -> None:
         ("nope=1", "unknown"),
         ("transaction.version=3", "levels 0 to 2"),
         ("kraft.version=1", "kraft.version is 0"),
-        ("metadata.version=22", "eligible.leader.replicas.version=1 requires metadata.version at level 23"),
+        ("metadata.version=34", "levels 7 to 33"),
+        ("share.version=3", "levels 0 to 2"),
     ],
 )
 def test_other_feature_levels_are_refused(entry: str, said: str) -> None:
     with pytest.raises(CommandFailed, match=said):
         parse_feature_levels([entry], dynamic=False)
+
+
+def test_feature_levels_that_depend_on_others_or_are_said_twice_are_refused() -> None:
+    with pytest.raises(CommandFailed, match=r"requires metadata\.version at level 23"):
+        parse_feature_levels(["metadata.version=22", "eligible.leader.replicas.version=1"], dynamic=False)
+    with pytest.raises(CommandFailed, match="give one of them"):
+        parse_feature_levels(["metadata.version=30"], False, 30)
+
+
+@pytest.mark.parametrize(
+    ("release", "level", "others"),
+    [
+        ("3.3", 7, {}),
+        ("3.9.2", 21, {}),
+        ("4.0", 25, {"group": 1, "transaction": 2}),
+        ("4.1", 27, {"eligible.leader.replicas": 1, "group": 1, "transaction": 2}),
+        ("4.2-IV0", 28, {"eligible.leader.replicas": 1, "group": 1, "share": 1, "transaction": 2}),
+        (
+            "4.3.1",
+            30,
+            {"eligible.leader.replicas": 1, "group": 1, "share": 1, "streams": 1, "transaction": 2},
+        ),
+        ("4.4", 33, {"eligible.leader.replicas": 1, "group": 1, "share": 2, "streams": 1, "transaction": 2}),
+    ],
+)
+def test_the_levels_of_a_release_are_those_of_kafka_storage(
+    release: str, level: int, others: dict[str, int]
+) -> None:
+    """As `kafka-storage version-mapping` of Apache Kafka 4.4.0 says."""
+    assert parse_release(release) == level
+    found = parse_feature_levels([], False, level)
+    assert found == (
+        ("metadata.version", level),
+        *((f"{name}.version", each) for name, each in others.items()),
+    )
+
+
+@pytest.mark.parametrize("release", ["4.5", "4.5-IV0", "4", "", "3.2", "4.4-IV3", "x"])
+def test_a_release_of_no_known_level_is_refused(release: str) -> None:
+    with pytest.raises(CommandFailed, match=r"is unknown; known are 3\.3-IV3, .*4\.4-IV2"):
+        parse_release(release)
 
 
 @pytest.mark.parametrize("quote", ["", '"'])

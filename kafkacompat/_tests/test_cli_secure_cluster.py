@@ -68,16 +68,17 @@ def test_every_file_with_a_key_or_a_password_is_private(files: ClusterFiles) -> 
     assert (files.root / "security").stat().st_mode & 0o777 == 0o700
 
 
-def test_no_other_user_reads_the_keys_of_users_in_bootstrap_checkpoint_or_a_nodes_folder(
+def test_no_other_user_reads_the_keys_of_users_in_the_first_snapshot_or_a_nodes_folder(
     files: ClusterFiles,
 ) -> None:
     layout = made(files, 2)
     for node in layout.nodes:
         folder = files.folder(node.node_id)
         assert folder.stat().st_mode & 0o777 == 0o700
-        checkpoint = folder / "data" / "bootstrap.checkpoint"
+        (checkpoint,) = (folder / "data").rglob("*.checkpoint")
         assert b"admin" in checkpoint.read_bytes()
-        assert checkpoint.stat().st_mode & 0o777 == 0o600
+        assert checkpoint.stat().st_mode & 0o777 == 0o400
+        assert checkpoint.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_file_whose_overrides_may_hold_a_password_is_private_in_any_cluster(files: ClusterFiles) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from kafkacompat.cli.format_options import (
     parse_feature_levels,
     parse_initial_controllers,
+    parse_release,
     parse_scram_credential,
 )
 from kafkacompat.cli.node_making import new_id
@@ -60,12 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the quorum's first voters, the same on every node; this node's metadata directory gets the id given here",
     )
     parser.add_argument(
+        "-r",
+        "--release-version",
+        metavar="RELEASE",
+        help="the release of Kafka whose levels the cluster begins with, for example 4.3 (default: the latest); nodes of "
+        "that release can open the directories",
+    )
+    parser.add_argument(
         "-f",
         "--feature",
         metavar="NAME=LEVEL",
         action="append",
         default=[],
-        help="a feature level other than Kafka's default; may be repeated",
+        help="a feature level other than the release's; may be repeated",
     )
     parser.add_argument(
         "-S",
@@ -113,9 +121,10 @@ def formatted(arguments: argparse.Namespace, tell: Callable[[str], object]) -> i
         else ()
     )
     levels = None
-    if arguments.feature:
+    if arguments.feature or arguments.release_version is not None:
         dynamic = arguments.standalone or bool(initial_voters)
-        levels = parse_feature_levels(arguments.feature, dynamic)
+        release = None if arguments.release_version is None else parse_release(arguments.release_version)
+        levels = parse_feature_levels(arguments.feature, dynamic, release)
     users = [parse_scram_credential(text) for text in arguments.add_scram]
 
     from kafkacompat.log.disk import RealDisk

@@ -67,20 +67,37 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 18
 
 
-def parse_feature_levels(entries: Sequence[str], dynamic: bool) -> tuple[tuple[str, int], ...]:
-    """Return Kafka's default levels, changed by `name=level` entries.
+def parse_release(text: str) -> int:
+    """The metadata.version of `--release-version`. Raises CommandFailed."""
+    from kafkacompat.controller.features import METADATA_VERSIONS, level_of_release
+
+    level = level_of_release(text)
+    if level is None:
+        raise CommandFailed(
+            f"--release-version: {text!r} is unknown; known are {', '.join(METADATA_VERSIONS.values())}, "
+            "and each release without its last part"
+        )
+    return level
+
+
+def parse_feature_levels(
+    entries: Sequence[str], dynamic: bool, release_level: int | None = None
+) -> tuple[tuple[str, int], ...]:
+    """Return Kafka's levels for a new cluster of this metadata.version (None: the latest one), changed by `name=level`
+    entries.
 
     `dynamic`: the voters are in the log, so kraft.version is 1. Raises CommandFailed for an unknown name or level, and
     for a level that depends on a missing feature.
     """
     from kafkacompat.controller.features import (
-        DEFAULT_LEVELS,
         FEATURE_DEPENDENCIES,
         KRAFT_VERSION,
+        METADATA_VERSION,
         SUPPORTED_FEATURES,
+        default_levels,
     )
 
-    levels = dict(DEFAULT_LEVELS)
+    asked: dict[str, int] = {}
     for entry in entries:
         name, equals, level_text = entry.partition("=")
         if not equals or not _is_number(level_text):
@@ -98,15 +115,24 @@ def parse_feature_levels(entries: Sequence[str], dynamic: bool) -> tuple[tuple[s
                     f"--feature: kraft.version is {int(dynamic)} with these settings and options, not {level_text}"
                 )
             continue
-        levels[name] = int(level_text)
+        asked[name] = int(level_text)
+    if METADATA_VERSION in asked:
+        if release_level is not None:
+            raise CommandFailed(
+                "--feature metadata.version and --release-version say the same: give one of them"
+            )
+        release_level = asked.pop(METADATA_VERSION)
+    levels = dict(default_levels() if release_level is None else default_levels(release_level))
+    levels |= asked
     for (name, level), needs in FEATURE_DEPENDENCIES.items():
         for needed, least in needs.items():
-            if levels[name] >= level and levels[needed] < least:
+            if levels.get(name, 0) >= level and levels[needed] < least:
                 raise CommandFailed(
                     f"--feature: {name}={levels[name]} requires {needed} at level {least} or higher"
                 )
+    first = levels.pop(METADATA_VERSION)
     # Level 0 means that the feature has no record.
-    return tuple((name, level) for name, level in levels.items() if level)
+    return ((METADATA_VERSION, first), *((name, levels[name]) for name in sorted(levels) if levels[name]))
 
 
 def parse_scram_credential(text: str) -> UserScramCredentialRecord:

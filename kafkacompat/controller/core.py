@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kafkacompat.controller.features import (
-    DEFAULT_LEVELS,
     METADATA_VERSION,
+    default_levels,
     elr_enabled,
     metadata_transactions_supported,
     metadata_version,
@@ -65,7 +65,7 @@ class ControllerCore:
         return self._replayer.publish(last_offset, epoch)
 
     def decode(self, values: Iterable[bytes]) -> list[MetadataRecord]:
-        """Decode framed values as records of version 0, the only version in bootstrap.checkpoint."""
+        """Decode framed values as records of version 0, the only version in the files of `format`."""
         return [MetadataRecord(unframe(value, self._classes)[1], 0) for value in values]
 
     def activation_records(self, bootstrap: Sequence[MetadataRecord]) -> list[MetadataRecord]:
@@ -104,11 +104,12 @@ class ControllerCore:
 
 
 def bootstrap_values(
-    levels: Sequence[tuple[str, int]] = DEFAULT_LEVELS, users: Sequence[UserScramCredentialRecord] = ()
+    levels: Sequence[tuple[str, int]] | None = None, users: Sequence[UserScramCredentialRecord] = ()
 ) -> tuple[bytes, ...]:
     """Framed FeatureLevelRecords, metadata.version first, then the SCRAM credentials of users."""
     records = [
-        MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in levels
+        MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0)
+        for name, level in levels or default_levels()
     ]
     records += [MetadataRecord(user, 0) for user in users]
     return tuple(frame_all(records))

@@ -2,7 +2,7 @@
 
 A delta copies each map once, when a record first changes it. So a batch of a thousand records costs a thousand small
 steps and one copy per map. Merge rules are those of Kafka's MetadataDelta and its parts. A record or level unknown to
-4.3 is fatal, because an image that skips one would be wrong forever. So is a broker's record with the epoch of an
+4.4 is fatal, because an image that skips one would be wrong forever. So is a broker's record with the epoch of an
 earlier registration.
 
 The Replayer applies batches of records in order. It holds back the records of a metadata transaction until its end (KIP-868).
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.topic_record import TopicRecord
     from kafkacompat.wire.messages.unfence_broker_record import UnfenceBrokerRecord
     from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
+    from kafkacompat.wire.messages.unregister_controller_record import UnregisterControllerRecord
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 
@@ -440,6 +441,12 @@ class MetadataDelta:
     def _register_controller(self, record: RegisterControllerRecord) -> None:
         self._editable_opaque(CONTROLLERS)[record.controller_id] = record
 
+    def _unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        if self._editable_opaque(CONTROLLERS).pop(record.controller_id, None) is None:
+            raise ReplayError(
+                f"an UnregisterControllerRecord names controller {record.controller_id}, which is not registered"
+            )
+
     def _client_quota(self, record: ClientQuotaRecord) -> None:
         entity = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=repr))
         quotas = self._editable_opaque(CLIENT_QUOTAS)
@@ -488,6 +495,7 @@ _REPLAY: dict[int, Callable[[MetadataDelta, Any], None]] = {
     26: MetadataDelta._remove_delegation_token,
     27: MetadataDelta._register_controller,
     28: lambda delta, record: delta.topics.replay_clear_elr(record),
+    29: MetadataDelta._unregister_controller,
 }
 
 

@@ -23,7 +23,7 @@ MAX_RECORDS_PER_BATCH = 10_000
 
 
 class ReplayError(Exception):
-    """The metadata log has a record that contradicts earlier ones, or that 4.3 does not know. Fatal."""
+    """The metadata log has a record that contradicts earlier ones, or that 4.4 does not know. Fatal."""
 
 
 class MetadataRecord(NamedTuple):
@@ -44,7 +44,7 @@ class RecordClasses:
         }
 
     def get(self, api_key: int) -> type[Message]:
-        """Raises ReplayError for a type that Kafka 4.3 does not have."""
+        """Raises ReplayError for a type that Kafka 4.4 does not have."""
         found = self._classes.get(api_key)
         if found is None:
             raise ReplayError(f"metadata record type {api_key} is unknown to this software")
@@ -84,7 +84,7 @@ def frame_all(records: Sequence[MetadataRecord]) -> list[bytes]:
 
 
 def unframe(value: bytes, classes: RecordClasses) -> tuple[int, Message]:
-    """(type, message). Raises ReplayError for a frame, type or version that Kafka 4.3 does not have."""
+    """(type, message). Raises ReplayError for a frame, type or version that Kafka 4.4 does not have."""
     if len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
         api_key, version, position = value[1], value[2], 3
     else:

@@ -13,7 +13,7 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import ORDINARY_MODE, SyncFailed
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
@@ -173,20 +173,20 @@ class RealDisk:
         except FileNotFoundError:
             os.makedirs(path, mode)
 
-    def read_bytes(self, path: str) -> bytes:
+    def read_bytes(self, path: str, position: int = 0, length: int = -1) -> bytes:
         with open(path, "rb") as file:
-            return file.read()
+            file.seek(position)
+            return file.read(length)
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = ORDINARY_MODE) -> None:
         temporary = path + ".tmp"
-        fd = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600 if private else 0o644
-        )
+        if mode != ORDINARY_MODE:
+            # A killed process may have left a file of this name that nobody may write.
+            with suppress(FileNotFoundError):
+                os.remove(temporary)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             try:
-                if private:
-                    # A killed process may have left a file of this name with another mode.
-                    os.fchmod(fd, 0o600)
                 view = memoryview(data)
                 while view:
                     view = view[os.write(fd, view) :]

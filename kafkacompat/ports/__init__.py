@@ -2,6 +2,7 @@
 of partitions."""
 
 from kafkacompat.ports.files import (
+    ORDINARY_MODE,
     Buffer,
     DirectoryLock,
     Disk,
@@ -53,6 +54,7 @@ from kafkacompat.ports.process import (
 
 __all__ = [
     "EMPTY_RECORDS",
+    "ORDINARY_MODE",
     "AbortedTransaction",
     "AppendInfo",
     "Buffer",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
+ORDINARY_MODE = 0o644
 
 
 class SyncFailed(OSError):
@@ -85,12 +86,14 @@ class Disk(Protocol):
         """An existing one stays as it is. `private`: nobody but the node's user may open a new one."""
         ...
 
-    def read_bytes(self, path: str) -> bytes: ...
+    def read_bytes(self, path: str, position: int = 0, length: int = -1) -> bytes:
+        """The file, or a piece of it. It may be a file that nobody may write. Blocks on the disk if necessary."""
+        ...
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = ORDINARY_MODE) -> None:
         """Write path.tmp, fsync it, rename it, and fsync the directory. Raises SyncFailed like a file's sync.
 
-        `private`: nobody but the node's user may read the file, from its first byte on.
+        With another `mode` than the ordinary one, nobody else may read the file from its first byte on.
         """
         ...
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import OffsetAndEpoch
@@ -53,7 +53,7 @@ class LoadedQuorum:
     snapshot_id: OffsetAndEpoch | None
     """The newest snapshot. None if there is only the 0-0 snapshot."""
     content: SnapshotContent | None
-    """Its content, or that of the 0-0 snapshot."""
+    """Its content, or that of the 0-0 snapshot without records."""
     bytes_since_snapshot: int
     batches_since_snapshot: int
     last_timestamp_ms: int
@@ -103,7 +103,9 @@ def load_quorum(
     if base is not None and contents[base].voters:
         voters.reset(base.offset - 1, VoterSet(contents[base].voters), contents[base].kraft_version)
     size, count, timestamp_ms = _read_log(log, store.directory, shape, voters, newest)
-    content = contents[newest] if newest is not None else bootstrap
+    # The records of the 0-0 snapshot are those with which an active controller begins the log (KIP-1170).
+    first = None if bootstrap is None else replace(bootstrap, values=())
+    content = contents[newest] if newest is not None else first
     if size == 0 and content is not None:
         timestamp_ms = content.last_contained_timestamp_ms
     return LoadedQuorum(shape, voters, newest, content, size, count, timestamp_ms)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 CONTROL_RECORDS_MOST = 1000
 """Control records of one batch, which is read in one step. The largest batch written here has three."""
+FROZEN_MODE = 0o400
+"""Of a snapshot, as in Apache Kafka. It never changes, and has the keys of SCRAM users."""
 CHECKPOINT_SUFFIX = ".checkpoint"
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
 
@@ -92,7 +94,9 @@ class SnapshotFormat:
         self._now_ms = now_ms
         head = [control_records.snapshot_header(last_contained_timestamp_ms)]
         if kraft_version >= 1:
-            head += [control_records.kraft_version(kraft_version), control_records.voters(voters)]
+            head.append(control_records.kraft_version(kraft_version))
+        if kraft_version >= 1 and voters:
+            head.append(control_records.voters(voters))
         self._parts: list[bytearray] = []
         self._packed = PackedValues()
         self._offset = 0
@@ -232,16 +236,12 @@ class SnapshotStore:
         return parse_snapshot(self._disk.read_bytes(self.path(snapshot_id)))
 
     def read_piece(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        file = self._disk.open(self.path(snapshot_id))
-        try:
-            return file.read_cold(position, max_bytes)
-        finally:
-            file.close()
+        return self._disk.read_bytes(self.path(snapshot_id), position, max_bytes)
 
     def freeze(self, snapshot_id: OffsetAndEpoch, parts: Sequence[Buffer]) -> int:
         """Write the snapshot. It is durable under its name when this returns its size. Blocks; for a worker."""
         data = b"".join(parts)
-        self._disk.write_atomic(self.path(snapshot_id), data)
+        self._disk.write_atomic(self.path(snapshot_id), data, mode=FROZEN_MODE)
         return len(data)
 
     def remove(self, snapshot_id: OffsetAndEpoch) -> None:

@@ -1,4 +1,4 @@
-"""Log directories as Kafka formats them: meta.properties, bootstrap.checkpoint, the 0-0 snapshot, .lock.
+"""Log directories as Kafka formats them: meta.properties, the 0-0 snapshot or bootstrap.checkpoint, .lock.
 
 It identifies directories, formats new ones, and refuses foreign or incomplete ones with their names. Raft roles are
 unknown here, and so are records except those written by a format. Follows kafka-storage format and the settings
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kafkacompat.config.properties import parse_properties
 from kafkacompat.ids import Uuid, is_reserved_uuid, parse_int, uuid_from_text, uuid_to_text
 from kafkacompat.ports import DirectoryLock, Disk, Random
-from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
+from kafkacompat.raft.snapshot import FROZEN_MODE, SnapshotContent, format_snapshot, snapshot_file_name
 from kafkacompat.raft.voter_node import VoterNode
 
 _ESCAPED = {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}
@@ -47,7 +47,7 @@ def _escape(text: str, is_key: bool) -> str:
 META_PROPERTIES = "meta.properties"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 METADATA_PARTITION = "__cluster_metadata-0"
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+PRIVATE_MODE = 0o600
 
 
 class StorageProblem(Exception):
@@ -133,13 +133,19 @@ class FormatRequest:
     node_id: int
     cluster_id: str
     bootstrap_values: tuple[bytes, ...]
-    """The framed records of bootstrap.checkpoint: the feature levels."""
+    """The framed records with which a new metadata log begins: the feature levels, and users."""
     controller_listeners: tuple[tuple[str, str, int], ...] = ()
     """(listener name, host, port) for the 0-0 voters record of a standalone quorum. Empty writes no such record."""
     ignore_formatted: bool = False
     initial_voters: tuple[VoterNode, ...] = ()
     """The 0-0 voters record of a quorum of several nodes, the same on each node. If this node is among them, its
     metadata directory gets the id from there."""
+    has_bootstrap_snapshot: bool = True
+    """Whether `bootstrap_values` are in the 0-0 snapshot of a controller, as from Kafka 4.4 on (KIP-1170). Otherwise they
+    are in bootstrap.checkpoint, which earlier releases read."""
+    is_controller: bool = True
+    kraft_version: int = 0
+    """That of the 0-0 snapshot if it names no voters: 1 for a controller that joins a dynamic quorum."""
 
 
 def format_storage(
@@ -184,10 +190,10 @@ def format_storage(
         if progress is not None:
             progress(f"Formatting {directory}")
         disk.make_directory(directory)
-        if directory == metadata_directory:
-            _write_initial_snapshots(disk, directory, directory_id, request, now_ms)
-        elif request.bootstrap_values:
+        if not request.has_bootstrap_snapshot:
             _write_bootstrap(disk, directory, request, now_ms)
+        if directory == metadata_directory:
+            _write_initial_snapshot(disk, directory, directory_id, request, now_ms)
         meta = MetaProperties(request.cluster_id, request.node_id, directory_id)
         text = format_meta_properties(meta, now_ms)
         disk.write_atomic(posixpath.join(directory, META_PROPERTIES), text.encode("latin-1"))
@@ -197,22 +203,28 @@ def _write_bootstrap(disk: Disk, directory: str, request: FormatRequest, now_ms:
     # It may have SCRAM credentials, as the metadata log has later.
     bootstrap = SnapshotContent(values=request.bootstrap_values)
     data = format_snapshot(bootstrap, epoch=0, now_ms=now_ms)
-    disk.write_atomic(posixpath.join(directory, BOOTSTRAP_CHECKPOINT), data, private=True)
+    disk.write_atomic(posixpath.join(directory, BOOTSTRAP_CHECKPOINT), data, mode=PRIVATE_MODE)
 
 
-def _write_initial_snapshots(
+def _write_initial_snapshot(
     disk: Disk, directory: str, directory_id: Uuid, request: FormatRequest, now_ms: int
 ) -> None:
-    _write_bootstrap(disk, directory, request, now_ms)
     voters = request.initial_voters
     if request.controller_listeners:
         voters = (VoterNode(request.node_id, directory_id, request.controller_listeners),)
-    if voters:
-        content = SnapshotContent(last_contained_timestamp_ms=now_ms, kraft_version=1, voters=voters)
-        partition = posixpath.join(directory, METADATA_PARTITION)
-        make_metadata_directory(disk, partition)
-        data = format_snapshot(content, epoch=0, now_ms=now_ms)
-        disk.write_atomic(posixpath.join(partition, snapshot_file_name(0, 0)), data)
+    has_values = request.has_bootstrap_snapshot and request.is_controller
+    if not (voters or has_values):
+        return
+    content = SnapshotContent(
+        values=request.bootstrap_values if has_values else (),
+        last_contained_timestamp_ms=now_ms,
+        kraft_version=1 if voters else request.kraft_version,
+        voters=voters,
+    )
+    partition = posixpath.join(directory, METADATA_PARTITION)
+    make_metadata_directory(disk, partition)
+    data = format_snapshot(content, epoch=0, now_ms=now_ms)
+    disk.write_atomic(posixpath.join(partition, snapshot_file_name(0, 0)), data, mode=FROZEN_MODE)
 
 
 def make_metadata_directory(disk: Disk, partition: str) -> None:

@@ -23,7 +23,7 @@ from kafkacompat.raft.quorum_config import (
     static_voters,
 )
 from kafkacompat.raft.quorum_driver import QuorumDriver
-from kafkacompat.raft.snapshot import BrokenSnapshot, parse_snapshot
+from kafkacompat.raft.snapshot import BrokenSnapshot, parse_snapshot, snapshot_file_name
 from kafkacompat.raft.storage import (
     BOOTSTRAP_CHECKPOINT,
     METADATA_PARTITION,
@@ -85,16 +85,22 @@ def format_node(
     SCRAM credentials that are valid from the first start on. Raises StorageProblem.
     """
     from kafkacompat.controller.core import bootstrap_values
-    from kafkacompat.controller.features import DEFAULT_LEVELS
+    from kafkacompat.controller.features import (
+        METADATA_VERSION,
+        bootstrap_snapshot_supported,
+        default_levels,
+    )
 
+    levels = dict(default_levels() if feature_levels is None else feature_levels)
     request = FormatRequest(
         log_dirs=absolute_log_dirs(config),
         metadata_log_dir=absolute_metadata_dir(config),
         node_id=config.node_id,
         cluster_id=cluster_id,
-        bootstrap_values=bootstrap_values(
-            DEFAULT_LEVELS if feature_levels is None else feature_levels, users
-        ),
+        bootstrap_values=bootstrap_values(tuple(levels.items()), users),
+        has_bootstrap_snapshot=bootstrap_snapshot_supported(levels[METADATA_VERSION]),
+        is_controller="controller" in config.roles,
+        kraft_version=0 if parse_voters(config) else 1,
         controller_listeners=controller_listeners(config) if standalone else (),
         initial_voters=initial_voters,
         ignore_formatted=ignore_formatted,
@@ -175,15 +181,30 @@ def _told(failed: Mapping[str, OSError]) -> str:
 
 
 def _bootstrap_values(disk: Disk, metadata_dir: str) -> tuple[bytes, ...]:
-    path = posixpath.join(metadata_dir, BOOTSTRAP_CHECKPOINT)
-    if not disk.exists(path):
-        from kafkacompat.controller.core import bootstrap_values
+    """The records of the 0-0 snapshot, or if it has none those of bootstrap.checkpoint."""
+    partition = posixpath.join(metadata_dir, METADATA_PARTITION)
+    snapshot = posixpath.join(partition, snapshot_file_name(0, 0))
+    for path in (snapshot, posixpath.join(metadata_dir, BOOTSTRAP_CHECKPOINT)):
+        if not disk.exists(path):
+            continue
+        try:
+            values = parse_snapshot(disk.read_bytes(path)).values
+        except BrokenSnapshot as error:
+            if path == snapshot and _has_log(disk, partition):
+                continue  # the quorum's start tells of it
+            raise StorageProblem(f"{path} cannot be read: {error}") from error
+        if values:
+            return tuple(values)
+    from kafkacompat.controller.core import bootstrap_values
 
-        return bootstrap_values()
-    try:
-        return tuple(parse_snapshot(disk.read_bytes(path)).values)
-    except BrokenSnapshot as error:
-        raise StorageProblem(f"{path} cannot be read: {error}") from error
+    return bootstrap_values()
+
+
+def _has_log(disk: Disk, partition: str) -> bool:
+    return any(
+        name.endswith(".log") and disk.file_size(posixpath.join(partition, name))
+        for name in disk.list_directory(partition)
+    )
 
 
 def controller_listeners(config: ServerConfig) -> tuple[tuple[str, str, int], ...]:

@@ -402,13 +402,14 @@ class SimulatedDisk:
         self.meet("make_directory", path)
         self._names.make_directory(path)
 
-    def read_bytes(self, path: str) -> bytes:
+    def read_bytes(self, path: str, position: int = 0, length: int = -1) -> bytes:
         self.meet("read_bytes", path)
-        found = bytes(self._names.file(path).data)
+        found = bytes(self._names.file(path).data)[position:]
+        found = found if length < 0 else found[:length]
         self.moved(len(found))
         return found
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = 0o644) -> None:
         content = FileContent(bytearray(data), b"")
         try:
             self.meet("write_atomic", path)

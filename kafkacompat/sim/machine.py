@@ -18,7 +18,7 @@ from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.sasl_dispatch import NobodyAuthenticates, SaslDispatcher
 from kafkacompat.config import ServerConfig
-from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
+from kafkacompat.controller.features import ELIGIBLE_LEADER_REPLICAS_VERSION, default_levels
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
@@ -261,7 +261,7 @@ class SimulatedMachine:
 def feature_levels(options: ClusterOptions) -> list[tuple[str, int]]:
     return [
         (name, level)
-        for name, level in DEFAULT_LEVELS
+        for name, level in default_levels()
         if options.has_elr or name != ELIGIBLE_LEADER_REPLICAS_VERSION
     ]
 

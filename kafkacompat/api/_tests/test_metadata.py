@@ -311,7 +311,7 @@ def test_features_that_are_not_served_are_not_shown_though_finalized() -> None:
     response = api_versions(Api(), 4)
     assert [(one.name, one.min_version, one.max_version) for one in response.supported_features] == [
         ("kraft.version", 0, 1),
-        ("metadata.version", 7, 30),
+        ("metadata.version", 7, 33),
         ("transaction.version", 0, 2),
     ]
     finalized = [(one.name, one.max_version_level) for one in response.finalized_features]

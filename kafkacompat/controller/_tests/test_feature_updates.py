@@ -70,6 +70,21 @@ def test_every_broker_must_understand_a_level() -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "level"), [("metadata.version", 33), ("share.version", 2)])
+def test_a_cluster_with_a_node_of_the_release_before_stays_at_its_levels(name: str, level: int) -> None:
+    before = {**SUPPORTED_FEATURES, "metadata.version": (7, 30), "share.version": (0, 1)}
+    features = {"metadata.version": 30, "share.version": 1}
+    image = cluster(brokers=members(second=before), features=features)
+    low, high = before[name]
+    assert update(image, (name, level, UPGRADE))[1:] == (
+        95,
+        f"Invalid update version {level} for feature {name}. Broker 2 only supports versions {low}-{high}",
+    )
+    image = cluster(brokers=members(), features=features)
+    result, code, _ = update(image, ("metadata.version", 33, UPGRADE), ("share.version", 2, UPGRADE))
+    assert (code, after(image, result).features) == (0, {"metadata.version": 33, "share.version": 2})
+
+
 def controllers(**features: tuple[int, int]) -> dict[str, Any]:
     stated = [
         ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
@@ -98,6 +113,10 @@ def test_every_controller_must_have_registered_and_understand_a_level() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "refused"),
     [
+        (33, 32, True),
+        (33, 30, True),
+        (32, 31, True),
+        (31, 30, False),
         (30, 29, True),
         (29, 23, False),
         (29, 22, True),

@@ -43,6 +43,7 @@ from kafkacompat.wire.messages.remove_user_scram_credential_record import Remove
 from kafkacompat.wire.messages.topic_record import TopicRecord
 from kafkacompat.wire.messages.unfence_broker_record import UnfenceBrokerRecord
 from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
+from kafkacompat.wire.messages.unregister_controller_record import UnregisterControllerRecord
 from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkacompat.wire.messages.zk_migration_state_record import ZkMigrationStateRecord
 
@@ -277,18 +278,30 @@ def test_transactions_show_at_their_end_and_never_when_aborted() -> None:
         (b"\x01\x02\x00\xff", "broken"),
     ],
 )
-def test_what_kafka_4_3_does_not_know_is_fatal(value: bytes, reason: str) -> None:
+def test_what_kafka_4_4_does_not_know_is_fatal(value: bytes, reason: str) -> None:
     with pytest.raises(ReplayError, match=reason):
         unframe(value, RecordClasses())
 
 
 @pytest.mark.parametrize(
     ("name", "level"),
-    [("metadata.version", 31), ("metadata.version", 6), ("share.version", 2), ("new.version", 1)],
+    [("metadata.version", 34), ("metadata.version", 6), ("share.version", 3), ("new.version", 1)],
 )
 def test_a_feature_level_beyond_ours_is_fatal(name: str, level: int) -> None:
     with pytest.raises(ReplayError, match=f"{name} at level {level}"):
         apply(MetadataImage(), FeatureLevelRecord(name=name, feature_level=level))
+
+
+def test_the_registration_of_a_controller_goes() -> None:
+    image = apply(
+        MetadataImage(),
+        *(RegisterControllerRecord(controller_id=each, incarnation_id=ID) for each in (1, 2)),
+    )
+    gone = UnregisterControllerRecord(controller_id=2)
+    left = apply(image, gone)
+    assert set(left.controllers) == {1}
+    with pytest.raises(ReplayError, match="names controller 2, which is not registered"):
+        apply(left, gone)
 
 
 IDS = st.sampled_from([1, 2, 3, 4])

@@ -71,7 +71,7 @@ def test_first_start_writes_bootstrap_records_as_kafka_does() -> None:
         "ConfigRecord",
         "EndTransactionRecord",
     ]
-    assert harness.image.features["metadata.version"] == 30
+    assert harness.image.features["metadata.version"] == 33
     assert harness.image.config(4, "") == {"min.insync.replicas": "1"}
     assert harness.image.offset == harness.log.log_end_offset - 1
     assert harness.log.log.high_watermark == harness.log.log_end_offset
@@ -640,7 +640,7 @@ def test_a_dynamic_quorum_restates_its_voters_from_the_formatted_snapshot() -> N
     node = Harness(disk=disk).start()
     node.serve()
     assert node.image.features["kraft.version"] == 1
-    assert node.image.features["metadata.version"] == 30
+    assert node.image.features["metadata.version"] == 33
     first = node.batches()[0]
     assert (first.record_count, first.size) == (3, 174)
     again = node.after_kill().start()

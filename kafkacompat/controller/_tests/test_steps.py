@@ -297,11 +297,11 @@ def test_a_full_disk_puts_a_snapshot_off(monkeypatch: pytest.MonkeyPatch) -> Non
     original = harness.disk.write_atomic
     tried: list[str] = []
 
-    def refuse(path: str, data: bytes, *, sync: bool = True) -> None:
+    def refuse(path: str, data: bytes, *, sync: bool = True, mode: int = 0o644) -> None:
         if path.endswith(".checkpoint"):
             tried.append(path)
             raise OSError(28, "no space left on device")
-        original(path, data, sync=sync)
+        original(path, data, sync=sync, mode=mode)
 
     monkeypatch.setattr(harness.disk, "write_atomic", refuse)
     monkeypatch.setattr(harness.workers, "run_one", harness.workers.run_one)

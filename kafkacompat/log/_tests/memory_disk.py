@@ -322,11 +322,12 @@ class MemoryDisk:
             above = posixpath.dirname(above)
         self.directories.add(path)
 
-    def read_bytes(self, path: str) -> bytes:
+    def read_bytes(self, path: str, position: int = 0, length: int = -1) -> bytes:
         self.meet("read_bytes", path)
-        return bytes(self._inode(path))
+        data = bytes(self._inode(path))[position:]
+        return data if length < 0 else data[:length]
 
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, private: bool = False) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = 0o644) -> None:
         self.meet("write_atomic", path)
         self._need_directory(posixpath.dirname(path))
         inode = Inode(data)
@@ -439,8 +440,8 @@ class CountingDisk(MemoryDisk):
         self.opened[path] += 1
         return CountingFile(self, file.path, file.data)
 
-    def read_bytes(self, path: str) -> bytes:
-        data = super().read_bytes(path)
+    def read_bytes(self, path: str, position: int = 0, length: int = -1) -> bytes:
+        data = super().read_bytes(path, position, length)
         self.opened[path] += 1
         self.bytes_read += len(data)
         return data

@@ -131,9 +131,11 @@ def test_private_directories_and_files_are_private_whatever_a_killed_process_lef
         real.make_directory(str(made), private=True)
         assert made.stat().st_mode & 0o777 == 0o750
         (made / "file.tmp").write_bytes(b"left behind")
-        real.write_atomic(str(made / "file"), b"secret", private=True)
+        (made / "frozen.tmp").touch(0o400)
+        real.write_atomic(str(made / "frozen"), b"for ever", mode=0o400)
+        real.write_atomic(str(made / "file"), b"secret", mode=0o600)
         real.write_atomic(str(made / "other"), b"told")
         modes = {each.name: each.stat().st_mode & 0o777 for each in made.iterdir()}
-        assert modes == {"file": 0o600, "other": 0o644}
+        assert modes == {"file": 0o600, "frozen": 0o400, "other": 0o644}
     finally:
         os.umask(before)

@@ -107,7 +107,7 @@ def broker_image(
             name: BrokerEndpoint(f"host-{broker_id}", 9000 + broker_id + 100 * position, 0)
             for position, name in enumerate(listeners)
         },
-        features={"metadata.version": (7, 30), "transaction.version": (0, 2), "kraft.version": (0, 1)},
+        features={"metadata.version": (7, 33), "transaction.version": (0, 2), "kraft.version": (0, 1)},
         rack=None,
         fenced=fenced,
         in_controlled_shutdown=False,

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,9 @@ def test_snapshot_names() -> None:
     assert parse_snapshot_name("00000000000000014026-0000000003.checkpoint.part") is None
 
 
+FIRST_SNAPSHOT = "/a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+
+
 def request(*log_dirs: str, cluster_id: str = "c", node_id: int = 1, ignore: bool = False) -> FormatRequest:
     return FormatRequest(log_dirs, None, node_id, cluster_id, (b"\x01",), ignore_formatted=ignore)
 
@@ -189,15 +193,42 @@ def test_format_gives_every_directory_an_identity() -> None:
         "/a",
         2,
     )
-    assert "/a/__cluster_metadata-0" not in disk.directories
-    assert written[-1] == "/b/meta.properties"
+    assert parse_snapshot(disk.files[FIRST_SNAPSHOT]) == SnapshotContent([b"\x01"], NOW_MS)
+    assert written == [FIRST_SNAPSHOT, "/a/meta.properties", "/b/meta.properties"]
+
+
+def test_a_format_for_earlier_releases_writes_bootstrap_checkpoint_in_each_directory() -> None:
+    disk = MemoryDisk()
+    asked = replace(request("/a", "/b"), has_bootstrap_snapshot=False)
+    format_storage(disk, asked, CountingRandom(), NOW_MS)
+    assert FIRST_SNAPSHOT not in disk.files
+    for directory in ("/a", "/b"):
+        assert parse_snapshot(disk.files[f"{directory}/bootstrap.checkpoint"]).values == [b"\x01"]
+    voter = VoterNode(2, bytes(15) + b"\x09", (("CONTROLLER", "h", 9093),))
+    dynamic = replace(asked, log_dirs=("/c",), initial_voters=(voter,))
+    format_storage(disk, dynamic, CountingRandom(), NOW_MS)
+    content = parse_snapshot(disk.files[FIRST_SNAPSHOT.replace("/a", "/c")])
+    assert (content.values, content.voters) == ([], (voter,))
+
+
+def test_a_node_without_the_controller_role_begins_no_log() -> None:
+    disk = MemoryDisk()
+    format_storage(disk, replace(request("/a"), is_controller=False), CountingRandom(), NOW_MS)
+    assert sorted(disk.files) == ["/a/meta.properties"]
+
+
+def test_a_controller_that_joins_later_has_the_version_of_its_quorum_and_no_voters() -> None:
+    disk = MemoryDisk()
+    format_storage(disk, replace(request("/a"), kraft_version=1), CountingRandom(), NOW_MS)
+    content = parse_snapshot(disk.files[FIRST_SNAPSHOT])
+    assert (content.values, content.kraft_version, content.voters) == ([b"\x01"], 1, ())
 
 
 def test_a_standalone_format_writes_the_voters() -> None:
     disk = MemoryDisk()
     asked = FormatRequest(("/a",), None, 1, "c", (b"\x01",), (("CONTROLLER", "h", 9093),))
     format_storage(disk, asked, CountingRandom(), NOW_MS)
-    content = parse_snapshot(disk.files["/a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"])
+    content = parse_snapshot(disk.files[FIRST_SNAPSHOT])
     directory_id = parse_meta_properties(disk.files["/a/meta.properties"].decode(), "").directory_id
     assert directory_id is not None
     assert content.voters == (VoterNode(1, directory_id, (("CONTROLLER", "h", 9093),)),)
@@ -383,8 +414,15 @@ def test_the_first_snapshots_of_a_formatted_directory_are_private(tmp_path: Path
             (str(tmp_path),), None, 1, "AAAAAAAAAAAAAAAAAAAAAQ", (), initial_voters=(voter,)
         )
         format_storage(RealDisk(), request, CountingRandom(), NOW_MS)
-        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+        format_storage(
+            RealDisk(),
+            replace(request, log_dirs=(str(tmp_path / "old"),), has_bootstrap_snapshot=False),
+            CountingRandom(),
+            NOW_MS,
+        )
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.rglob("*")}
     finally:
         os.umask(before)
     assert modes["bootstrap.checkpoint"] == 0o600
+    assert modes["00000000000000000000-0000000000.checkpoint"] == 0o400
     assert modes["__cluster_metadata-0"] == 0o700

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.controller.features import default_levels
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.security.authorizer import STANDARD_AUTHORIZER
@@ -84,12 +86,22 @@ def test_an_authorizer_that_cannot_be_had_never_opens_a_cluster_to_everybody(
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", bytes(200)])
-def test_a_broken_bootstrap_checkpoint_is_named(tmp_path: Path, damage: bytes) -> None:
+@pytest.mark.parametrize("level", [30, 33])
+def test_a_broken_file_with_the_first_records_is_named(tmp_path: Path, damage: bytes, level: int) -> None:
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "log.dirs": str(tmp_path)}
     config = ServerConfig.from_properties(defaults_without_file(), settings)
     cluster = "aW50ZXJvcC1jbHVzdGVyLQ"
-    format_node(config, RealDisk(), SystemRandom(), 0, cluster_id=cluster, standalone=False)
-    path = tmp_path / "bootstrap.checkpoint"
+    format_node(
+        config,
+        RealDisk(),
+        SystemRandom(),
+        0,
+        cluster_id=cluster,
+        standalone=False,
+        feature_levels=default_levels(level),
+    )
+    (path,) = tmp_path.rglob("*.checkpoint")
+    path.chmod(0o600)
     path.write_bytes(damage)
     with pytest.raises(StartRefused, match=re.escape(str(path))):
         serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
@@ -101,6 +113,7 @@ def test_a_metadata_log_that_the_disk_refuses_is_named_with_its_setting(tmp_path
     config = ServerConfig.from_properties(defaults_without_file(), settings)
     cluster = "aW50ZXJvcC1jbHVzdGVyLQ"
     format_node(config, RealDisk(), SystemRandom(), 0, cluster_id=cluster, standalone=False)
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
     (tmp_path / "__cluster_metadata-0").write_text("a file")
     expected = rf"the metadata log in {tmp_path} \(metadata\.log\.dir.*cannot be opened: .*File exists"
     with pytest.raises(StartRefused, match=expected):
