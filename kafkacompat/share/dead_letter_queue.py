@@ -56,6 +56,8 @@ BATCH_FORMAT_VERSION = 13
 READ_BYTES = 1 << 20
 """Read of the source at a time."""
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
+CREATED_WITH = ((GROUP_ENABLE, "true"), ("message.timestamp.type", "CreateTime"))
+"""Settings of a dead-letter topic that a node creates."""
 GIVEN_UP = (
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -232,7 +234,7 @@ class DeadLetterQueue:
             delivery.letters,
             delivery.next_offset,
             sources,
-            self._topic_config(policy.topic).max_message_bytes,
+            self._max_bytes(policy),
             self._clock.now_ms(),
         )
         index = delivery.source.partition % len(topic.partitions)
@@ -268,7 +270,7 @@ class DeadLetterQueue:
             name=name,
             num_partitions=-1,
             replication_factor=-1,
-            configs=[CreatableTopicConfig(name=GROUP_ENABLE, value="true")],
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in CREATED_WITH],
         )
         creation = self._create_topics(CreateTopicsRequest(topics=[to_create], timeout_ms=TIMEOUT_MS))
         try:
@@ -278,6 +280,10 @@ class DeadLetterQueue:
         if created.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise AttemptFailed(f"topic {name} is not known yet")
         raise AttemptFailed(f"topic {name} cannot be created: {created.error_message}")
+
+    def _max_bytes(self, policy: DeadLetterPolicy) -> int:
+        """Of a batch in the topic."""
+        return self._topic_config(policy.topic).max_message_bytes
 
     async def _read(self, queue: Deliveries, delivery: Delivery, policy: DeadLetterPolicy) -> Sources:
         """The records to be copied, as far as this node still has them."""
@@ -290,9 +296,8 @@ class DeadLetterQueue:
             return Sources({}, min(log.log_start_offset - 1, last))
         try:
             records = log.read(first, READ_BYTES, log.log_end_offset, True).records
-            if self._workers is None:
-                return self._sources_in(records, first, last)
-            return await self._workers.submit(partial(self._sources_in, records, first, last))
+            find = partial(self._sources_in, records, first, last, self._max_bytes(policy))
+            return find() if self._workers is None else await self._workers.submit(find)
         except (BatchCorrupt, LogRefused, OSError) as error:
             # What may pass takes an attempt. The last attempt, and one that meets damage, writes the dead letters without
             # their records: they tell where those were.
@@ -307,8 +312,9 @@ class DeadLetterQueue:
             raise AttemptFailed(f"the records cannot be read: {error!r}") from error
 
     @staticmethod
-    def _sources_in(records: Buffer | FileSlice, first: int, last: int) -> Sources:
-        return sources_in(records.read() if isinstance(records, FileSlice) else records, first, last)
+    def _sources_in(records: Buffer | FileSlice, first: int, last: int, max_bytes: int) -> Sources:
+        data = records.read() if isinstance(records, FileSlice) else records
+        return sources_in(data, first, last, max_bytes)
 
     def _send(self, topic: TopicImage, index: int, leader: int, batch: bytearray) -> Deferred[ErrorCode]:
         if leader == self._node_id:

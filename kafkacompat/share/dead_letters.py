@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, build_batch, iterate_batches
 from kafkacompat.records.compression import DecompressionFailed, unpack
-from kafkacompat.records.record import Headers, Record, RecordMalformed, encode_record
+from kafkacompat.records.record import Record, RecordMalformed, encode_record
 from kafkacompat.records.scan import walk_records
 
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from kafkacompat.share.service import SharePartitionKey
 
 INTERNAL_PREFIX = "__"
-COPIED_HEADERS_MAX = 10_000
 RECORDS_AT_ONCE = 500
 """Dead letters in one batch."""
 UNPACKED_BYTES_MAX = 16 << 20
-"""A batch that expands to more is not opened: its dead letters tell only where they came from."""
+"""A batch that expands to more is not opened, whatever the topic takes: its dead letters tell only where they came from."""
 RECORD_OVERHEAD_BYTES = 10
 """The length prefix and the varints that depend on the place in the batch."""
 
@@ -96,11 +95,10 @@ def flaw_of_topic(policy: DeadLetterPolicy, exists: bool, is_enabled: bool) -> s
 
 
 class Source(NamedTuple):
-    """What a dead letter copies."""
+    """What a dead letter copies. The record's own headers are not copied, as in Kafka."""
 
     key: bytes | None = None
     value: bytes | None = None
-    headers: Headers = ()
 
 
 NO_SOURCE = Source()
@@ -113,8 +111,9 @@ class Sources(NamedTuple):
     """What lies behind it was not looked for."""
 
 
-def sources_in(data: Buffer, first_offset: int, last_offset: int) -> Sources:
-    """The records of these offsets in the complete batches of `data`."""
+def sources_in(data: Buffer, first_offset: int, last_offset: int, max_bytes: int) -> Sources:
+    """The records of these offsets in the complete batches of `data`. A compressed batch that expands to more than
+    `max_bytes`, which is what the dead-letter topic takes, has none, as in Kafka."""
     found: dict[int, Source] = {}
     known = last_offset
     left = UNPACKED_BYTES_MAX
@@ -126,8 +125,16 @@ def sources_in(data: Buffer, first_offset: int, last_offset: int) -> Sources:
             if header.last_offset < first_offset or header.is_control or header.magic != 2:
                 continue
             batch = memoryview(data)[header.position : header.position + header.size]
-            with contextlib.suppress(DecompressionFailed, RecordMalformed):
-                left -= _take(found, header, batch, first_offset, last_offset)
+            bound = min(max_bytes, UNPACKED_BYTES_MAX) if header.codec else UNPACKED_BYTES_MAX
+            try:
+                body = unpack(header.codec, batch[HEADER_SIZE:], bound)
+            except DecompressionFailed:
+                # As much may have been unpacked in vain.
+                left -= bound
+            else:
+                left -= len(body)
+                with contextlib.suppress(RecordMalformed):
+                    _take(found, header, body, first_offset, last_offset)
             if left <= 0:
                 # Each of the next batches may be as large.
                 break
@@ -137,19 +144,14 @@ def sources_in(data: Buffer, first_offset: int, last_offset: int) -> Sources:
 
 
 def _take(
-    found: dict[int, Source], header: BatchHeader, batch: memoryview, first_offset: int, last_offset: int
-) -> int:
-    """Returns the bytes that the batch expands to."""
-    body = unpack(header.codec, batch[HEADER_SIZE:], UNPACKED_BYTES_MAX)
-    if not isinstance(body, (bytes, bytearray)):
-        body = bytes(body)
-    for record in walk_records(body, header.record_count, header.base_timestamp_ms, COPIED_HEADERS_MAX):
+    found: dict[int, Source], header: BatchHeader, body: bytes | bytearray, first_offset: int, last_offset: int
+) -> None:
+    for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
         offset = header.base_offset + record.offset_delta
         if offset > last_offset:
             break
         if offset >= first_offset:
-            found[offset] = Source(record.key, record.value, record.headers)
-    return len(body)
+            found[offset] = Source(record.key, record.value)
 
 
 class Written(NamedTuple):
@@ -176,14 +178,14 @@ def build(
     size = HEADER_SIZE
     end = min(letters.last_offset, from_offset + RECORDS_AT_ONCE - 1, max(sources.last_offset, from_offset))
     for offset in range(from_offset, end + 1):
-        told = _headers(group_id, source, offset, letters)
+        told = tuple(_headers(group_id, source, offset, letters))
         copied = sources.records.get(offset, NO_SOURCE)
         if len(copied.key or b"") + len(copied.value or b"") > max_bytes:
             copied = NO_SOURCE
-        record = Record(len(records), now_ms, copied.key, copied.value, (*copied.headers, *told))
+        record = Record(len(records), now_ms, copied.key, copied.value, told)
         own = _size(record, now_ms)
         if HEADER_SIZE + own > max_bytes and copied is not NO_SOURCE:
-            record = Record(len(records), now_ms, None, None, tuple(told))
+            record = Record(len(records), now_ms, None, None, told)
             own = _size(record, now_ms)
         if records and size + own > max_bytes:
             break

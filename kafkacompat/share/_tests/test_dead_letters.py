@@ -50,14 +50,13 @@ def test_a_dead_letter_tells_where_it_came_from() -> None:
     assert dict(second.headers)["__dlq.errors.offset"] == b"9"
 
 
-def test_a_copy_has_key_value_and_headers_of_the_record() -> None:
-    copied = Source(b"k", b"v", (("trace", b"1"), ("none", None)))
+def test_a_copy_has_key_and_value_of_the_record() -> None:
+    copied = Source(b"k", b"v")
     (record,) = contents(
         build("g", SOURCE, DeadLetters(7, 7, 1, Cause.CLIENT_REJECT), 7, Sources({7: copied}, 7), ROOM, 0)
     )
     assert (record.key, record.value) == (b"k", b"v")
-    assert record.headers[:2] == (("trace", b"1"), ("none", None))
-    assert record.headers[2][0] == "__dlq.errors.topic"
+    assert [name for name, _ in record.headers][:2] == ["__dlq.errors.topic", "__dlq.errors.partition"]
 
 
 def test_a_batch_ends_at_the_topics_largest_batch() -> None:
@@ -77,7 +76,7 @@ def test_a_batch_ends_at_the_topics_largest_batch() -> None:
 
 
 def test_a_record_that_is_too_large_to_copy_is_told_without_its_contents() -> None:
-    sources = Sources({0: Source(b"k", b"x" * 5_000, (("h", b"1"),))}, 0)
+    sources = Sources({0: Source(b"k", b"x" * 5_000)}, 0)
     letters = DeadLetters(0, 0, 1, Cause.CLIENT_REJECT)
     written = build("g", SOURCE, letters, 0, sources, 3_000, 0)
     (record,) = contents(written)
@@ -97,7 +96,7 @@ def test_sources_are_found_in_batches(compression: int) -> None:
     for base in (0, 3, 6):
         records = [Record(delta, 0, b"k", str(base + delta).encode(), (("h", b"1"),)) for delta in range(3)]
         data += build_batch(records, base_offset=base, compression=compression)
-    found = sources_in(data, 2, 6).records
+    found = sources_in(data, 2, 6, ROOM).records
     assert {offset: source.value for offset, source in found.items()} == {
         2: b"2",
         3: b"3",
@@ -105,23 +104,23 @@ def test_sources_are_found_in_batches(compression: int) -> None:
         5: b"5",
         6: b"6",
     }
-    assert found[2] == Source(b"k", b"2", (("h", b"1"),))
+    assert found[2] == Source(b"k", b"2")
 
 
 def test_a_batch_that_cannot_be_opened_has_no_sources() -> None:
     good = build_batch([Record(0, 0, None, b"a")])
     bad = build_batch([Record(0, 0, None, b"b" * 100)], base_offset=1, compression=1)
     bad[61] ^= 0xFF
-    assert sources_in(good + bad, 0, 1).records == {0: Source(None, b"a")}
+    assert sources_in(good + bad, 0, 1, ROOM).records == {0: Source(None, b"a")}
     after = build_batch([Record(0, 0, None, b"c")], base_offset=2)
-    assert sources_in(good + bad + after, 0, 2).records == {0: Source(None, b"a"), 2: Source(None, b"c")}
-    assert sources_in(good[:30], 0, 1) == ({}, 1)
+    assert sources_in(good + bad + after, 0, 2, ROOM).records == {0: Source(None, b"a"), 2: Source(None, b"c")}
+    assert sources_in(good[:30], 0, 1, ROOM) == ({}, 1)
 
 
 def test_a_batch_has_no_letters_of_records_that_were_not_looked_for() -> None:
     data = build_batch([Record(0, 0, None, b"a"), Record(1, 0, None, b"b")])
     data += build_batch([Record(0, 0, None, b"c")], base_offset=2)[:-1]
-    sources = sources_in(data, 0, 4)
+    sources = sources_in(data, 0, 4, ROOM)
     assert (list(sources.records), sources.last_offset) == ([0, 1], 1)
     letters = DeadLetters(0, 4, 1, Cause.CLIENT_REJECT)
     assert build("g", SOURCE, letters, 0, sources, ROOM, 0).next_offset == 2
@@ -169,9 +168,25 @@ def test_batches_that_expand_to_much_are_opened_only_until_that_is_much(
     data = b"".join(
         build_batch([Record(0, 0, None, bytes(5 << 20))], base_offset=at, compression=4) for at in range(20)
     )
-    sources = sources_in(data, 0, 19)
+    sources = sources_in(data, 0, 19, 8 << 20)
     assert (sorted(sources.records), sources.last_offset) == ([0, 1, 2, 3], 3)
     assert len(opened) == 4
     written = build("g", SOURCE, DeadLetters(0, 19, 1, Cause.CLIENT_REJECT), 0, sources, ROOM, 0)
     assert written.next_offset == 4
     assert len(written.batch) < 10_000, "what is larger than the topic takes is not copied"
+
+
+@pytest.mark.parametrize("compression", [1, 2, 3, 4])
+def test_a_compressed_batch_that_expands_to_more_than_the_topic_takes_is_not_copied(compression: int) -> None:
+    small = [Record(delta, 0, None, b"x" * 600) for delta in range(3)]
+    data = build_batch(small, base_offset=0, compression=compression)
+    data += build_batch(small, base_offset=3)
+    assert list(sources_in(data, 0, 5, 1_000).records) == [3, 4, 5]
+    assert list(sources_in(data, 0, 5, 2_000).records) == [0, 1, 2, 3, 4, 5]
+
+
+def test_batches_that_expand_to_more_than_the_topic_takes_are_tried_only_until_that_is_much() -> None:
+    data = b"".join(
+        build_batch([Record(0, 0, None, bytes(5 << 20))], base_offset=at, compression=4) for at in range(20)
+    )
+    assert sources_in(data, 0, 19, 4 << 20) == ({}, 3)
