@@ -197,7 +197,7 @@ def test_what_the_share_coordinator_refuses_is_told(world: ShareWorld) -> None:
 
 
 def test_a_start_offset_that_is_told_stays_although_others_are_refused(world: ShareWorld) -> None:
-    """The next member has the others made without a start offset."""
+    """The next member has the others made. The group knows the topic, so these begin at 0."""
     world.persister.refusal = E.NOT_COORDINATOR
     world.persister.refused = {key(world, "t", 1)}
     alter(world, ("t", {0: 5, 1: 6}))
@@ -208,7 +208,7 @@ def test_a_start_offset_that_is_told_stays_although_others_are_refused(world: Sh
     one.settle()
     assert len(one.partitions) == 3
     starts = [world.persister.states[GROUP, key(world, "t", index)][1] for index in range(3)]
-    assert starts == [5, -1, -1]
+    assert starts == [5, 0, 0]
 
 
 def test_a_member_does_not_undo_an_alteration_that_is_on_its_way(world: ShareWorld) -> None:
@@ -226,7 +226,7 @@ def test_a_member_does_not_undo_an_alteration_that_is_on_its_way(world: ShareWor
     one.settle()
     assert len(one.partitions) == 3
     starts = [world.persister.states[GROUP, key(world, "t", index)][1] for index in range(3)]
-    assert starts == [5, -1, -1]
+    assert starts == [5, 0, 0]
 
 
 def test_an_alteration_that_fails_leaves_the_states_to_the_members(world: ShareWorld) -> None:
@@ -241,7 +241,7 @@ def test_an_alteration_that_fails_leaves_the_states_to_the_members(world: ShareW
     assert told(waiting.result())["t", 0][0] == E.COORDINATOR_NOT_AVAILABLE
     one.settle()
     assert len(one.partitions) == 3
-    assert world.persister.states[GROUP, key(world, "t", 0)][1] == -1
+    assert world.persister.states[GROUP, key(world, "t", 0)][1] == 0
 
 
 def test_start_offsets_are_told_when_the_group_has_noted_them(world: ShareWorld) -> None:

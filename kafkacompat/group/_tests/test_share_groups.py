@@ -649,8 +649,8 @@ def test_the_records_of_a_member_that_leaves(world: ShareWorld) -> None:
     one.join()
     before = len(list_records(world))
     one.leave()
-    assert kinds_written(world, before) == [14, 13, 10, 11]
-    assert [value is None for _, value in list_records(world)[before:]] == [True, True, True, False]
+    assert kinds_written(world, before) == [14, 13, 10, 11, 12]
+    assert [value is None for _, value in list_records(world)[before:]] == [True, True, True, False, False]
 
 
 def test_a_heartbeat_without_news_writes_nothing(world: ShareWorld) -> None:

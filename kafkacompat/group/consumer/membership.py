@@ -49,6 +49,7 @@ from kafkacompat.group.records import (
     GroupRecord,
     consumer_current_assignment_record,
     consumer_epoch_record,
+    consumer_target_epoch_record,
     consumer_member_record,
     consumer_member_tombstones,
     consumer_target_record,
@@ -219,6 +220,10 @@ def fence_members(
             records.append(regular_expression_tombstone(group_id, regex))
             topics.match(regex)
     found_hash = metadata_hash(env, topics.counts())
-    records.append(consumer_epoch_record(group_id, group.group_epoch + 1, found_hash))
+    group_epoch = group.group_epoch + 1
+    records.append(consumer_epoch_record(group_id, group_epoch, found_hash))
+    if len(group.members) == len(gone):
+        # Nothing is left to assign, so the assignment of an empty group is that of its epoch.
+        records.append(consumer_target_epoch_record(group_id, group_epoch, 0))
     # Members that stay because the log takes no records must not stay for ever.
     return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, members))

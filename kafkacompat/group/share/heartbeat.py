@@ -85,11 +85,15 @@ def fence_member(env: Environment, group: ShareGroup, member: ShareGroupMember) 
     group_id = group.group_id
     found_hash = metadata_hash(env, group.topic_counts(member, None))
     cancel_fencing(env, "session", group_id, member.member_id)
-    records = (
+    group_epoch = group.group_epoch + 1
+    records = [
         *share_member_tombstones(group_id, member.member_id),
-        share_epoch_record(group_id, group.group_epoch + 1, found_hash),
-    )
-    return CoordinatorResult(records, None, refused=lambda: take_up(env, group, (member,)))
+        share_epoch_record(group_id, group_epoch, found_hash),
+    ]
+    if len(group.members) == 1:
+        # Nothing is left to assign, so the assignment of an empty group is that of its epoch.
+        records.append(share_target_epoch_record(group_id, group_epoch, 0))
+    return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, (member,)))
 
 
 # --- the target assignment

@@ -75,7 +75,10 @@ def begin_initialization(
     records: list[GroupRecord],
     now_ms: int,
 ) -> Initialization | None:
-    """Add the record of subscribed partitions that have no state. None if all have one, or are about to."""
+    """Add the record of subscribed partitions that have no state. None if all have one, or are about to.
+
+    A partition that a known topic gets is shared from its beginning: the group misses none of its records.
+    """
     is_own = names is group.topic_names
     if is_own and group.initialized_for is env.topics:
         return None
@@ -93,11 +96,14 @@ def begin_initialization(
             group.initialized_for = env.topics
         return None
     records.append(states_record(env, group.group_id, states.began(missing)))
-    return Initialization(
-        group.group_id,
-        group_epoch,
-        {topic_id: dict.fromkeys(sorted(each.partitions), NO_OFFSET) for topic_id, each in missing.items()},
-    )
+    start_offsets = {
+        topic_id: dict.fromkeys(
+            sorted(each.partitions),
+            0 if topic_id in states.initialized or topic_id in states.initializing else NO_OFFSET,
+        )
+        for topic_id, each in missing.items()
+    }
+    return Initialization(group.group_id, group_epoch, start_offsets)
 
 
 def states_record(env: Environment, group_id: str, states: StatePartitions) -> ShareGroupRecord:
