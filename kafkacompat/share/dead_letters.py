@@ -144,7 +144,11 @@ def sources_in(data: Buffer, first_offset: int, last_offset: int, max_bytes: int
 
 
 def _take(
-    found: dict[int, Source], header: BatchHeader, body: bytes | bytearray, first_offset: int, last_offset: int
+    found: dict[int, Source],
+    header: BatchHeader,
+    body: bytes | bytearray,
+    first_offset: int,
+    last_offset: int,
 ) -> None:
     for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
         offset = header.base_offset + record.offset_delta

@@ -160,10 +160,7 @@ class ErrorCode(enum.IntEnum):
     INVALID_RECORD_STATE = 121
     SHARE_SESSION_NOT_FOUND = 122
     INVALID_SHARE_SESSION_EPOCH = 123
-    FENCED_STATE_EPOCH = (
-        124,
-        "The share coordinator rejected the request because the share-group state epoch did not match.",
-    )
+    FENCED_STATE_EPOCH = 124, "The coordinator rejected the request because the state epoch did not match."
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127

@@ -113,7 +113,10 @@ def test_a_batch_that_cannot_be_opened_has_no_sources() -> None:
     bad[61] ^= 0xFF
     assert sources_in(good + bad, 0, 1, ROOM).records == {0: Source(None, b"a")}
     after = build_batch([Record(0, 0, None, b"c")], base_offset=2)
-    assert sources_in(good + bad + after, 0, 2, ROOM).records == {0: Source(None, b"a"), 2: Source(None, b"c")}
+    assert sources_in(good + bad + after, 0, 2, ROOM).records == {
+        0: Source(None, b"a"),
+        2: Source(None, b"c"),
+    }
     assert sources_in(good[:30], 0, 1, ROOM) == ({}, 1)
 
 

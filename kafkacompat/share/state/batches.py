@@ -33,8 +33,8 @@ class Batches(NamedTuple):
 
     items: tuple[StateBatch, ...] = ()
     is_joined: bool = True
-    """No two neighbours have the same count and state. Kafka leaves such neighbours when one of them has been passed
-    before the other became equal to it, and joins them at the next change."""
+    """No two neighbours have the same count and state. Kafka before 4.4 wrote such neighbours, and the next change joins
+    them."""
 
 
 NO_BATCHES = Batches()
@@ -89,8 +89,7 @@ def _from(batch: StateBatch, offset: int) -> StateBatch:
 
 
 def _merging(batches: list[StateBatch]) -> Generator[int, None, Batches]:
-    """Always looks at the two lowest batches. What overlaps no more is final: it is not joined with what follows, even
-    if the two have become equal."""
+    """Always looks at the two lowest batches. What overlaps no more is final, and is joined with what was final before."""
     if len(batches) < 2:
         return Batches(tuple(batches))
     if len(batches) <= COMBINED_A_STEP and (in_order := _joined_in_order(batches)) is not None:
@@ -105,7 +104,6 @@ def _merging(batches: list[StateBatch]) -> Generator[int, None, Batches]:
     parts: list[_Ranked] = []
     """Made here of batches that overlapped: a heap, because they go before others again."""
     final: list[StateBatch] = []
-    is_joined = True
     low, position, rounds = ranked[0], 1, 0
     while parts or position < len(ranked):
         rounds += 1
@@ -126,13 +124,10 @@ def _merging(batches: list[StateBatch]) -> Generator[int, None, Batches]:
                 _part(parts, low, high)
                 low = heappop(parts)
                 continue
-        is_joined = is_joined and not _could_join(final, low)
-        final.append(StateBatch(first, last, state, count))
+        _append(final, low)
         low = high
-    is_joined = is_joined and not _could_join(final, low)
-    first, last, count, state = low
-    final.append(StateBatch(first, last, state, count))
-    return Batches(tuple(final), is_joined)
+    _append(final, low)
+    return Batches(tuple(final))
 
 
 def _joined_in_order(batches: list[StateBatch]) -> list[StateBatch] | None:
@@ -165,9 +160,12 @@ def _part(heap: list[_Ranked], low: _Ranked, high: _Ranked) -> None:
             heappush(heap, (low[1] + 1, high[1], *high[2:]))
 
 
-def _could_join(final: list[StateBatch], batch: _Ranked) -> bool:
-    """Whether the last final batch has the same state as this one and ends where it begins."""
-    if not final:
-        return False
-    _, last, state, count = final[-1]
-    return last + 1 == batch[0] and count == batch[2] and state == batch[3]
+def _append(final: list[StateBatch], batch: _Ranked) -> None:
+    """Add the batch, or make the last one longer if it has the same state and ends where this one begins."""
+    first, last, count, state = batch
+    if final:
+        before = final[-1]
+        if before[1] + 1 == first and before[2] == state and before[3] == count:
+            final[-1] = StateBatch(before[0], last, state, count)
+            return
+    final.append(StateBatch(first, last, state, count))

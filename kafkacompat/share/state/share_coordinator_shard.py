@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, Reply
-from kafkacompat.ids import NO_EPOCH, NO_OFFSET, Uuid
+from kafkacompat.ids import NO_OFFSET, Uuid
 from kafkacompat.share.service import (
     UNKNOWN_DELIVERY_COMPLETE_COUNT,
     ReadState,
@@ -49,6 +49,8 @@ WRITTEN_BATCHES_MAX = 5_000
 STATE_BATCHES_MAX = 10_000
 """Batches of one share-partition. Kafka is bounded by the size of a record only, and writes no state beyond it again."""
 NEGATIVE_PARTITION = ShareError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+NEGATIVE_LEADER_EPOCH = ShareError(ErrorCode.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
+NEGATIVE_STATE_EPOCH = ShareError(ErrorCode.INVALID_REQUEST, "The state epoch cannot be a negative number.")
 READ_UNINITIALIZED = ShareError(
     ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed."
 )
@@ -200,8 +202,10 @@ def initialize_state(
     """A new state, whatever was known before."""
     if key.partition < 0:
         return None, NEGATIVE_PARTITION
+    if asked.state_epoch < 0:
+        return None, NEGATIVE_STATE_EPOCH
     state = machine.states.get(key)
-    if state is not None and _is_fenced(state.state_epoch, asked.state_epoch):
+    if state is not None and state.state_epoch > asked.state_epoch:
         return None, _FENCED_STATE
     if not _exists(machine, key):
         return None, _UNKNOWN
@@ -216,6 +220,8 @@ def read_state(
     """The state. A leader of a newer epoch is recorded: from then on older leaders are fenced."""
     if key.partition < 0:
         return None, ReadState(NEGATIVE_PARTITION)
+    if leader_epoch < 0:
+        return None, ReadState(NEGATIVE_LEADER_EPOCH)
     state = machine.states.get(key)
     if state is None:
         return None, ReadState(READ_UNINITIALIZED)
@@ -225,7 +231,7 @@ def read_state(
         return None, ReadState(_UNKNOWN)
     offset = state.offset
     answer = ReadState(DONE, offset.state_epoch, offset.start_offset, offset.batches.items)
-    if leader_epoch in (NO_EPOCH, state.leader_epoch):
+    if leader_epoch == state.leader_epoch:
         return None, answer
     write = WriteState(
         offset.state_epoch, leader_epoch, offset.start_offset, offset.delivery_complete_count, ()
@@ -238,12 +244,16 @@ def write_state(
 ) -> Decision[ShareError]:
     if key.partition < 0:
         return None, NEGATIVE_PARTITION
+    if asked.leader_epoch < 0:
+        return None, NEGATIVE_LEADER_EPOCH
+    if asked.state_epoch < 0:
+        return None, NEGATIVE_STATE_EPOCH
     state = machine.states.get(key)
     if state is None:
         return None, WRITE_UNINITIALIZED
-    if _is_fenced(state.leader_epoch, asked.leader_epoch):
+    if state.leader_epoch > asked.leader_epoch:
         return None, _FENCED_LEADER
-    if _is_fenced(state.state_epoch, asked.state_epoch):
+    if state.state_epoch > asked.state_epoch:
         return None, _FENCED_STATE
     if not _exists(machine, key):
         return None, _UNKNOWN
@@ -289,23 +299,29 @@ def read_state_summary(
 def _update_or_snapshot(
     machine: ShareCoordinatorShard, state: ShareState, write: WriteState, leader_epoch: int, now_ms: int
 ) -> ShareUpdate | ShareGroupOffset:
-    """After enough updates a snapshot takes the place of the next one."""
+    """After enough updates a snapshot takes the place of the next one. A write that comes late moves nothing back: neither
+    the start offset nor, at one start offset, the count of records that are done."""
     offset = state.offset
+    start_offset = max(write.start_offset, offset.start_offset)
+    delivery_complete_count = write.delivery_complete_count
+    if write.start_offset == offset.start_offset:
+        delivery_complete_count = max(delivery_complete_count, offset.delivery_complete_count)
+    elif write.start_offset < offset.start_offset:
+        delivery_complete_count = offset.delivery_complete_count
     if state.updates < machine.env.updates_per_snapshot:
         return ShareUpdate(
             offset.snapshot_epoch,
             leader_epoch,
-            write.start_offset,
-            write.delivery_complete_count,
-            combine(NO_BATCHES, write.batches, write.start_offset),
+            start_offset,
+            delivery_complete_count,
+            combine(NO_BATCHES, write.batches, start_offset),
         )
-    start_offset = offset.start_offset if write.start_offset == NO_OFFSET else write.start_offset
     return ShareGroupOffset(
         offset.snapshot_epoch + 1,
         offset.state_epoch,
         leader_epoch,
         start_offset,
-        write.delivery_complete_count,
+        delivery_complete_count,
         combine(offset.batches, write.batches, start_offset),
         now_ms,
         now_ms,
@@ -326,13 +342,9 @@ def _grows_too_large(offset: ShareGroupOffset, write: WriteState) -> bool:
     before = len(offset.batches.items)
     if len(write.batches) + before <= STATE_BATCHES_MAX:
         return False
-    start_offset = offset.start_offset if write.start_offset == NO_OFFSET else write.start_offset
+    start_offset = max(write.start_offset, offset.start_offset)
     after = len(combine(offset.batches, write.batches, start_offset).items)
     return after > max(before, STATE_BATCHES_MAX)
-
-
-def _is_fenced(known: int, asked: int) -> bool:
-    return asked != NO_EPOCH and known > asked
 
 
 def _exists(machine: ShareCoordinatorShard, key: SharePartitionKey) -> bool:

@@ -50,19 +50,18 @@ class States(RuleBasedStateMachine):
 
     @rule(key=KEYS, start=st.integers(-1, 20))
     def initialize(self, key: SharePartitionKey, start: int) -> None:
-        self.shard.do(initialize_state, Initialization(-1, start), key)
+        self.shard.do(initialize_state, Initialization(0, start), key)
         self.model[key] = Model(start)
 
     @rule(key=KEYS, batches=BATCHES, start=st.integers(-1, 30))
     def write(self, key: SharePartitionKey, batches: list[StateBatch], start: int) -> None:
-        _, answer = self.shard.do(write_state, WriteState(-1, -1, start, 0, batches), key)
+        _, answer = self.shard.do(write_state, WriteState(0, 9, start, 0, batches), key)
         model = self.model.get(key)
         if model is None:
             assert answer.code is E.INVALID_REQUEST
             return
         assert answer.code is E.NONE
-        if start != -1:
-            model.start_offset = start
+        model.start_offset = max(model.start_offset, start)
         for first, last, state, count in batches:
             for offset in range(first, last + 1):
                 model.states[offset] = max(model.states.get(offset, (count, state)), (count, state))

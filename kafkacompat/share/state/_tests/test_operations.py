@@ -144,13 +144,11 @@ def test_initialization_writes_a_snapshot(start: int, complete: int) -> None:
 def test_an_older_state_epoch_is_fenced() -> None:
     shard = Shard()
     shard.do(initialize_state, Initialization(5, 0))
-    text = "The share coordinator rejected the request because the share-group state epoch did not match."
+    text = "The coordinator rejected the request because the state epoch did not match."
     for operation, asked in ((initialize_state, Initialization(4, 0)), (write_state, written(state=4))):
         record, answer = shard.do(operation, asked)
         assert record is None
         assert error(answer) == (E.FENCED_STATE_EPOCH, text)
-    assert shard.do(write_state, written(state=-1))[1] == DONE
-    assert shard.do(initialize_state, Initialization(-1, 0))[1] == DONE
 
 
 def test_a_newer_leader_is_recorded_and_fences_older_ones() -> None:
@@ -161,12 +159,48 @@ def test_a_newer_leader_is_recorded_and_fences_older_ones() -> None:
     assert answer == ReadState(DONE, 1, 10, ())
     assert shard.do(read_state, 5) == (None, answer)
     text = "The leader epoch in the request is older than the epoch on the broker."
-    for operation, asked in ((read_state, 4), (read_state, -1), (write_state, written(leader=4, state=1))):
+    for operation, asked in ((read_state, 4), (write_state, written(leader=4, state=1))):
         record, answer = shard.do(operation, asked)
         assert record is None
         assert error(answer) == (E.FENCED_LEADER_EPOCH, text)
-    assert shard.do(write_state, written(leader=-1, state=1))[1] == DONE
     assert shard.do(read_state_summary, 0)[1].leader_epoch == 5
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_negative_epochs_are_refused_before_it_is_asked_what_is_known(is_known: bool) -> None:
+    shard = Shard()
+    if is_known:
+        shard.do(initialize_state, Initialization(0, 0))
+    of_leader = (E.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
+    of_state = (E.INVALID_REQUEST, "The state epoch cannot be a negative number.")
+    operations: list[tuple[Any, Any, tuple[E, str]]] = [
+        (read_state, -1, of_leader),
+        (write_state, written(leader=-1, state=-1), of_leader),
+        (write_state, written(state=-1), of_state),
+        (initialize_state, Initialization(-1, 0), of_state),
+    ]
+    for operation, asked, refusal in operations:
+        record, answer = shard.do(operation, asked)
+        assert (record, error(answer)) == (None, refusal)
+
+
+@pytest.mark.parametrize("updates_per_snapshot", [0, 10])
+def test_a_write_that_comes_late_moves_nothing_back(updates_per_snapshot: int) -> None:
+    shard = Shard(updates_per_snapshot=updates_per_snapshot)
+    shard.do(initialize_state, Initialization(0, 0))
+    below, above = StateBatch(3, 4, 2, 1), StateBatch(8, 9, 2, 1)
+    for start, count, expected in (
+        (7, 2, (7, 2)),
+        (3, 9, (7, 2)),
+        (-1, 9, (7, 2)),
+        (7, 1, (7, 2)),
+        (7, 3, (7, 3)),
+    ):
+        record, _ = shard.do(write_state, written(below, above, start=start, count=count))
+        assert (record.start_offset, record.delivery_complete_count) == expected
+        assert record.batches.items == (above,)
+    record, _ = shard.do(write_state, written(start=8, count=0))
+    assert (record.start_offset, record.delivery_complete_count) == (8, 0)
 
 
 def test_a_new_initialization_does_not_let_an_older_leader_in() -> None:
@@ -194,7 +228,7 @@ def test_after_enough_updates_the_next_write_is_a_snapshot() -> None:
     kinds = []
     for batch in (first, second, third, *[StateBatch(100 + each, 100 + each, 0, each) for each in range(4)]):
         shard.now_ms += 10
-        record, _ = shard.do(write_state, written(batch, start=-1, count=3))
+        record, _ = shard.do(write_state, written(batch, start=0, count=3))
         kinds.append(type(record))
         if batch == third:
             assert record == ShareGroupOffset(
