@@ -359,8 +359,15 @@ def group_of_kind(env: Environment, group_id: str, kind: type[G]) -> G:
     return group
 
 
-def throw_if_full(group: ModernGroup[Any, Any], limit: int, member_id: str) -> None:
-    if len(group.members) >= limit and member_id not in group.members:
+def throw_if_full(
+    group: ModernGroup[Any, Any], limit: int, member_id: str, instance_id: str | None = None
+) -> None:
+    """A static member that comes back takes its own place."""
+    if (
+        len(group.members) >= limit
+        and member_id not in group.members
+        and instance_id not in group.static_members
+    ):
         raise OperationRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The {group.kind.value} group has reached its maximum capacity of {limit} members.",

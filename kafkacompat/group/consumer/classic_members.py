@@ -73,7 +73,7 @@ def join_consumer_group(
         raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
     is_unknown = request.member_id == ""
     member_id = request.member_id or env.new_uuid()
-    throw_if_full(group, env.settings.consumer.max_size, member_id)
+    throw_if_full(group, env.settings.consumer.max_size, member_id, request.group_instance_id)
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if not group.supports_classic_protocols(request.protocol_type, [name for name, _ in protocols]):
         raise OperationRefused(

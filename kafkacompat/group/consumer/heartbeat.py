@@ -149,7 +149,7 @@ def _heartbeat(
     joins = request.member_epoch == 0
     classic = env.classic_group(request.group_id) if joins else None
     group = _group_for(env, request.group_id, joins, records, now_ms)
-    throw_if_full(group, env.settings.consumer.max_size, request.member_id)
+    throw_if_full(group, env.settings.consumer.max_size, request.member_id, request.instance_id)
     member_id = request.member_id or env.new_uuid()
     if request.instance_id is None:
         member = group.members.get(member_id) or _new_or_refused(group, member_id, joins)
@@ -163,9 +163,12 @@ def _heartbeat(
         env, group, member, updated, caller.may_describe, records, now_ms
     )
     change = Change(member, updated)
-    group_epoch, homogeneous = maybe_update_epoch(
-        env, group, change, names_changed or regex is RegexUpdate.UPDATED_AND_RESOLVED, records, now_ms
+    bump = (
+        names_changed
+        or regex is RegexUpdate.UPDATED_AND_RESOLVED
+        or has_assignor_changed(group, member, updated, env.settings.consumer.assignors[0])
     )
+    group_epoch, homogeneous = maybe_update_epoch(env, group, change, bump, records, now_ms)
     schedule_session_timeout(env, group.group_id, member_id, session_timeout_ms(env, group))
     if caller.part is Part.MEMBER:
         return _written(records, ConsumerGroupHeartbeatResponse(), classic)
@@ -223,6 +226,16 @@ def _group_for(
     if len(classic.members) > CONVERTED_AT_ONCE:
         return upgraded_if_prepared(env, classic, records, now_ms)
     return upgraded(env, classic, records)
+
+
+def has_assignor_changed(
+    group: ConsumerGroup, member: ConsumerGroupMember, updated: ConsumerGroupMember, default: str
+) -> bool:
+    """Whether another assignor assigns the group's partitions now."""
+    if updated.server_assignor == member.server_assignor:
+        return False
+    before, after = group.preferred_assignor(), group.preferred_assignor(member, updated)
+    return (before or default) != (after or default)
 
 
 def _new_or_refused(group: ConsumerGroup, member_id: str, joins: bool) -> ConsumerGroupMember:
