@@ -11,6 +11,8 @@ from ipaddress import ip_address
 from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.quota.client_quotas import CLIENT_ID, USER, USER_AND_CLIENT_QUOTAS
+from kafkacompat.quota.connection_rates import IP_QUOTAS
 from kafkacompat.tasks import TURN_COST, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
@@ -23,16 +25,9 @@ from kafkacompat.wire.messages.alter_client_quotas_response import (
 from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord
 from kafkacompat.wire.messages.client_quota_record import EntityData as RecordEntity
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
+IP = "ip"
 UNBOUNDED = float("inf")
 LARGEST = {"LONG": float(2**63 - 1), "INT": float(2**31 - 1), "DOUBLE": UNBOUNDED}
-USER_AND_CLIENT_QUOTAS = {
-    "producer_byte_rate": "LONG",
-    "consumer_byte_rate": "LONG",
-    "request_percentage": "DOUBLE",
-    "controller_mutation_rate": "DOUBLE",
-}
-IP_QUOTAS = {"connection_creation_rate": "INT"}
 FRACTION_IGNORED = 1e-6
 TOLD_A_STEP = 2_000
 """Entities whose result is made in one step, at one to three microseconds."""

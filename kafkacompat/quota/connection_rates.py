@@ -12,6 +12,8 @@ from kafkacompat.quota.client_quotas import ENTRIES_MAX, EXPIRES_MS
 from kafkacompat.quota.rate import Rate
 
 CONNECTION_CREATION_RATE = "connection_creation_rate"
+IP_QUOTAS = {CONNECTION_CREATION_RATE: "INT"}
+"""The quotas of addresses, with the type of their value."""
 UNLIMITED = 2**31 - 1
 
 
