@@ -21,6 +21,7 @@ COMMANDS = {
     "reassign": "move partitions between brokers, with a throttle and a progress bar",
     "quorum": "manage the metadata quorum and the brokers registered with it",
     "doctor": "check a cluster and the machine of a node, and say what to do",
+    "features": "show and change the levels of a cluster's features",
     "elect": "elect preferred replicas as leaders, or any live one",
     "produce": "write lines of text to a topic",
     "consume": "print the records of a topic",

@@ -64,6 +64,21 @@ def test_refusals_name_topic_and_reason(bootstrap: str, topic: str, unique: Uniq
     assert "requires --partitions" in refusal_of("topics", *where, "alter", topic)
 
 
+def test_levels_are_shown_and_checked(bootstrap: str) -> None:
+    where = ("--bootstrap", bootstrap)
+    rows = {
+        line.split()[0]: line.split()[1:] for line in output_of("features", "describe", *where).splitlines()
+    }
+    assert rows["metadata.version"] == ["4.4-IV2", "3.3-IV3", "4.4-IV2"]
+    assert rows["share.version"] == ["2", "0", "2"]
+    assert output_of("features", "upgrade", "-r", "4.4", *where) == "every feature has its level\n"
+    asked = ("features", "downgrade", "--dry-run", "share.version=1", *where)
+    assert output_of(*asked) == "share.version can be 1\n"
+    assert "might delete metadata information" in refusal_of("features", "downgrade", "-r", "4.3", *where)
+    assert "Can't downgrade" in refusal_of("features", "upgrade", "share.version=1", *where)
+    assert "either" in refusal_of("features", "upgrade", *where)
+
+
 def test_addresses_that_nobody_answers_are_named(free_port: int) -> None:
     address = f"127.0.0.1:{free_port}"
     assert address in refusal_of("topics", "list", "--bootstrap", address)

@@ -299,7 +299,7 @@ def _versions(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
             check,
             Level.WARN,
             f"all brokers support more than is in use: {listed(late)}",
-            "after an upgrade that stays: kafka-features upgrade --release-version",
+            "after an upgrade that stays: kafkacompat features upgrade --release-version",
         )
     if len(groups) == 1 and not late:
         yield Finding(check, Level.OK, "all brokers serve the same versions")
