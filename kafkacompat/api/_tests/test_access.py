@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import value_of
+from kafkacompat.api._tests.kit import value_of
 from kafkacompat.api.access import Access, RightToTopics, access_of
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable, Entry, broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api import describe_acls as module
-from kafkacompat.api._tests.world import Api, served_versions
+from kafkacompat.api._tests.kit import Api, served_versions
 from kafkacompat.security.acl import Acl
 from kafkacompat.security.authorizer import StandardAuthorizer
 from kafkacompat.wire.errors import ErrorCode, WireError

@@ -10,7 +10,7 @@ import pytest
 from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.test_throttling import Throttled
 from kafkacompat.api.throttling import KEPT_PART, KEPT_S
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.quota.rate import Rate
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

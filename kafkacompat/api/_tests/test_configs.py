@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.controller.configuration_control_manager import SETTINGS_MAX
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import alter_configs_request as old

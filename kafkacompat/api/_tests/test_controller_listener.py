@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.api._tests.world import Api, FirstRandom, pauseless
+from kafkacompat.api._tests.kit import Api, FirstRandom, pauseless
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES
@@ -78,7 +78,7 @@ class Controller:
         return call
 
 
-class World:
+class ListeningController:
     def __init__(self, image: MetadataImage | None = None) -> None:
         api = Api()
         self.controller = Controller()
@@ -119,7 +119,9 @@ def decoded(reply: Any, key: int, version: int) -> Any:
 
 
 def test_versions_and_features_are_those_of_a_controller() -> None:
-    response = World().call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    response = ListeningController().call(
+        ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4
+    )
     assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [
         (entry.key, entry.min_version, entry.max_version) for entry in CONTROLLER_ENTRIES
     ]
@@ -130,28 +132,32 @@ def test_versions_and_features_are_those_of_a_controller() -> None:
         ("metadata.version", 30)
     ]
     assert response.finalized_features_epoch == 5
-    older = World().call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+    older = ListeningController().call(
+        ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3
+    )
     assert [each.name for each in older.supported_features] == ["metadata.version"]
-    refused = World().call(ApiVersionsRequest(client_software_name="", client_software_version="1"), 4)
+    refused = ListeningController().call(
+        ApiVersionsRequest(client_software_name="", client_software_version="1"), 4
+    )
     assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_what_only_brokers_serve_closes_the_connection() -> None:
     with pytest.raises(CloseConnection):
-        World().dispatch(MetadataRequest(), 12)
+        ListeningController().dispatch(MetadataRequest(), 12)
     with pytest.raises(CloseConnection):
         Api().send(VoteRequest(), 2)
 
 
 def test_a_request_of_the_quorum_goes_to_it_with_its_version() -> None:
-    w = World()
+    w = ListeningController()
     assert w.call(VoteRequest(cluster_id="c"), 1).error_code == 0
     ((message, version),) = w.quorum.handled
     assert (message.cluster_id, version) == ("c", 1)
 
 
 def test_an_inactive_controller_says_so_at_each_level() -> None:
-    w = World()
+    w = ListeningController()
     assert w.call(BrokerHeartbeatRequest(), 1).error_code == ErrorCode.NOT_CONTROLLER
     topics = w.call(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), 7).topics
     assert [(each.name, each.error_code) for each in topics] == [("t", ErrorCode.NOT_CONTROLLER)]
@@ -163,7 +169,7 @@ def test_an_inactive_controller_says_so_at_each_level() -> None:
 
 
 def test_the_end_of_a_connection_is_told() -> None:
-    w = World()
+    w = ListeningController()
     w.dispatcher.connection_closed(w.connection)
     assert w.closed == [9]
 
@@ -180,7 +186,7 @@ def controllers(*names: str) -> MetadataImage:
 
 
 def test_describe_cluster_shows_registered_controllers() -> None:
-    response = World(controllers(LISTENER, LISTENER, "OTHER")).call(
+    response = ListeningController(controllers(LISTENER, LISTENER, "OTHER")).call(
         DescribeClusterRequest(endpoint_type=2), 2
     )
     assert [(each.broker_id, each.host, each.port) for each in response.brokers] == [
@@ -188,7 +194,12 @@ def test_describe_cluster_shows_registered_controllers() -> None:
         (3, "c3", 9093),
     ]
     assert (response.controller_id, response.cluster_id, response.endpoint_type) == (3, "cluster", 2)
-    assert World(controllers(LISTENER)).call(DescribeClusterRequest(endpoint_type=2), 1).controller_id == -1
+    assert (
+        ListeningController(controllers(LISTENER))
+        .call(DescribeClusterRequest(endpoint_type=2), 1)
+        .controller_id
+        == -1
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,8 +214,8 @@ def test_describe_cluster_for_brokers_is_refused(endpoint_type: int, version: in
     request = (
         DescribeClusterRequest() if version == 0 else DescribeClusterRequest(endpoint_type=endpoint_type)
     )
-    assert World(controllers(LISTENER)).call(request, version).error_code == code
-    early = World(MetadataImage(features={"metadata.version": 14}))
+    assert ListeningController(controllers(LISTENER)).call(request, version).error_code == code
+    early = ListeningController(MetadataImage(features={"metadata.version": 14}))
     assert early.call(request, version).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -219,7 +230,7 @@ def envelope(
 
 
 def test_an_envelope_is_handled_as_if_its_client_had_come_here() -> None:
-    w = World()
+    w = ListeningController()
     w.controller.answer = CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=36)])
     response = w.call(envelope(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), 7), 0)
     assert response.error_code == 0
@@ -243,14 +254,14 @@ def test_an_envelope_is_handled_as_if_its_client_had_come_here() -> None:
 def test_the_address_in_an_envelope_has_the_text_of_the_clients_own_connection(
     address: bytes, told: str
 ) -> None:
-    w = World()
+    w = ListeningController()
     w.controller.answer = CreateTopicsResponse()
     w.call(envelope(CreateTopicsRequest(), 7, address=address), 0)
     assert w.controller.calls[0][2].client_host == told
 
 
 def test_what_arrays_of_an_inner_request_hold_is_bounded_by_the_setting() -> None:
-    w = World()
+    w = ListeningController()
     w.controller.answer = CreateTopicsResponse()
     asked = envelope(CreateTopicsRequest(topics=[CreatableTopic(name="t" * 20) for _ in range(1001)]), 7)
     assert w.call(asked, 0).error_code == 0
@@ -261,7 +272,7 @@ def test_what_arrays_of_an_inner_request_hold_is_bounded_by_the_setting() -> Non
 
 
 def test_an_inner_answer_may_come_later() -> None:
-    w = World()
+    w = ListeningController()
     w.controller.answer = Deferred()
     pending = w.dispatch(envelope(CreateTopicsRequest(), 7), 0)
     assert isinstance(pending, Pending)
@@ -270,7 +281,7 @@ def test_an_inner_answer_may_come_later() -> None:
 
 
 def test_only_the_active_controller_opens_envelopes_for_good() -> None:
-    w = World()
+    w = ListeningController()
     response = w.call(envelope(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), 7), 0)
     assert (response.error_code, response.response_data) == (ErrorCode.NOT_CONTROLLER, None)
     partition = PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -279,7 +290,7 @@ def test_only_the_active_controller_opens_envelopes_for_good() -> None:
 
 
 def test_a_bug_behind_an_envelope_is_the_inner_requests_error() -> None:
-    w = World()
+    w = ListeningController()
     w.controller.answer = Deferred()
     w.controller.answer.fail(ZeroDivisionError())
     response = w.call(envelope(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), 7), 0)
@@ -289,7 +300,7 @@ def test_a_bug_behind_an_envelope_is_the_inner_requests_error() -> None:
 
 
 def test_envelopes_that_cannot_be_opened() -> None:
-    w = World()
+    w = ListeningController()
     request = CreateTopicsRequest()
     codes = {
         "not forwardable": w.call(envelope(VoteRequest(), 2), 0).error_code,
@@ -331,14 +342,14 @@ def test_everything_that_brokers_pass_on_and_is_served_by_them_is_served_by_cont
 
 
 def test_voters_are_changed_through_the_controller_on_either_listener() -> None:
-    w = World()
+    w = ListeningController()
     w.controller.answer = response_class(80)()
     w.call(AddRaftVoterRequest(), 1)
     assert [name for name, _, _ in w.controller.calls] == ["add_raft_voter"]
 
 
 def test_a_call_of_this_node_itself_needs_no_bytes() -> None:
-    w = World()
+    w = ListeningController()
     context = RequestContext(19, 7, 0, None, 0, LISTENER, "127.0.0.1")
     refused = w.dispatcher.call(context, CreateTopicsRequest())
     with pytest.raises(NotController):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafkacompat.api import create_delegation_token
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_access import authorizer
-from kafkacompat.api._tests.test_controller_listener import World, decoded, envelope
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.test_controller_listener import ListeningController, decoded, envelope
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.token_requests import allows_token_requests
 from kafkacompat.controller.image import DELEGATION_TOKENS, MetadataImage
@@ -105,7 +105,7 @@ def test_every_request_by_a_token_is_refused(request_type: Any) -> None:
 
 @pytest.mark.parametrize("request_type", REQUESTS[:3])
 def test_the_controller_refuses_a_token_behind_an_envelope(request_type: Any) -> None:
-    w = World()
+    w = ListeningController()
     by_token = DefaultPrincipalData(type="User", name="alice", token_authenticated=True)
     version = request_type.MAX_VERSION
     wrapped = w.call(envelope(request_type(), version, encode_principal(by_token)), 0)
@@ -261,7 +261,7 @@ def test_without_a_secret_key_no_token_is_described() -> None:
 
 
 def test_the_controller_asks_for_the_right_itself() -> None:
-    w = World()
+    w = ListeningController()
     w.node.authorizer = authorizer()
     w.connection = ConnectionInfo(9, "CONTROLLER", "127.0.0.1", 5, True, principal=ALICE)
     request = CreateDelegationTokenRequest(**OF_BOB)

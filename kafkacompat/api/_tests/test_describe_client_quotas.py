@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord

@@ -13,14 +13,14 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api import metadata
-from kafkacompat.api._tests.world import Api, empty_request, pauseless, served_versions
+from kafkacompat.api._tests.kit import Api, empty_request, pauseless, served_versions
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable, broker_apis
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.late import HELD_MAX_MS, Provisions
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import APIS

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.api._tests.world import Api, pauseless
+from kafkacompat.api._tests.kit import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.encoded_topics import ENTRY_BYTES, EncodedTopics
 from kafkacompat.api.metadata import describe_topic
 from kafkacompat.controller.image import BrokerRegistration
 from kafkacompat.controller.metadata_delta import MetadataDelta
-from kafkacompat.partition._tests.fakes import broker_image, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import broker_image, image_of, partition_image, topic_image
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkacompat.wire.messages.fence_broker_record import FenceBrokerRecord

@@ -28,14 +28,14 @@ from kafkacompat.api import (
     offset_for_leader_epoch,
     write_txn_markers,
 )
+from kafkacompat.api._tests.kit import Api, pauses_of
 from kafkacompat.api._tests.test_long_requests import in_steps, pausing, stepping_api
-from kafkacompat.api._tests.world import Api, pauses_of
 from kafkacompat.api.long_requests import CHARACTERS_A_STEP, slice_bounds
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports import ProducerStateEntry
 from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.wire.errors import ErrorCode

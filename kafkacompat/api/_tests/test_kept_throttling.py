@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_produce import request as produce
 from kafkacompat.api._tests.test_throttling import Quota, Throttled
-from kafkacompat.api._tests.world import Api
-from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.kit import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
 from kafkacompat.quota.client_quotas import ClientQuotas
 from kafkacompat.wire.messages.metadata_request import MetadataRequest

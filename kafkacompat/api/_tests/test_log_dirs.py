@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,

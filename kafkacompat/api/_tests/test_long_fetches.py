@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafkacompat import memory
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_long_requests import in_steps, stepping_api
-from kafkacompat.api._tests.world import Api
-from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.kit import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.fetch import EVERYTHING, LONG_FROM, LOOKED_AT_A_STEP, NAMED_A_STEP, READ_A_STEP
 from kafkacompat.partition.fetch_session import EVICTION_MS, CachedPartition
 from kafkacompat.partition.partition import Partition

@@ -16,7 +16,7 @@ from kafkacompat.api import (
     long_requests,
     offset_for_leader_epoch,
 )
-from kafkacompat.api._tests.world import Anything, Api, pauses_of
+from kafkacompat.api._tests.kit import Anything, Api, pauses_of
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
@@ -26,7 +26,7 @@ from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition import list_offsets as searches
-from kafkacompat.partition._tests.fakes import image_of, topic_image
+from kafkacompat.partition._tests.kit import image_of, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.tasks import TURN_COST, Tasks, at_once
 from kafkacompat.txn.service import Transactions

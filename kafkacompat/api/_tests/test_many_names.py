@@ -21,7 +21,7 @@ from kafkacompat.api.long_requests import (
 )
 from kafkacompat.api.offset_fetch import GROUP_UNITS, STEP
 from kafkacompat.deferred import Deferred
-from kafkacompat.partition._tests.fakes import batch_of, topic_image
+from kafkacompat.partition._tests.kit import batch_of, topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record

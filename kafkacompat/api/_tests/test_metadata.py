@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.api import describe_topic_partitions
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api.access import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkacompat.api.registry import ENTRIES
 from kafkacompat.ids import OFFSETS_TOPIC
-from kafkacompat.partition._tests.fakes import broker_image, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import broker_image, image_of, partition_image, topic_image
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest

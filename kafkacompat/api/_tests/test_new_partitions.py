@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
+from kafkacompat.api._tests.kit import Anything, Api
 from kafkacompat.api._tests.test_long_requests import lookups, stepping_api
 from kafkacompat.api._tests.test_produce import request as produce_request
 from kafkacompat.api._tests.test_produce import transactional
-from kafkacompat.api._tests.world import Anything, Api
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.tasks import Tasks
 from kafkacompat.txn.marker_writer import LocalMarkerWriter

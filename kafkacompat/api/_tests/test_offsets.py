@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import batch_of, partition_image, topic_image
 from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode

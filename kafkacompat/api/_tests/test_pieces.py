@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.api import offset_commit, offset_delete, txn_offset_commit, write_txn_markers
-from kafkacompat.api._tests.world import pauses_of
+from kafkacompat.api._tests.kit import pauses_of
 from kafkacompat.api.pieces import PIECE, cut
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.deferred import Deferred

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.api import dispatch, produce
+from kafkacompat.api._tests.kit import Api, pauseless
 from kafkacompat.api._tests.test_produce import request
-from kafkacompat.api._tests.world import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition._tests.fakes import (
+from kafkacompat.partition._tests.kit import (
     broker_image,
     failing,
     partition_image,

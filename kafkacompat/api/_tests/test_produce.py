@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api import produce
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api.produce import FirstBatch
 from kafkacompat.api.transactional_produce import CONCURRENT_RETRY_MS, producer_of
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.late import Late
-from kafkacompat.partition._tests.fakes import (
+from kafkacompat.partition._tests.kit import (
     batch_of,
     broker_image,
     image_of,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.test_produce import request, results
-from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import batch_of, broker_image, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import batch_of, broker_image, image_of, partition_image, topic_image
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import compression, scan
 from kafkacompat.records._tests.bombs import (

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kafkacompat.api import route
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_throttling import Throttled
-from kafkacompat.api._tests.world import Api
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import SIZE_MAX, Repeat, Repeats
 from kafkacompat.deferred import Deferred
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode

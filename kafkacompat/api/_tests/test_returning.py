@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.controller.image import BrokerRegistration
-from kafkacompat.partition._tests.fakes import broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.kit import broker_image, partition_image, topic_image
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkacompat.wire.messages.list_config_resources_request import ListConfigResourcesRequest

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from kafkacompat.api import named_rights
+from kafkacompat.api._tests.kit import Api, value_of
 from kafkacompat.api._tests.test_access import allow, authorizer, context
 from kafkacompat.api._tests.test_produce import request as produce
 from kafkacompat.api._tests.test_produce import results as produced
-from kafkacompat.api._tests.world import Api, value_of
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable
 from kafkacompat.api.request_context import NotController
 from kafkacompat.api.serve import Route, serve
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import batch_of, partition_image, topic_image
 from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkacompat.tasks import TURN_COST, Work

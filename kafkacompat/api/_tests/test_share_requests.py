@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_long_requests import stepping_api
-from kafkacompat.api._tests.world import Api
-from kafkacompat.partition._tests.fakes import World, topic_image
+from kafkacompat.partition._tests.kit import LedPartitions, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.records.batch import iterate_batches
-from kafkacompat.share._tests.share_world import ShareWorld
+from kafkacompat.share._tests.kit import ShareLeader
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_acknowledge_request import ShareAcknowledgeRequest
 from kafkacompat.wire.messages.share_fetch_request import FetchPartition, FetchTopic, ShareFetchRequest
@@ -22,7 +22,7 @@ MEMBER = "m" * 36
 
 class ShareApi(Api):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, level: int = 1) -> None:
-        monkeypatch.setattr("kafkacompat.api._tests.world.World", _share_world)
+        monkeypatch.setattr("kafkacompat.api._tests.kit.LedPartitions", _share_world)
         super().__init__(topic_image("t"))
         shares = self.world.shares  # type: ignore[attr-defined]
         self.node.shares = shares
@@ -47,8 +47,8 @@ class ShareApi(Api):
         return self.send(request, version)
 
 
-def _share_world(*topics: Any, **_: Any) -> World:
-    return ShareWorld(*topics)
+def _share_world(*topics: Any, **_: Any) -> LedPartitions:
+    return ShareLeader(*topics)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.kit import Api, served_versions
 from kafkacompat.api._tests.test_access import authorizer
 from kafkacompat.api._tests.test_rights import CLUSTER, mine
-from kafkacompat.api._tests.world import Api, served_versions
 from kafkacompat.api.share_keys import share_partition_key
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC, partition_for_key
-from kafkacompat.partition._tests.fakes import NODE_ID, partition_image, topic_image
+from kafkacompat.partition._tests.kit import NODE_ID, partition_image, topic_image
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.share.service import SharePartitionKey
 from kafkacompat.wire.apis import ApiKey, request_class, response_class

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.kit import pauses_of
 from kafkacompat.api._tests.test_access import allow, authorizer, context
-from kafkacompat.api._tests.world import pauses_of
 from kafkacompat.api.access import Access, RightToTopics, describable
 from kafkacompat.api.subscribed_names import ASKED_AT_ONCE, when_visible
 from kafkacompat.deferred import Deferred

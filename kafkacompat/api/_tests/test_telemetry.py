@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.world import Api, pauseless
+from kafkacompat.api._tests.kit import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo
 from kafkacompat.telemetry.client_metrics_manager import Attributes, ClientMetricsManager
 from kafkacompat.wire.errors import ErrorCode

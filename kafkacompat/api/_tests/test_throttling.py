@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.test_produce import request as produce
-from kafkacompat.api._tests.world import Api
 from kafkacompat.api.meters import RequestMeters
-from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.kit import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
 from kafkacompat.quota.client_quotas import QuotaManagers
 from kafkacompat.quota.rate import Rate

@@ -8,7 +8,7 @@ import pytest
 
 from kafkacompat.api import alter_user_scram_credentials
 from kafkacompat.api import describe_user_scram_credentials as module
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.kit import Api
 from kafkacompat.controller.image import SCRAM_CREDENTIALS
 from kafkacompat.wire.codec import encoder
 from kafkacompat.wire.errors import ErrorCode

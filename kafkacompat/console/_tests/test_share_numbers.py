@@ -27,7 +27,7 @@ from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.metrics.shares import share_families
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.http_fetch import Bounds
-from kafkacompat.share._tests.share_world import REJECT, ShareWorld
+from kafkacompat.share._tests.kit import REJECT, ShareLeader
 
 ODD = 'a "queue"\\ of\nlines'
 
@@ -38,7 +38,7 @@ class DeadLetters:
 
 def told_by_a_node(group: str) -> bytes:
     """The metrics of a leader: five records were delivered and one of them rejected, 2.5 s ago."""
-    world = ShareWorld()
+    world = ShareLeader()
     world.configure(group, share_auto_offset_reset="earliest")
     world.produce("t", 0, *[b"v"] * 5)
     world.fetched(epoch=0, partitions=[0], group=group)

@@ -10,7 +10,7 @@ from kafkacompat.api.leave_group import HANDLER as LEAVE
 from kafkacompat.api.offset_commit import HANDLER as COMMIT
 from kafkacompat.api.offset_fetch import HANDLER as FETCH
 from kafkacompat.api.sync_group import HANDLER as SYNC
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -42,7 +42,7 @@ RANGE = (("range", subscription("t")),)
 
 
 def join(
-    world: World,
+    world: LeadingCoordinator,
     member_id: str = "",
     protocols: tuple[tuple[str, bytes], ...] = RANGE,
     *,
@@ -67,7 +67,7 @@ def join(
 
 
 def sync(
-    world: World,
+    world: LeadingCoordinator,
     member_id: str,
     generation: int,
     assignments: dict[str, bytes] | None = None,
@@ -94,7 +94,12 @@ def sync(
 
 
 def beat(
-    world: World, member_id: str, generation: int, *, group: str = GROUP, instance: str | None = None
+    world: LeadingCoordinator,
+    member_id: str,
+    generation: int,
+    *,
+    group: str = GROUP,
+    instance: str | None = None,
 ) -> int:
     request = HeartbeatRequest(
         group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
@@ -102,7 +107,9 @@ def beat(
     return int(world.call(HEARTBEAT, request, 4).error_code)
 
 
-def leave(world: World, *members: tuple[str, str | None], group: str = GROUP, version: int = 5) -> Any:
+def leave(
+    world: LeadingCoordinator, *members: tuple[str, str | None], group: str = GROUP, version: int = 5
+) -> Any:
     request = LeaveGroupRequest(group_id=group)
     if version < 3:
         request.member_id = members[0][0]
@@ -114,7 +121,7 @@ def leave(world: World, *members: tuple[str, str | None], group: str = GROUP, ve
 
 
 def commit(
-    world: World,
+    world: LeadingCoordinator,
     offset: int,
     *,
     topic: str = "t",
@@ -158,7 +165,12 @@ def commit(
 
 
 def fetch(
-    world: World, *, topic: str = "t", partition: int = 0, group: str = GROUP, stable: bool = False
+    world: LeadingCoordinator,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    group: str = GROUP,
+    stable: bool = False,
 ) -> Any:
     """The answer for the only partition."""
     request = OffsetFetchRequest(
@@ -174,14 +186,14 @@ def fetch(
     return answer.groups[0].topics[0].partitions[0] if hasattr(answer, "groups") else answer
 
 
-def member_id_of(world: World, **options: Any) -> str:
+def member_id_of(world: LeadingCoordinator, **options: Any) -> str:
     """Request a member id (KIP-394)."""
     answer = join(world, **options)
     assert answer.error_code == 79
     return str(answer.member_id)
 
 
-def form_group(world: World, size: int = 1, **options: Any) -> list[str]:
+def form_group(world: LeadingCoordinator, size: int = 1, **options: Any) -> list[str]:
     """A stable group of this many dynamic members. The first is the leader. Assignments are b'a0', b'a1' ..."""
     ids = [member_id_of(world, **options) for _ in range(size)]
     waiting = [join(world, each, **options) for each in ids]

@@ -10,13 +10,13 @@ from typing import Any
 
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import BrokerRegistration, TopicImage
-from kafkacompat.coordinator._tests.harness import NODE_ID, World, image_of, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, LeadingCoordinator, image_of, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.ids import DIRECTORY_LOST, OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
-from kafkacompat.partition._tests.fakes import broker_image, partition_image
+from kafkacompat.partition._tests.kit import broker_image, partition_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice, Log
@@ -43,7 +43,7 @@ def at_once(function: Callable[[], Any]) -> Deferred[Any]:
     return done
 
 
-class RealWorld(World):
+class RealWorld(LeadingCoordinator):
     """One partition of the offsets topic. With `followed` every topic has a second in-sync replica, which fetches when
     told to."""
 

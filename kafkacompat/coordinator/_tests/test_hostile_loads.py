@@ -10,7 +10,7 @@ import pytest
 from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import fetch
-from kafkacompat.coordinator._tests.harness import Partitions, World, image_of
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator, Partitions, image_of
 from kafkacompat.coordinator._tests.test_runtime import batch, pair
 from kafkacompat.coordinator.loading import AT_ONCE_BYTES, LARGE_VALUE_BYTES, LEGACY_AT_ONCE_BYTES
 from kafkacompat.coordinator.shard import Shard, ShardState
@@ -37,7 +37,9 @@ SPREAD = 3
 """Partitions of the offsets topic."""
 
 
-def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[World, HandWorkers, list[Shard]]:
+def loading_world(
+    logs: dict[int, list[bytearray]], count: int = 1
+) -> tuple[LeadingCoordinator, HandWorkers, list[Shard]]:
     """A world whose shards load these batches, with workers that wait."""
     partitions = Partitions()
     for index, batches in logs.items():
@@ -48,7 +50,7 @@ def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[Wor
             else:
                 log.append_as_follower(each, 0)
         log.set_high_watermark(log.log_end_offset)
-    world = World(partitions=partitions, count=count)
+    world = LeadingCoordinator(partitions=partitions, count=count)
     world.coordinator.stop()
     world.workers = threads = HandWorkers()
     world.coordinator = world._make()

@@ -13,7 +13,7 @@ import pytest
 from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.api.offset_fetch import HANDLER as FETCH
 from kafkacompat.coordinator._tests.clients import GROUP, commit
-from kafkacompat.coordinator._tests.harness import NODE_ID
+from kafkacompat.coordinator._tests.kit import NODE_ID
 from kafkacompat.coordinator._tests.real_log import DIRECTORY_ID, FOLLOWER, NAME, RealWorld, broker
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS, READ_TRIES, RETRY_MAX_MS
 from kafkacompat.coordinator.shard import DAMAGED_RETRY_MS, Shard, ShardState

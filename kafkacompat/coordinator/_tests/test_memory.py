@@ -18,9 +18,9 @@ from kafkacompat.coordinator._tests.clients import (
     leave,
     member_id_of,
 )
-from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
+from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.group._tests.members import Member
-from kafkacompat.group._tests.sharers import Sharer, ShareWorld
+from kafkacompat.group._tests.sharers import Sharer, SharingCoordinator
 from kafkacompat.group._tests.test_large_consumer_groups import (
     classic_group,
     drive,
@@ -44,15 +44,15 @@ LONG = "c" * 32_000
 
 
 @pytest.fixture
-def world() -> World:
-    return World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
+def world() -> LeadingCoordinator:
+    return LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
 
 
-def memory_of(world: World) -> Memory:
+def memory_of(world: LeadingCoordinator) -> Memory:
     return world.coordinator._memory
 
 
-def held_by_groups(world: World) -> int:
+def held_by_groups(world: LeadingCoordinator) -> int:
     """The same as `used`, from the groups as they are."""
     total = 0
     for shard in world.coordinator._shards:
@@ -80,7 +80,7 @@ def held_by_groups(world: World) -> int:
     return total
 
 
-def test_ids_of_members_that_do_not_come_are_bounded_for_a_connection(world: World) -> None:
+def test_ids_of_members_that_do_not_come_are_bounded_for_a_connection(world: LeadingCoordinator) -> None:
     tracemalloc.start()
     try:
         codes = [
@@ -96,7 +96,7 @@ def test_ids_of_members_that_do_not_come_are_bounded_for_a_connection(world: Wor
     assert memory_of(world).used == held_by_groups(world) <= CONNECTION_BYTES_MAX
 
 
-def test_what_is_counted_is_what_is_taken(world: World) -> None:
+def test_what_is_counted_is_what_is_taken(world: LeadingCoordinator) -> None:
     """Of short ids, whose objects take much more than their text."""
     member_id_of(world)
     tracemalloc.start()
@@ -111,7 +111,7 @@ def test_what_is_counted_is_what_is_taken(world: World) -> None:
     assert taken < counted < 2 * taken
 
 
-def test_an_id_is_never_cut(world: World) -> None:
+def test_an_id_is_never_cut(world: LeadingCoordinator) -> None:
     member_id = member_id_of(world, client_id=LONG)
     assert member_id.startswith(f"{LONG}-")
     waiting = join(world, member_id, client_id=LONG)
@@ -119,14 +119,14 @@ def test_an_id_is_never_cut(world: World) -> None:
     assert waiting.result().members[0].member_id == member_id
 
 
-def test_others_join_while_one_connection_may_not(world: World) -> None:
+def test_others_join_while_one_connection_may_not(world: LeadingCoordinator) -> None:
     while join(world, client_id=LONG, session=1_800_000).error_code == E.MEMBER_ID_REQUIRED:
         pass
     world.connection_id = 2
     form_group(world, 2, group="other")
 
 
-def test_what_does_not_come_back_gives_way_to_what_has_just_asked(world: World) -> None:
+def test_what_does_not_come_back_gives_way_to_what_has_just_asked(world: LeadingCoordinator) -> None:
     """Many connections together do not keep others out. Who comes back too late asks for another id, as Kafka's clients
     do after a session that has ended."""
     memory = memory_of(world)
@@ -146,7 +146,7 @@ def test_what_does_not_come_back_gives_way_to_what_has_just_asked(world: World) 
 
 
 @pytest.mark.parametrize("end", ["expire", "leave", "join and leave", "unload"])
-def test_memory_is_given_back_however_a_member_goes(world: World, end: str) -> None:
+def test_memory_is_given_back_however_a_member_goes(world: LeadingCoordinator, end: str) -> None:
     memory = memory_of(world)
     ids = [member_id_of(world, client_id=LONG) for _ in range(5)]
     assert memory.used == held_by_groups(world) > 5 * len(LONG)
@@ -172,7 +172,7 @@ def test_memory_is_given_back_however_a_member_goes(world: World, end: str) -> N
     assert not memory._brief
 
 
-def test_members_are_bounded_for_the_node_and_those_that_are_there_go_on(world: World) -> None:
+def test_members_are_bounded_for_the_node_and_those_that_are_there_go_on(world: LeadingCoordinator) -> None:
     ids = form_group(world, 2)
     memory = memory_of(world)
     memory.most = memory.used + 1_000
@@ -188,13 +188,15 @@ def test_members_are_bounded_for_the_node_and_those_that_are_there_go_on(world: 
     assert memory.used == held_by_groups(world)
 
 
-def test_the_metadata_of_one_member_is_bounded(world: World) -> None:
+def test_the_metadata_of_one_member_is_bounded(world: LeadingCoordinator) -> None:
     half = MEMBER_BYTES_MAX // 2
     answer = join(world, protocols=(("range", bytes(half)), ("other", bytes(half + 1))))
     assert answer.error_code == E.UNKNOWN_SERVER_ERROR
 
 
-def test_a_commit_makes_no_group_without_room_and_groups_that_are_there_commit(world: World) -> None:
+def test_a_commit_makes_no_group_without_room_and_groups_that_are_there_commit(
+    world: LeadingCoordinator,
+) -> None:
     assert commit(world, 1) == E.NONE
     memory = memory_of(world)
     assert memory.used == held_by_groups(world)
@@ -203,7 +205,7 @@ def test_a_commit_makes_no_group_without_room_and_groups_that_are_there_commit(w
     assert commit(world, 2) == E.NONE
 
 
-def test_new_offsets_and_longer_metadata_need_room_and_other_commits_go_on(world: World) -> None:
+def test_new_offsets_and_longer_metadata_need_room_and_other_commits_go_on(world: LeadingCoordinator) -> None:
     assert commit(world, 1, metadata="m" * 100) == E.NONE
     memory = memory_of(world)
     memory.most = memory.used
@@ -222,7 +224,9 @@ def test_new_offsets_and_longer_metadata_need_room_and_other_commits_go_on(world
     assert memory_of(world).used == held_by_groups(world) == 0
 
 
-def test_members_of_consumer_groups_are_bounded_and_those_that_are_there_go_on(world: World) -> None:
+def test_members_of_consumer_groups_are_bounded_and_those_that_are_there_go_on(
+    world: LeadingCoordinator,
+) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", *[f"{number:0200}" for number in range(100)])
     assert one.join().error_code == E.NONE
     memory = memory_of(world)
@@ -266,7 +270,7 @@ def test_a_group_that_changes_its_protocol_is_counted_once(size: int) -> None:
 
 
 def test_members_of_share_groups_are_bounded() -> None:
-    world = ShareWorld()
+    world = SharingCoordinator()
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])
     assert Sharer(world, "one", "t").join().error_code == E.NONE
     memory = memory_of(world)
@@ -275,7 +279,7 @@ def test_members_of_share_groups_are_bounded() -> None:
     assert Sharer(world, "two", "t").join().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_a_member_that_was_loaded_is_counted(world: World) -> None:
+def test_a_member_that_was_loaded_is_counted(world: LeadingCoordinator) -> None:
     form_group(world, 2)
     used = memory_of(world).used
     world.restart()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator._tests.clients import form_group, join, member_id_of, sync
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
@@ -17,11 +17,11 @@ from kafkacompat.wire.errors import ErrorCode as E
 
 
 @pytest.fixture
-def world() -> World:
-    return World(GroupSettings(initial_rebalance_delay_ms=0))
+def world() -> LeadingCoordinator:
+    return LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0))
 
 
-def during_a_write(world: World, act: Callable[[], Any]) -> Any:
+def during_a_write(world: LeadingCoordinator, act: Callable[[], Any]) -> Any:
     """Act while the record of another operation is in the log and not replayed yet, so that what is asked has to wait."""
     (shard,) = world.coordinator._shards
     operations = shard._operations
@@ -39,7 +39,7 @@ def during_a_write(world: World, act: Callable[[], Any]) -> Any:
     ids=["join", "join without an id", "static join", "sync"],
 )
 def test_a_request_that_waits_for_its_turn_hears_that_the_coordinator_has_moved(
-    world: World, ask: Callable[[World], Any], monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, ask: Callable[[LeadingCoordinator], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[Any] = []
     calls: list[Any] = []
@@ -64,7 +64,7 @@ def test_a_request_that_waits_for_its_turn_hears_that_the_coordinator_has_moved(
     assert answer.result().error_code == E.NOT_COORDINATOR
 
 
-def test_a_request_that_waits_for_its_turn_hears_why_it_is_refused(world: World) -> None:
+def test_a_request_that_waits_for_its_turn_hears_why_it_is_refused(world: LeadingCoordinator) -> None:
     answers: list[Any] = []
     form_group(world)
 
@@ -80,7 +80,7 @@ def test_a_request_that_waits_for_its_turn_hears_why_it_is_refused(world: World)
 
 
 def test_a_bug_in_an_operation_that_waits_reaches_its_request(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kafkacompat.group import group_coordinator
 
@@ -94,7 +94,7 @@ def test_a_bug_in_an_operation_that_waits_reaches_its_request(
         answers[0].result()
 
 
-def test_what_the_log_refuses_is_answered_once(world: World) -> None:
+def test_what_the_log_refuses_is_answered_once(world: LeadingCoordinator) -> None:
     """The operation answers it itself."""
     answers: list[Any] = []
 
@@ -106,7 +106,7 @@ def test_what_the_log_refuses_is_answered_once(world: World) -> None:
     assert answers[0].result().error_code == E.NOT_COORDINATOR
 
 
-def test_a_failed_timer_that_waited_for_its_turn_is_reported(world: World, faults: Any) -> None:
+def test_a_failed_timer_that_waited_for_its_turn_is_reported(world: LeadingCoordinator, faults: Any) -> None:
     (shard,) = world.coordinator._shards
 
     def broken(_: int) -> CoordinatorResult[Any, None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator._tests.test_shard import Heard, Result, World, loaded
+from kafkacompat.coordinator._tests.test_shard import Heard, Result, UnstartedShard, loaded
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE
 from kafkacompat.deferred import Deferred
@@ -17,7 +17,7 @@ from kafkacompat.wire.errors import ErrorCode as E
 class Asked:
     """What the callers of a world's shard hear, in order."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: UnstartedShard) -> None:
         self.world = world
         self.heard: list[tuple[str, Any]] = []
 

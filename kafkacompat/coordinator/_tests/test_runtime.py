@@ -25,7 +25,7 @@ from kafkacompat.coordinator._tests.clients import (
     member_id_of,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, image_of, topic_image
+from kafkacompat.coordinator._tests.kit import KeptLog, LeadingCoordinator, Partitions, image_of, topic_image
 from kafkacompat.coordinator.shard import ShardState, ShardTimers
 from kafkacompat.group._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.group.classic.classic_group import empty_group_record
@@ -70,14 +70,14 @@ def marker(producer: int, committed: bool) -> bytearray:
     )
 
 
-def world_of(*batches: bytearray) -> World:
+def world_of(*batches: bytearray) -> LeadingCoordinator:
     """A coordinator started over a log with these batches."""
     partitions = Partitions()
     log = partitions.log_of(NAME)
     for each in batches:
         log.append(each)
     log.set_high_watermark(log.log_end_offset)
-    return World(partitions=partitions)
+    return LeadingCoordinator(partitions=partitions)
 
 
 # Transactional commits in logs written by Kafka.
@@ -163,7 +163,7 @@ def test_a_streams_group_is_carried() -> None:
     assert world.log().log_end_offset == end
 
 
-def deleted(world: World, group: str) -> int:
+def deleted(world: LeadingCoordinator, group: str) -> int:
     return int(world.call(DELETE, DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code)
 
 
@@ -227,7 +227,7 @@ def test_a_flipped_bit_fails_the_shard() -> None:
     log.flip_last_byte()
     partitions = Partitions()
     partitions.logs[NAME] = log
-    assert commit(World(partitions=partitions), 2) == E.NOT_COORDINATOR
+    assert commit(LeadingCoordinator(partitions=partitions), 2) == E.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("compression", range(5))
@@ -243,7 +243,7 @@ def test_compressed_batches_are_loaded(compression: int) -> None:
 # Loading and leadership
 
 
-def loading_world() -> World:
+def loading_world() -> LeadingCoordinator:
     world = world_of(*[batch(pair(index)) for index in range(50)])
     world.coordinator.stop()
     world.coordinator = world._make()
@@ -314,7 +314,7 @@ def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
 
 
 def test_members_get_a_whole_session_after_a_restart() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2, session=10_000)
     world.time.advance(9_000)
     world.restart()
@@ -327,7 +327,7 @@ def test_members_get_a_whole_session_after_a_restart() -> None:
 
 
 def test_a_group_that_is_too_large_after_a_restart_starts_over() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, _ = form_group(world, 2)
     world.settings = type(world.settings)(group=GroupSettings(max_size=1))
     world.restart()
@@ -335,7 +335,7 @@ def test_a_group_that_is_too_large_after_a_restart_starts_over() -> None:
 
 
 def test_losing_leadership_answers_all_who_wait() -> None:
-    world = World()
+    world = LeadingCoordinator()
     ids = [member_id_of(world) for _ in range(2)]
     waiting = [join(world, each) for each in ids]
     moved = [topic_image(OFFSETS_TOPIC, 1, leader=2), world.image.topics["t"]]
@@ -350,7 +350,7 @@ def test_losing_leadership_answers_all_who_wait() -> None:
 
 
 def test_losing_leadership_answers_those_who_wait_for_a_plan_and_for_the_log() -> None:
-    world = World()
+    world = LeadingCoordinator()
     ids = [member_id_of(world) for _ in range(2)]
     waiting = [join(world, each) for each in ids]
     world.time.advance(6_000)
@@ -366,7 +366,7 @@ def test_losing_leadership_answers_those_who_wait_for_a_plan_and_for_the_log() -
 
 
 def test_a_group_that_cannot_be_written_does_not_exist() -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
     answer = join(world)
     assert (answer.error_code, answer.member_id) == (E.COORDINATOR_NOT_AVAILABLE, "")
@@ -379,14 +379,14 @@ def test_a_group_that_cannot_be_written_does_not_exist() -> None:
 def test_a_log_that_is_not_there_yet_is_found_at_the_next_request() -> None:
     partitions = Partitions()
     partitions.led = False
-    world = World(partitions=partitions)
+    world = LeadingCoordinator(partitions=partitions)
     assert commit(world, 1) == E.NOT_COORDINATOR
     partitions.led = True
     assert commit(world, 1) == E.NONE
 
 
 def test_nothing_is_served_before_the_start_and_after_the_stop() -> None:
-    world = World()
+    world = LeadingCoordinator()
     waiting = join(world, member_id_of(world))
     world.coordinator.stop()
     assert waiting.result().error_code == E.NOT_COORDINATOR
@@ -398,7 +398,7 @@ def test_nothing_is_served_before_the_start_and_after_the_stop() -> None:
 
 
 def test_empty_partitions_cost_little() -> None:
-    world = World(count=50)
+    world = LeadingCoordinator(count=50)
     shards = list(world.coordinator._shards)
     assert len(shards) == 50
     assert all(shard.state is ShardState.ACTIVE for shard in shards)
@@ -407,7 +407,7 @@ def test_empty_partitions_cost_little() -> None:
 
 
 def test_shards_of_a_topic_made_just_now_do_not_ask_for_their_logs() -> None:
-    world = World(count=50)
+    world = LeadingCoordinator(count=50)
     world.publish([world.image.topics["t"]])
     world.partitions.logs.clear()
     world.publish([world.image.topics["t"], topic_image(OFFSETS_TOPIC, 50)])
@@ -419,7 +419,7 @@ def test_shards_of_a_topic_made_just_now_do_not_ask_for_their_logs() -> None:
 
 
 def test_every_operation_is_one_batch() -> None:
-    world = World()
+    world = LeadingCoordinator()
     form_group(world, 3)
     assert len(world.log().batches) == 2
 
@@ -427,7 +427,7 @@ def test_every_operation_is_one_batch() -> None:
 # FindCoordinator
 
 
-def find(world: World, *keys: str, kind: int = 0, version: int = 6) -> Any:
+def find(world: LeadingCoordinator, *keys: str, kind: int = 0, version: int = 6) -> Any:
     request = FindCoordinatorRequest(key_type=kind)
     if version < 4:
         (request.key,) = keys
@@ -438,14 +438,14 @@ def find(world: World, *keys: str, kind: int = 0, version: int = 6) -> Any:
 
 @pytest.mark.parametrize("version", range(7))
 def test_find_coordinator(version: int) -> None:
-    answer = find(World(), "g", version=version)
+    answer = find(LeadingCoordinator(), "g", version=version)
     found = answer if version < 4 else answer.coordinators[0]
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "broker.example", 9092)
     assert found.error_message == ("NONE" if version < 4 else "")
 
 
 def test_the_offsets_topic_is_asked_for_on_first_use() -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.publish([world.image.topics["t"]])
     (answer,) = find(world, "g").coordinators
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (
@@ -460,7 +460,7 @@ def test_the_offsets_topic_is_asked_for_on_first_use() -> None:
 
 
 def test_a_coordinator_without_a_leader_or_endpoint_is_not_named() -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=-1)])
     assert find(world, "g").coordinators[0].error_code == E.COORDINATOR_NOT_AVAILABLE
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5)])
@@ -469,7 +469,7 @@ def test_a_coordinator_without_a_leader_or_endpoint_is_not_named() -> None:
 
 def test_a_coordinator_on_a_broker_that_is_fenced_is_not_named() -> None:
     """The metadata may name such a broker for another moment, and a client sent to it would find no coordinator."""
-    world = World()
+    world = LeadingCoordinator()
     assert find(world, "g").coordinators[0].node_id == 1
     brokers = {1: replace(world.image.brokers[1], fenced=True)}
     world.image = replace(world.image, brokers=brokers)
@@ -479,12 +479,12 @@ def test_a_coordinator_on_a_broker_that_is_fenced_is_not_named() -> None:
 
 @pytest.mark.parametrize("kind", [2, 3, -1])
 def test_other_kinds_of_coordinators_are_refused(kind: int) -> None:
-    (answer,) = find(World(), "x", kind=kind).coordinators
+    (answer,) = find(LeadingCoordinator(), "x", kind=kind).coordinators
     assert (answer.error_code, answer.node_id, answer.key) == (E.INVALID_REQUEST, -1, "x")
 
 
 def test_groups_lie_where_kafka_puts_them() -> None:
-    world = World(count=50)
+    world = LeadingCoordinator(count=50)
     commit(world, 1, group="facts-classic")
     assert world.log(46).log_end_offset == 1
     assert world.coordinator.partition_for("facts-consumer") == 20
@@ -538,7 +538,7 @@ def test_settings_have_kafkas_names() -> None:
 # Logs of an Apache Kafka 4.3.0 node, each one partition of its offsets topic.
 
 
-def captured(name: str) -> World:
+def captured(name: str) -> LeadingCoordinator:
     data = base64.b64decode((Path(__file__).parent / "golden" / f"{name}.base64").read_text())
     return world_of(
         *[bytearray(data[each.position : each.position + each.size]) for each in iterate_batches(data)]

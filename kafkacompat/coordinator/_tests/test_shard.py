@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.coordinator._tests.harness import Partitions
+from kafkacompat.coordinator._tests.kit import Partitions
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, Reply
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
@@ -74,7 +74,7 @@ class Notes:
         return iter(())
 
 
-class World:
+class UnstartedShard:
     """A shard that is not started, over a real log."""
 
     def __init__(self, partitions: Partitions | None = None, *, is_patient: bool = False) -> None:
@@ -108,19 +108,19 @@ class World:
         return self.partitions.log_of(NAME).log_end_offset
 
 
-def started(*records: str, is_committed: bool = True, is_patient: bool = False) -> World:
+def started(*records: str, is_committed: bool = True, is_patient: bool = False) -> UnstartedShard:
     """A world whose log has these records and whose shard has loaded nothing yet."""
-    before = World()
+    before = UnstartedShard()
     before.shard.start()
     before.partitions.held = not is_committed
     for record in records:
         before.say(record)
-    world = World(before.partitions, is_patient=is_patient)
+    world = UnstartedShard(before.partitions, is_patient=is_patient)
     world.shard.start()
     return world
 
 
-def loaded(*records: str) -> World:
+def loaded(*records: str) -> UnstartedShard:
     world = started(*records)
     world.time.advance(0)
     assert world.shard.state is ShardState.ACTIVE
@@ -203,7 +203,7 @@ def test_what_follows_from_a_write_that_has_ended_is_written_too(error: E) -> No
     assert answer.done
 
 
-def leads_to(world: World, operation: Callable[[], Any]) -> None:
+def leads_to(world: UnstartedShard, operation: Callable[[], Any]) -> None:
     """The next append answers an earlier write, and whoever gets that answer begins an operation at once."""
     append, due = world.partitions.append, [operation]
 
@@ -216,7 +216,7 @@ def leads_to(world: World, operation: Callable[[], Any]) -> None:
     world.partitions.append = watched  # type: ignore[method-assign]
 
 
-def what_is_known(world: World) -> Result:
+def what_is_known(world: UnstartedShard) -> Result:
     return CoordinatorResult((f"after {world.machine.said} {world.machine.ended}",), "done")
 
 
@@ -311,6 +311,6 @@ def test_a_load_is_measured_until_the_shard_is_active() -> None:
 
 
 def test_a_load_of_an_empty_log_is_one_too() -> None:
-    world = World()
+    world = UnstartedShard()
     world.shard.start()
     assert world.load_times.mean_and_max(world.time.monotonic_ms()) == (0, 0)

@@ -12,7 +12,7 @@ from kafkacompat.coordinator import shards as module
 from kafkacompat.coordinator.shard import ShardSettings, ShardState
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
-from kafkacompat.partition._tests.fakes import image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import image_of, partition_image, topic_image
 
 
 def shards() -> Shards:

@@ -22,7 +22,7 @@ from kafkacompat.coordinator._tests.clients import (
     subscription,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, topic_image
+from kafkacompat.coordinator._tests.kit import KeptLog, LeadingCoordinator, Partitions, topic_image
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, REPLY_COST, ShardState
@@ -63,7 +63,7 @@ ONE_STEP = TURN_COST + STRETCH * 20
 # Passes over offsets.
 
 
-def stored(count: int, groups: int = 1) -> World:
+def stored(count: int, groups: int = 1) -> LeadingCoordinator:
     """`count` loaded offsets in each group, all with the value 1."""
     each = [
         batch(
@@ -77,7 +77,7 @@ def stored(count: int, groups: int = 1) -> World:
     return world
 
 
-def machine(world: World) -> GroupMetadataManager:
+def machine(world: LeadingCoordinator) -> GroupMetadataManager:
     (shard,) = world.coordinator._shards
     assert isinstance(shard.machine, GroupMetadataManager)
     return shard.machine
@@ -88,13 +88,13 @@ def tombstones(log: KeptLog, start: int) -> int:
     return sum(header.record_count for data in log.batches[start:] for header in iterate_batches(data))
 
 
-def sweeps_of(world: World) -> list[str]:
+def sweeps_of(world: LeadingCoordinator) -> list[str]:
     """The tasks that remove something now."""
     running = [task.what for task in world.coordinator._tasks if task.waits_for is None]
     return [what for what in running if "offsets" in what]
 
 
-def steps_of(world: World) -> Iterator[int]:
+def steps_of(world: LeadingCoordinator) -> Iterator[int]:
     """The number of records that each due step writes."""
     log = world.log()
     before = len(log.batches)
@@ -103,7 +103,7 @@ def steps_of(world: World) -> Iterator[int]:
         before = len(log.batches)
 
 
-def begin_expiry(world: World) -> int:
+def begin_expiry(world: LeadingCoordinator) -> int:
     """The number of records that the first step writes."""
     before = len(world.log().batches)
     world.coordinator._sweeps.expire(list(world.coordinator._shards))
@@ -291,7 +291,7 @@ def test_offsets_of_deleted_topics_that_the_log_did_not_let_go_go_later(refused_
 
 
 def test_one_image_begins_with_few_shards_at_once() -> None:
-    world = World(count=10)
+    world = LeadingCoordinator(count=10)
     for group in range(300):
         commit(world, 5, group=f"g{group}")
     world.publish([world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]])
@@ -437,7 +437,7 @@ def test_a_deletion_ends_with_its_coordinator() -> None:
 
 
 def test_many_offsets_are_deleted_in_steps_and_answered_together() -> None:
-    world = World()
+    world = LeadingCoordinator()
     size = 3_000
     world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", size)])
     for index in range(0, size, 10):
@@ -491,7 +491,7 @@ def test_a_load_replays_a_bounded_number_of_records_a_step(
 
     monkeypatch.setattr(GroupMetadataManager, "replay", counted)
     monkeypatch.setattr(HandTime, "advance", lambda *_: None)
-    world = World(partitions=partitions)
+    world = LeadingCoordinator(partitions=partitions)
     (shard,) = world.coordinator._shards
     counts = []
     while world.time.step():
@@ -524,7 +524,7 @@ def test_a_shard_is_closed_at_once_and_taken_apart_in_steps() -> None:
 
 def test_the_members_of_a_large_group_are_told_in_steps() -> None:
     size = 400
-    world = World()
+    world = LeadingCoordinator()
     ids = [member_id_of(world, session=60_000) for _ in range(size)]
     waiting = [join(world, each, session=60_000) for each in ids]
     told = [0]

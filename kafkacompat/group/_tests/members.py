@@ -9,7 +9,7 @@ from typing import Any
 from kafkacompat.api.consumer_group_describe import HANDLER as DESCRIBE
 from kafkacompat.api.consumer_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.coordinator._tests import clients
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.consumer_protocol import subscribed_topics
 from kafkacompat.wire.codec import decode, encode
@@ -28,12 +28,12 @@ GROUP = "g"
 Owned = dict[bytes, set[int]]
 
 
-def heartbeat(world: World, *, version: int = 1, **fields: Any) -> Any:
+def heartbeat(world: LeadingCoordinator, *, version: int = 1, **fields: Any) -> Any:
     fields = {"group_id": GROUP, **fields}
     return world.call(HEARTBEAT, ConsumerGroupHeartbeatRequest(**fields), version)
 
 
-def described(world: World, *groups: str) -> Any:
+def described(world: LeadingCoordinator, *groups: str) -> Any:
     request = ConsumerGroupDescribeRequest(group_ids=list(groups or (GROUP,)))
     return world.call(DESCRIBE, request, 1).groups
 
@@ -51,7 +51,7 @@ class Member:
 
     def __init__(
         self,
-        world: World,
+        world: LeadingCoordinator,
         member_id: str,
         *topics: str,
         regex: str | None = None,
@@ -121,7 +121,7 @@ class Member:
         return {(names[topic_id], index) for topic_id, each in self.owned.items() for index in each}
 
 
-def member_of(world: World, member_id: str, group: str = GROUP) -> SimpleNamespace:
+def member_of(world: LeadingCoordinator, member_id: str, group: str = GROUP) -> SimpleNamespace:
     """A member as ConsumerGroupDescribe tells it."""
     (found,) = described(world, group)
     (member,) = [each for each in found.members if each.member_id == member_id]
@@ -145,7 +145,7 @@ class ClassicMember:
     """A client of the classic protocol with an eager assignor: it gives everything up before it joins again. As leader it
     shares the partitions out in turn. Each step goes as far as the coordinator answers."""
 
-    def __init__(self, world: World, *topics: str) -> None:
+    def __init__(self, world: LeadingCoordinator, *topics: str) -> None:
         self.world = world
         self.topics = topics
         self.member_id = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkacompat.api.share_group_describe import HANDLER as DESCRIBE
 from kafkacompat.api.share_group_heartbeat import HANDLER as HEARTBEAT
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings, ShareGroupSettings
 from kafkacompat.share.service import (
@@ -91,7 +91,7 @@ class Persister:
         return answer
 
 
-class ShareWorld(World):
+class SharingCoordinator(LeadingCoordinator):
     """A coordinator with a share coordinator."""
 
     def __init__(self, assignment_interval_ms: int = 0, **settings: Any) -> None:
@@ -102,14 +102,14 @@ class ShareWorld(World):
         )
 
 
-def heartbeat(world: World, **fields: Any) -> Any:
+def heartbeat(world: LeadingCoordinator, **fields: Any) -> Any:
     fields = {"group_id": GROUP, **fields}
     answer = world.call(HEARTBEAT, ShareGroupHeartbeatRequest(**fields), 1)
     world.time.advance(0)  # what was begun beside the answer
     return answer
 
 
-def described(world: World, *groups: str) -> Any:
+def described(world: LeadingCoordinator, *groups: str) -> Any:
     request = ShareGroupDescribeRequest(group_ids=list(groups or (GROUP,)))
     return world.call(DESCRIBE, request, 1).groups
 
@@ -117,7 +117,7 @@ def described(world: World, *groups: str) -> Any:
 class Sharer:
     """A client. It has at once what it is told."""
 
-    def __init__(self, world: World, member_id: str, *topics: str, group: str = GROUP) -> None:
+    def __init__(self, world: LeadingCoordinator, member_id: str, *topics: str, group: str = GROUP) -> None:
         self.world = world
         self.member_id = member_id
         self.group = group

@@ -12,7 +12,7 @@ import pytest
 from kafkacompat.api import subscribed_names
 from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import join, subscription
-from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
+from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
 from kafkacompat.group import records as group_records
 from kafkacompat.group._tests.members import Member, described, member_of
@@ -31,23 +31,25 @@ from kafkacompat.wire.errors import ErrorCode as E
 
 
 @pytest.fixture
-def world() -> World:
-    return World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
+def world() -> LeadingCoordinator:
+    return LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
 
 
-def publish(world: World, **counts: int) -> None:
+def publish(world: LeadingCoordinator, **counts: int) -> None:
     """Topics with this many partitions, beside the offsets topic."""
     world.publish(
         [topic_image(OFFSETS_TOPIC, 1), *(topic_image(name, count) for name, count in counts.items())]
     )
 
 
-def write(world: World, *records: Any) -> None:
+def write(world: LeadingCoordinator, *records: Any) -> None:
     """Records as another coordinator might have written them."""
     world.coordinator._shard("g").write(lambda _: CoordinatorResult(records, None))
 
 
-def test_a_static_member_that_is_replaced_during_an_assignment_gets_its_part(world: World) -> None:
+def test_a_static_member_that_is_replaced_during_an_assignment_gets_its_part(
+    world: LeadingCoordinator,
+) -> None:
     publish(world, t=3_000)
     one, two = Member(world, "one", "t", instance="i"), Member(world, "two", "t")
     one.join()
@@ -64,7 +66,9 @@ def test_a_static_member_that_is_replaced_during_an_assignment_gets_its_part(wor
     assert described(world)[0].group_state == "Stable"
 
 
-def test_a_member_is_fenced_although_the_rest_cannot_become_a_classic_group(world: World) -> None:
+def test_a_member_is_fenced_although_the_rest_cannot_become_a_classic_group(
+    world: LeadingCoordinator,
+) -> None:
     one = Member(world, "one", "t")
     one.join()
     good, bad = ("range", subscription("t")), ("other", b"")
@@ -76,7 +80,7 @@ def test_a_member_is_fenced_although_the_rest_cannot_become_a_classic_group(worl
     assert "one" not in [each.member_id for each in described(world)[0].members]
 
 
-def test_a_static_member_stays_if_the_rest_cannot_become_a_classic_group(world: World) -> None:
+def test_a_static_member_stays_if_the_rest_cannot_become_a_classic_group(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t", instance="i")
     one.join()
     good, bad = ("range", subscription("t")), ("other", b"")
@@ -89,7 +93,7 @@ def test_a_static_member_stays_if_the_rest_cannot_become_a_classic_group(world: 
     assert one.beat().error_code == E.NONE
 
 
-def test_an_expression_that_cannot_be_compiled_does_not_hold_up_the_others(world: World) -> None:
+def test_an_expression_that_cannot_be_compiled_does_not_hold_up_the_others(world: LeadingCoordinator) -> None:
     one = Member(world, "one", regex="t")
     one.join()
     bad = ConsumerGroupMember("bad", subscribed_topic_regex="(")
@@ -102,7 +106,7 @@ def test_an_expression_that_cannot_be_compiled_does_not_hold_up_the_others(world
 
 
 def test_expressions_are_compiled_and_matched_in_short_steps(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
 
@@ -127,7 +131,7 @@ def test_expressions_are_compiled_and_matched_in_short_steps(
     assert max(after - before for before, after in pairwise(steps)) <= 4
 
 
-def test_a_step_asks_for_rights_to_few_topics(world: World) -> None:
+def test_a_step_asks_for_rights_to_few_topics(world: LeadingCoordinator) -> None:
     """A question to the authorizer takes much longer than to match a short name."""
     publish(world, **{f"topic{index}": 1 for index in range(2_000)})
     env = world.coordinator._shard("g").machine.env  # type: ignore[attr-defined]
@@ -142,7 +146,9 @@ def test_a_step_asks_for_rights_to_few_topics(world: World) -> None:
     assert max(asked) * regular_expressions.ASKED_NS <= 2_000_000
 
 
-def test_a_group_has_room_for_so_many_expressions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_has_room_for_so_many_expressions(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(regular_expressions, "EXPRESSIONS_MAX", 2)
     one, two, more = (Member(world, name, regex=f"[t{name}]") for name in ("one", "two", "more"))
     one.join()
@@ -159,7 +165,7 @@ def test_a_group_has_room_for_so_many_expressions(world: World, monkeypatch: pyt
     assert more.join().error_code == E.NONE
 
 
-def test_topics_of_an_expression_without_subscribers_count_no_more(world: World) -> None:
+def test_topics_of_an_expression_without_subscribers_count_no_more(world: LeadingCoordinator) -> None:
     """Otherwise the next coordinator would find other topics than the record tells, and rebalance the group."""
     one, two = Member(world, "one", "t"), Member(world, "two", regex="[u]")
     one.join()
@@ -174,7 +180,7 @@ def test_topics_of_an_expression_without_subscribers_count_no_more(world: World)
 
 
 def test_what_many_expressions_match_is_written_in_parts(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(regular_expressions, "NAMES_AT_ONCE", 3)
     publish(world, **{f"topic{index}": 1 for index in range(4)})
@@ -204,7 +210,7 @@ def test_what_many_expressions_match_is_written_in_parts(
     assert sorted(owned) == [(f"topic{index}", 0) for index in range(4)]
 
 
-def test_a_classic_member_whose_join_is_not_committed_in_time_expires(world: World) -> None:
+def test_a_classic_member_whose_join_is_not_committed_in_time_expires(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t")
     one.join()
     world.partitions.held = True
@@ -220,7 +226,7 @@ def test_a_classic_member_whose_join_is_not_committed_in_time_expires(world: Wor
     assert one.partitions == {("t", 0), ("t", 1), ("t", 2)}
 
 
-def test_the_members_of_a_loaded_group_are_taken_up_in_short_steps(world: World) -> None:
+def test_the_members_of_a_loaded_group_are_taken_up_in_short_steps(world: LeadingCoordinator) -> None:
     for index in range(20):
         Member(world, f"m{index}", "t").join()
     machine = world.coordinator._shard("g").machine
@@ -235,7 +241,9 @@ def test_the_members_of_a_loaded_group_are_taken_up_in_short_steps(world: World)
     assert max(after - before for before, after in pairwise(counts)) == 1
 
 
-def test_a_shard_does_not_look_at_thousands_of_topics_that_its_groups_do_not_name(world: World) -> None:
+def test_a_shard_does_not_look_at_thousands_of_topics_that_its_groups_do_not_name(
+    world: LeadingCoordinator,
+) -> None:
     looked: list[int] = []
 
     class Name(str):
@@ -268,7 +276,7 @@ def test_a_member_of_very_many_partitions_is_decoded_in_steps(monkeypatch: pytes
         list(group_records.decode_large(key, value))
 
 
-def test_an_assignment_for_a_member_that_the_log_refused_is_not_written(world: World) -> None:
+def test_an_assignment_for_a_member_that_the_log_refused_is_not_written(world: LeadingCoordinator) -> None:
     publish(world, t=3_000)
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
@@ -288,7 +296,7 @@ def test_an_assignment_for_a_member_that_the_log_refused_is_not_written(world: W
 
 
 def test_equal_subscriptions_by_name_and_expression_are_joined_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = [Member(world, f"m{index}", "u", regex="t") for index in range(20)]
     for each in members:
@@ -309,7 +317,7 @@ def test_equal_subscriptions_by_name_and_expression_are_joined_once(
     assert set().union(*(each.partitions for each in settled)) == {("t", 0), ("t", 1), ("t", 2), ("u", 0)}
 
 
-def test_a_step_towards_the_target_does_not_look_at_all_subscribed_topics(world: World) -> None:
+def test_a_step_towards_the_target_does_not_look_at_all_subscribed_topics(world: LeadingCoordinator) -> None:
     publish(world, **{f"topic{index}": 1 for index in range(200)})
     one, two = Member(world, "one", regex="topic.*"), Member(world, "two", regex="topic.*")
     one.join()
@@ -342,7 +350,7 @@ def test_a_step_towards_the_target_does_not_look_at_all_subscribed_topics(world:
     "part", ["\\pL", "\\PN", "x{0,1000}", "x{1000,}", "(?:ab){999}", "x{1,99999999999999999999}"]
 )
 def test_an_expression_that_takes_long_to_read_is_not_compiled(
-    world: World, monkeypatch: pytest.MonkeyPatch, part: str
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     publish(world, t=1)
     import re2
@@ -358,13 +366,15 @@ def test_an_expression_that_takes_long_to_read_is_not_compiled(
     )
 
 
-def test_usual_classes_and_repeats_are_compiled(world: World) -> None:
+def test_usual_classes_and_repeats_are_compiled(world: LeadingCoordinator) -> None:
     publish(world, t=1)
     usual = "(?:\\p{Lu}|\\pN|\\PL)+-[a-z]{3}-v[0-9]{1,3}"
     assert Member(world, "one", regex=usual).join().error_code == E.NONE
 
 
-def test_a_member_names_so_many_topics_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_names_so_many_topics_and_no_more(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish(world, t=1)
     monkeypatch.setattr(subscribed_names, "NAMES_MAX", 3)
     monkeypatch.setattr(subscribed_names, "NAMES_LENGTH_MAX", 10)
@@ -376,7 +386,7 @@ def test_a_member_names_so_many_topics_and_no_more(world: World, monkeypatch: py
 
 
 def test_a_classic_member_tells_so_much_of_its_subscription_and_no_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(world, t=1)
     Member(world, "one", "t").join()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
+from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.group._tests.members import ClassicMember, Member, described
 from kafkacompat.group._tests.test_consumer_groups import state
 from kafkacompat.group.classic.classic_group import ClassicGroup
@@ -33,7 +33,7 @@ SLOW = 0.3
 class Life:
     def __init__(self, seed: int, classic: bool) -> None:
         self.random = random.Random(seed)
-        self.world = World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
+        self.world = LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
         self.has_classic = classic
         self.sizes = {"t": 3, "u": 1, "v": 5}
         self.publish()

@@ -13,7 +13,7 @@ from kafkacompat.api.join_group import HANDLER as JOIN
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
-from kafkacompat.coordinator._tests.harness import AT_ONCE, World, image_of, topic_image
+from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, image_of, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
@@ -41,19 +41,19 @@ WEEK_MS = 7 * 24 * 3_600_000
 T0, T1, T2 = (("t", index) for index in range(3))
 
 
-def world_with(assignment_interval_ms: int = 0, **consumer: Any) -> World:
-    return World(
+def world_with(assignment_interval_ms: int = 0, **consumer: Any) -> LeadingCoordinator:
+    return LeadingCoordinator(
         GroupSettings(initial_rebalance_delay_ms=0, consumer=ConsumerGroupSettings(**consumer)),
         node={"group.consumer.assignment.interval.ms": assignment_interval_ms},
     )
 
 
 @pytest.fixture
-def world() -> World:
-    return World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
+def world() -> LeadingCoordinator:
+    return LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
 
 
-def test_a_member_alone_has_everything(world: World) -> None:
+def test_a_member_alone_has_everything(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t", "u")
     answer = one.join()
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (E.NONE, "one", 2)
@@ -65,7 +65,7 @@ def test_a_member_alone_has_everything(world: World) -> None:
     assert (group.assignor_name, len(group.members)) == ("uniform", 1)
 
 
-def test_partitions_are_revoked_before_they_are_given_away(world: World) -> None:
+def test_partitions_are_revoked_before_they_are_given_away(world: LeadingCoordinator) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
     one.keeps = True
@@ -83,7 +83,7 @@ def test_partitions_are_revoked_before_they_are_given_away(world: World) -> None
     assert described(world)[0].group_state == "Stable"
 
 
-def test_a_heartbeat_without_partitions_gives_nothing_up(world: World) -> None:
+def test_a_heartbeat_without_partitions_gives_nothing_up(world: LeadingCoordinator) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
     one.keeps = True
@@ -94,7 +94,7 @@ def test_a_heartbeat_without_partitions_gives_nothing_up(world: World) -> None:
     assert two.partitions == set()
 
 
-def test_a_member_that_leaves_hands_its_partitions_on(world: World) -> None:
+def test_a_member_that_leaves_hands_its_partitions_on(world: LeadingCoordinator) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
     two.join()
@@ -110,7 +110,7 @@ def test_a_member_that_leaves_hands_its_partitions_on(world: World) -> None:
     assert (group.group_state, group.members) == ("Empty", [])
 
 
-def test_a_session_that_ends_fences_the_member(world: World) -> None:
+def test_a_session_that_ends_fences_the_member(world: LeadingCoordinator) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
     two.join()
@@ -126,7 +126,7 @@ def test_a_session_that_ends_fences_the_member(world: World) -> None:
     )
 
 
-def test_a_member_that_does_not_revoke_in_time_is_fenced(world: World) -> None:
+def test_a_member_that_does_not_revoke_in_time_is_fenced(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t", rebalance_ms=20_000)
     two = Member(world, "two", "t")
     one.join()
@@ -141,7 +141,7 @@ def test_a_member_that_does_not_revoke_in_time_is_fenced(world: World) -> None:
     assert two.partitions == {T0, T1, T2}
 
 
-def test_the_answer_that_was_lost_is_given_again(world: World) -> None:
+def test_the_answer_that_was_lost_is_given_again(world: LeadingCoordinator) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "t")
     one.join()
     two.join()
@@ -161,7 +161,7 @@ def test_the_answer_that_was_lost_is_given_again(world: World) -> None:
 
 
 @pytest.mark.parametrize(("epoch", "word"), [(1, "smaller"), (7, "greater")])
-def test_another_epoch_is_fenced(world: World, epoch: int, word: str) -> None:
+def test_another_epoch_is_fenced(world: LeadingCoordinator, epoch: int, word: str) -> None:
     Member(world, "one", "t").join()
     refused = heartbeat(world, member_id="one", member_epoch=epoch)
     assert refused.error_code == E.FENCED_MEMBER_EPOCH
@@ -206,7 +206,7 @@ def test_another_epoch_is_fenced(world: World, epoch: int, word: str) -> None:
     ],
 )
 def test_bad_requests_are_refused_with_a_reason(
-    world: World, fields: dict[str, Any], code: E, message: str
+    world: LeadingCoordinator, fields: dict[str, Any], code: E, message: str
 ) -> None:
     good = {
         "member_id": "one",
@@ -220,7 +220,7 @@ def test_bad_requests_are_refused_with_a_reason(
     assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
 
 
-def test_an_error_of_the_coordinator_itself_has_no_message(world: World) -> None:
+def test_an_error_of_the_coordinator_itself_has_no_message(world: LeadingCoordinator) -> None:
     def told(member: Member) -> tuple[int, str | None]:
         answer = member.join()
         return answer.error_code, answer.error_message
@@ -244,7 +244,7 @@ def test_an_error_of_the_coordinator_itself_has_no_message(world: World) -> None
     assert heartbeat(world, member_id="").error_code == E.COORDINATOR_NOT_AVAILABLE
 
 
-def test_before_version_one_the_coordinator_makes_the_member_id(world: World) -> None:
+def test_before_version_one_the_coordinator_makes_the_member_id(world: LeadingCoordinator) -> None:
     answer = heartbeat(
         world,
         version=0,
@@ -284,7 +284,7 @@ def test_a_clock_that_is_set_back_does_not_hold_assignments_up(monkeypatch: pyte
     assert two.join().member_epoch == 3
 
 
-def test_a_group_has_settings_of_its_own(world: World) -> None:
+def test_a_group_has_settings_of_its_own(world: LeadingCoordinator) -> None:
     own = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
     configured = replace(world.image, configs={(ConfigResourceType.GROUP, "g"): own})
     world.coordinator.on_image(world.image, configured)
@@ -299,7 +299,7 @@ def test_a_group_has_settings_of_its_own(world: World) -> None:
 @pytest.mark.parametrize(("own", "interval_ms"), [("1000", 6_000), ("90000", 12_000), ("many", 5_000)])
 def test_a_groups_own_setting_stays_within_the_brokers_bounds(own: str, interval_ms: int) -> None:
     """The bounds may have changed since it was set, and another version may have taken another value."""
-    world = World(
+    world = LeadingCoordinator(
         node={
             "group.consumer.min.heartbeat.interval.ms": 6_000,
             "group.consumer.max.heartbeat.interval.ms": 12_000,
@@ -314,7 +314,7 @@ def test_a_groups_own_setting_stays_within_the_brokers_bounds(own: str, interval
 # --- topics
 
 
-def test_a_topic_that_grows_or_goes_is_assigned_anew(world: World) -> None:
+def test_a_topic_that_grows_or_goes_is_assigned_anew(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t", "u")
     one.join()
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 5), topic_image("u", 1)])
@@ -328,7 +328,7 @@ def test_a_topic_that_grows_or_goes_is_assigned_anew(world: World) -> None:
     assert one.beat().member_epoch == epoch + 1
 
 
-def racked(world: World, racks: list[str], topic: TopicImage) -> MetadataImage:
+def racked(world: LeadingCoordinator, racks: list[str], topic: TopicImage) -> MetadataImage:
     """An image whose brokers have these racks, and lead and replicate the topic together."""
     image = image_of([topic_image(OFFSETS_TOPIC, 1), topic], world.image.offset + 1)
     (broker,) = image.brokers.values()
@@ -341,13 +341,13 @@ def replicated(name: str, replicas: tuple[int, ...]) -> TopicImage:
     return replace(topic, partitions={0: replace(topic.partitions[0], replicas=replicas)})
 
 
-def test_a_rack_counts_in_the_metadata_hash_as_often_as_it_has_replicas(world: World) -> None:
+def test_a_rack_counts_in_the_metadata_hash_as_often_as_it_has_replicas(world: LeadingCoordinator) -> None:
     image = racked(world, ["a", "a", "b"], replicated("v", (1, 2, 3)))
     topics = ImageTopics(image)
     assert sorted(topics.racks(image.topics["v"])[0]) == ["a", "a", "b"]
 
 
-def test_topics_are_looked_at_again_when_a_broker_has_another_rack(world: World) -> None:
+def test_topics_are_looked_at_again_when_a_broker_has_another_rack(world: LeadingCoordinator) -> None:
     def epoch_with(image: MetadataImage) -> int:
         old, world.image = world.image, image
         world.coordinator.on_image(old, image)
@@ -364,7 +364,9 @@ def test_topics_are_looked_at_again_when_a_broker_has_another_rack(world: World)
         assert epoch_with(image) == epoch + bumps
 
 
-def test_topics_with_other_racks_are_found_in_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_with_other_racks_are_found_in_steps(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(image_topics, "TOPICS_TOGETHER", 5)
     monkeypatch.setattr(image_topics, "TOPICS_TOGETHER_COST", TURN_COST)
     names = [f"v{number}" for number in range(12)]
@@ -395,7 +397,7 @@ def test_topics_with_other_racks_are_found_in_steps(world: World, monkeypatch: p
     assert one.epoch == epoch + 1
 
 
-def test_regular_expressions_are_resolved_by_the_coordinator(world: World) -> None:
+def test_regular_expressions_are_resolved_by_the_coordinator(world: LeadingCoordinator) -> None:
     one = Member(world, "one", regex="[tv].*")
     one.join()
     assert (one.partitions, described(world)[0].group_epoch) == (set(), 1)
@@ -417,7 +419,7 @@ def test_regular_expressions_are_resolved_by_the_coordinator(world: World) -> No
 
 
 def test_expressions_are_resolved_although_the_clock_was_set_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Member(world, "one", regex=".")
     one.join()
@@ -433,8 +435,10 @@ def test_expressions_are_resolved_although_the_clock_was_set_back(
     assert {name for name, _ in one.partitions} == {"t", "u", "v"}
 
 
-def test_a_regular_expression_matches_the_whole_name_and_what_the_member_may_see(world: World) -> None:
-    from kafkacompat.coordinator._tests.harness import context as plain_context
+def test_a_regular_expression_matches_the_whole_name_and_what_the_member_may_see(
+    world: LeadingCoordinator,
+) -> None:
+    from kafkacompat.coordinator._tests.kit import context as plain_context
     from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
     asked: list[str] = []
@@ -457,7 +461,7 @@ def test_a_regular_expression_matches_the_whole_name_and_what_the_member_may_see
     assert len(answer.assignment.topic_partitions) == 1
 
 
-def test_a_classic_member_has_expressions_matched_with_its_own_rights(world: World) -> None:
+def test_a_classic_member_has_expressions_matched_with_its_own_rights(world: LeadingCoordinator) -> None:
     Member(world, "one", regex="[tu]").join()
     world.time.advance(0)
     world.publish([topic_image(OFFSETS_TOPIC, 1), *(topic_image(name, 1) for name in "tuv")])
@@ -480,7 +484,9 @@ def test_a_classic_member_has_expressions_matched_with_its_own_rights(world: Wor
     assert group.resolved["[tu]"].topics == {"t"}
 
 
-def test_a_member_that_subscribes_to_nothing_is_not_heard_with_its_previous_epoch(world: World) -> None:
+def test_a_member_that_subscribes_to_nothing_is_not_heard_with_its_previous_epoch(
+    world: LeadingCoordinator,
+) -> None:
     one = Member(world, "one", "t")
     one.join()
     one.beat(subscribed_topic_names=[])
@@ -495,7 +501,7 @@ def test_a_member_that_subscribes_to_nothing_is_not_heard_with_its_previous_epoc
 # --- static members
 
 
-def test_a_static_member_comes_back_to_its_partitions(world: World) -> None:
+def test_a_static_member_comes_back_to_its_partitions(world: LeadingCoordinator) -> None:
     one, two = Member(world, "one", "t", instance="i"), Member(world, "two", "t")
     one.join()
     two.join()
@@ -512,7 +518,7 @@ def test_a_static_member_comes_back_to_its_partitions(world: World) -> None:
     assert heartbeat(world, member_id="x", member_epoch=3, instance_id="j").error_code == E.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_does_not_come_back_is_fenced(world: World) -> None:
+def test_a_static_member_that_does_not_come_back_is_fenced(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t", instance="i")
     one.join()
     one.leave(-2)
@@ -523,7 +529,7 @@ def test_a_static_member_that_does_not_come_back_is_fenced(world: World) -> None
 # --- offsets
 
 
-def test_a_commit_counts_for_what_the_member_has(world: World) -> None:
+def test_a_commit_counts_for_what_the_member_has(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t")
     one.join()
     assert commit(world, 5, member_id="one", generation=2, version=9) == E.NONE
@@ -543,7 +549,9 @@ def test_a_commit_counts_for_what_the_member_has(world: World) -> None:
     assert commit(world, 9, version=9) == E.NONE
 
 
-def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has(world: World) -> None:
+def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has(
+    world: LeadingCoordinator,
+) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "u")
     one.join()
     two.join()
@@ -580,7 +588,9 @@ def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has
 
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("has_topics", [False, True])
-def test_offsets_are_told_to_members_at_their_epoch(world: World, stable: bool, has_topics: bool) -> None:
+def test_offsets_are_told_to_members_at_their_epoch(
+    world: LeadingCoordinator, stable: bool, has_topics: bool
+) -> None:
     from kafkacompat.api.offset_fetch import HANDLER as FETCH
     from kafkacompat.wire.messages.offset_fetch_request import (
         OffsetFetchRequest,
@@ -602,15 +612,15 @@ def test_offsets_are_told_to_members_at_their_epoch(world: World, stable: bool, 
     assert told("one", 2) == (E.NONE, 1)
     assert told("one", 1) == told("one", 3) == told("one", -1) == (E.STALE_MEMBER_EPOCH, 0)
     assert told("two", 2) == told("", -1) == (E.UNKNOWN_MEMBER_ID, 0)
-    world = World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
+    world = LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
     member_id = classic_group(world)
     Member(world, "new", "t").join()
     assert told(member_id, 1)[0] == E.NONE
     assert told(member_id, 2)[0] == E.ILLEGAL_GENERATION
 
 
-def test_offsets_of_subscribed_topics_are_neither_deleted_nor_expired(world: World) -> None:
-    from kafkacompat.coordinator._tests.harness import context as plain_context
+def test_offsets_of_subscribed_topics_are_neither_deleted_nor_expired(world: LeadingCoordinator) -> None:
+    from kafkacompat.coordinator._tests.kit import context as plain_context
     from kafkacompat.wire.messages.offset_delete_request import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,
@@ -650,7 +660,9 @@ def test_offsets_of_subscribed_topics_are_neither_deleted_nor_expired(world: Wor
     assert (offsets(), described(world)[0].error_code) == ([-1, -1], E.GROUP_ID_NOT_FOUND)
 
 
-def test_a_member_that_has_to_revoke_gets_its_time_again_from_the_next_coordinator(world: World) -> None:
+def test_a_member_that_has_to_revoke_gets_its_time_again_from_the_next_coordinator(
+    world: LeadingCoordinator,
+) -> None:
     one, two = Member(world, "one", "t", rebalance_ms=20_000), Member(world, "two", "t")
     one.join()
     one.keeps = True
@@ -666,7 +678,7 @@ def test_a_member_that_has_to_revoke_gets_its_time_again_from_the_next_coordinat
         assert {each.member_id for each in described(world)[0].members} == members
 
 
-def test_a_topic_made_again_with_the_same_name_is_assigned_anew(world: World) -> None:
+def test_a_topic_made_again_with_the_same_name_is_assigned_anew(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t")
     one.join()
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 3, bytes(15) + b"2")])
@@ -679,7 +691,7 @@ def test_a_topic_made_again_with_the_same_name_is_assigned_anew(world: World) ->
     assert one.epoch == epoch + 1
 
 
-def test_of_two_assignors_named_as_often_uniform_is_taken(world: World) -> None:
+def test_of_two_assignors_named_as_often_uniform_is_taken(world: LeadingCoordinator) -> None:
     for member_id, assignor in (("one", "range"), ("two", "uniform")):
         Member(world, member_id, "t", assignor=assignor).join()
     assert described(world)[0].assignor_name == "uniform"
@@ -687,7 +699,7 @@ def test_of_two_assignors_named_as_often_uniform_is_taken(world: World) -> None:
     assert described(world)[0].assignor_name == "range"
 
 
-def test_a_group_without_a_name_is_not_described(world: World) -> None:
+def test_a_group_without_a_name_is_not_described(world: LeadingCoordinator) -> None:
     (answer,) = described(world, "")
     assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, None)
 
@@ -695,7 +707,7 @@ def test_a_group_without_a_name_is_not_described(world: World) -> None:
 # --- restarts
 
 
-def state(world: World, *groups: str) -> list[Any]:
+def state(world: LeadingCoordinator, *groups: str) -> list[Any]:
     def plain(message: Any) -> Any:
         if isinstance(message, list):
             return [plain(each) for each in message]
@@ -705,7 +717,7 @@ def state(world: World, *groups: str) -> list[Any]:
     return [plain(each) for each in described(world, *groups)]
 
 
-def busy(world: World) -> None:
+def busy(world: LeadingCoordinator) -> None:
     one, two = Member(world, "one", "t"), Member(world, "two", "t", "u", assignor="range")
     one.join()
     one.keeps = True
@@ -716,7 +728,7 @@ def busy(world: World) -> None:
     world.time.advance(0)
 
 
-def test_everything_is_there_after_a_restart(world: World) -> None:
+def test_everything_is_there_after_a_restart(world: LeadingCoordinator) -> None:
     busy(world)
     before = state(world)
     world.restart()
@@ -726,7 +738,7 @@ def test_everything_is_there_after_a_restart(world: World) -> None:
     assert state(world)[0]["members"] == []
 
 
-def test_an_empty_group_is_deleted_with_its_offsets(world: World) -> None:
+def test_an_empty_group_is_deleted_with_its_offsets(world: LeadingCoordinator) -> None:
     from kafkacompat.api.delete_groups import HANDLER as DELETE
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 
@@ -747,7 +759,7 @@ def test_an_empty_group_is_deleted_with_its_offsets(world: World) -> None:
     assert delete() == E.GROUP_ID_NOT_FOUND
 
 
-def test_what_the_log_refuses_does_not_happen(world: World) -> None:
+def test_what_the_log_refuses_does_not_happen(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t")
     one.join()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
@@ -760,7 +772,9 @@ def test_what_the_log_refuses_does_not_happen(world: World) -> None:
 # --- classic members
 
 
-def classic(world: World, instance: str | None = None, topics: tuple[str, ...] = ("t",)) -> tuple[str, int]:
+def classic(
+    world: LeadingCoordinator, instance: str | None = None, topics: tuple[str, ...] = ("t",)
+) -> tuple[str, int]:
     """A member of the classic protocol: its id and generation."""
     protocols = (("range", subscription(*topics)),)
     joined = join(world, protocols=protocols, instance=instance)
@@ -782,7 +796,7 @@ def assignment(topic: str, *partitions: int) -> bytes:
     return body + b"\xff\xff\xff\xff"
 
 
-def classic_group(world: World) -> str:
+def classic_group(world: LeadingCoordinator) -> str:
     """A stable classic group of one member, which has all of `t`."""
     member_id, generation = classic(world)
     told = sync(world, member_id, generation, {member_id: assignment("t", 0, 1, 2)})
@@ -790,7 +804,7 @@ def classic_group(world: World) -> str:
     return member_id
 
 
-def test_a_classic_group_becomes_a_consumer_group_member_by_member(world: World) -> None:
+def test_a_classic_group_becomes_a_consumer_group_member_by_member(world: LeadingCoordinator) -> None:
     old = classic_group(world)
     commit(world, 7, member_id=old, generation=1)
     new = Member(world, "new", "t")
@@ -824,7 +838,7 @@ def test_a_classic_group_becomes_a_consumer_group_member_by_member(world: World)
     assert new.partitions == {T0, T1, T2}
 
 
-def test_a_consumer_group_becomes_classic_when_its_last_new_member_goes(world: World) -> None:
+def test_a_consumer_group_becomes_classic_when_its_last_new_member_goes(world: LeadingCoordinator) -> None:
     old = classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -839,7 +853,7 @@ def test_a_consumer_group_becomes_classic_when_its_last_new_member_goes(world: W
     assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
 
 
-def test_a_downgrade_that_the_log_refuses_leaves_the_group(world: World) -> None:
+def test_a_downgrade_that_the_log_refuses_leaves_the_group(world: LeadingCoordinator) -> None:
     old = classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -854,7 +868,7 @@ def test_a_downgrade_that_the_log_refuses_leaves_the_group(world: World) -> None
     assert described(world)[0].group_epoch == epoch + 1
 
 
-def test_a_member_whose_fencing_the_log_refuses_is_fenced_later(world: World) -> None:
+def test_a_member_whose_fencing_the_log_refuses_is_fenced_later(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t")
     one.join()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
@@ -865,7 +879,7 @@ def test_a_member_whose_fencing_the_log_refuses_is_fenced_later(world: World) ->
     assert described(world)[0].members == []
 
 
-def test_a_member_whose_leaving_the_log_refuses_still_expires(world: World) -> None:
+def test_a_member_whose_leaving_the_log_refuses_still_expires(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t")
     one.join()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
@@ -899,7 +913,7 @@ def test_the_migration_policy_allows_conversions(policy: str, upgrades: bool, do
     assert (described(world)[0].error_code == E.GROUP_ID_NOT_FOUND) is downgrades
 
 
-def test_an_empty_group_changes_its_kind_freely(world: World) -> None:
+def test_an_empty_group_changes_its_kind_freely(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t")
     one.join()
     one.leave()
@@ -912,7 +926,7 @@ def test_an_empty_group_changes_its_kind_freely(world: World) -> None:
     assert described(world)[0].group_state == "Stable"
 
 
-def test_a_custom_assignment_is_not_converted(world: World) -> None:
+def test_a_custom_assignment_is_not_converted(world: LeadingCoordinator) -> None:
     member_id, generation = classic(world)
     custom = assignment("t", 0)[:-4] + b"\0\0\0\1x"
     sync(world, member_id, generation, {member_id: custom})
@@ -922,7 +936,9 @@ def test_a_custom_assignment_is_not_converted(world: World) -> None:
     assert classic_beat(world, member_id, generation) == E.NONE
 
 
-def test_a_classic_join_is_refused_for_its_member_before_its_subscription_is_read(world: World) -> None:
+def test_a_classic_join_is_refused_for_its_member_before_its_subscription_is_read(
+    world: LeadingCoordinator,
+) -> None:
     Member(world, "one", "t", instance="i").join()
     broken = (("range", b"\0"),)
     assert join(world, "other", broken, instance="i").error_code == E.FENCED_INSTANCE_ID
@@ -930,7 +946,7 @@ def test_a_classic_join_is_refused_for_its_member_before_its_subscription_is_rea
     assert join(world, "", broken, instance="i").error_code == E.UNKNOWN_SERVER_ERROR
 
 
-def test_classic_members_must_join_and_sync_in_time(world: World) -> None:
+def test_classic_members_must_join_and_sync_in_time(world: LeadingCoordinator) -> None:
     old = classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -953,7 +969,7 @@ def test_classic_members_must_join_and_sync_in_time(world: World) -> None:
     assert pass_time(10, generation)[-1] == E.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_does_not_keep_a_classic_member_of_a_consumer_group(world: World) -> None:
+def test_a_commit_does_not_keep_a_classic_member_of_a_consumer_group(world: LeadingCoordinator) -> None:
     old = classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -963,7 +979,7 @@ def test_a_commit_does_not_keep_a_classic_member_of_a_consumer_group(world: Worl
     assert [each.member_id for each in described(world)[0].members] == ["new"]
 
 
-def test_a_classic_member_takes_over_a_static_one(world: World) -> None:
+def test_a_classic_member_takes_over_a_static_one(world: LeadingCoordinator) -> None:
     one = Member(world, "one", "t", instance="i")
     one.join()
     joined = join(world, instance="i")
@@ -974,7 +990,9 @@ def test_a_classic_member_takes_over_a_static_one(world: World) -> None:
     assert classic_beat(world, joined.member_id, 2, instance="i") == E.NONE
 
 
-def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_groups_are_assigned_beside_the_requests(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
     original = target_assignment_builder._spec
 
@@ -1000,7 +1018,9 @@ def test_large_groups_are_assigned_beside_the_requests(world: World, monkeypatch
     assert described(world)[0].group_state == "Stable"
 
 
-def subscribing_to_many(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
+def subscribing_to_many(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], list[str]]:
     """Topics of which few are hashed at once, and the list that gets the name of each that is hashed."""
     monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 10)
     monkeypatch.setattr(modern_group, "HASH_COST", TURN_COST // 10)
@@ -1018,7 +1038,7 @@ def subscribing_to_many(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 
 def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = world_with()
     names, hashed = subscribing_to_many(world, monkeypatch)
@@ -1044,7 +1064,7 @@ def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
 
 
 def test_a_topic_that_changes_while_topics_are_hashed_counts_as_it_is_then(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, hashed = subscribing_to_many(world, monkeypatch)
     answer = heartbeat(
@@ -1063,7 +1083,7 @@ def test_a_topic_that_changes_while_topics_are_hashed_counts_as_it_is_then(
 
 
 def test_a_member_whose_coordinator_goes_while_its_topics_are_hashed_looks_for_another(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, _ = subscribing_to_many(world, monkeypatch)
     answer = heartbeat(
@@ -1075,7 +1095,7 @@ def test_a_member_whose_coordinator_goes_while_its_topics_are_hashed_looks_for_a
     assert answer.result().error_code == E.NOT_COORDINATOR
 
 
-def joining_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
+def joining_in_parts(world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
     """A lone member's join that is written in parts: the answer to come, and its topics. The first part is written."""
     monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1)
     monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", 2)
@@ -1088,7 +1108,7 @@ def joining_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any
     return answer, names
 
 
-def states_until(world: World, answer: Any) -> list[tuple[str, int]]:
+def states_until(world: LeadingCoordinator, answer: Any) -> list[tuple[str, int]]:
     """The group's state and the number of targets after each step until the answer comes."""
     seen = []
     while not answer.done:
@@ -1100,7 +1120,9 @@ def states_until(world: World, answer: Any) -> list[tuple[str, int]]:
     return seen
 
 
-def test_a_lone_member_of_many_topics_joins_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lone_member_of_many_topics_joins_in_parts(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer, names = joining_in_parts(world, monkeypatch)
     assert described(world)[0].group_state == "Assigning"
     assert states_until(world, answer) == [("Reconciling", 1), ("Stable", 1)]
@@ -1116,7 +1138,7 @@ def test_a_lone_member_of_many_topics_joins_in_parts(world: World, monkeypatch: 
 
 
 def test_a_member_that_leaves_while_it_joins_in_parts_does_not_come_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, _ = joining_in_parts(world, monkeypatch)
     assert heartbeat(world, member_id="m", member_epoch=-1).error_code == E.NONE
@@ -1126,7 +1148,7 @@ def test_a_member_that_leaves_while_it_joins_in_parts_does_not_come_back(
 
 
 def test_a_group_that_is_deleted_while_its_member_joins_in_parts_does_not_come_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, _ = joining_in_parts(world, monkeypatch)
     assert heartbeat(world, member_id="m", member_epoch=-1).error_code == E.NONE
@@ -1139,7 +1161,7 @@ def test_a_group_that_is_deleted_while_its_member_joins_in_parts_does_not_come_b
 
 
 def test_a_member_joins_while_another_one_joins_in_parts(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, names = joining_in_parts(world, monkeypatch)
     other = Member(world, "other", names[0])
@@ -1173,7 +1195,7 @@ def test_a_member_joins_while_another_one_joins_in_parts(
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_join_in_parts_ends_with_its_coordinator(
-    world: World, monkeypatch: pytest.MonkeyPatch, after: int
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     answer, _ = joining_in_parts(world, monkeypatch)
     for _ in range(after):
@@ -1186,7 +1208,7 @@ def test_a_join_in_parts_ends_with_its_coordinator(
 @pytest.mark.parametrize("after", [0, 1, 2])
 @pytest.mark.parametrize("then", ["it joins again", "another joins", "nobody comes"])
 def test_a_join_in_parts_whose_node_is_killed_is_gone_on_with_or_forgotten(
-    world: World, monkeypatch: pytest.MonkeyPatch, after: int, then: str
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch, after: int, then: str
 ) -> None:
     """Each part is a state of the group that stands by itself."""
     _, names = joining_in_parts(world, monkeypatch)
@@ -1231,7 +1253,7 @@ def test_a_join_in_parts_whose_node_is_killed_is_gone_on_with_or_forgotten(
 
 
 def test_a_join_in_parts_that_the_log_refuses_is_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.partitions.refusal = E.NOT_LEADER_OR_FOLLOWER
     monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1)
@@ -1242,7 +1264,9 @@ def test_a_join_in_parts_that_the_log_refuses_is_refused(
     assert told.error_code == E.NOT_COORDINATOR
 
 
-def test_a_static_member_of_many_topics_joins_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_static_member_of_many_topics_joins_at_once(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1)
     monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", 1)
     one = Member(world, "one", "t", "u", instance="i")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkacompat.coordinator._tests.clients import beat, commit, fetch, join, leave, subscription, sync
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.coordinator._tests.test_memory import held_by_groups
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
@@ -36,7 +36,7 @@ LONGEST_WAIT_MS = 1_300_000
 class GroupPromises(RuleBasedStateMachine):
     @initialize(size=st.integers(1, 4), delay=st.sampled_from([0, 3_000]))
     def start(self, size: int, delay: int) -> None:
-        self.world = World(GroupSettings(max_size=size, initial_rebalance_delay_ms=delay))
+        self.world = LeadingCoordinator(GroupSettings(max_size=size, initial_rebalance_delay_ms=delay))
         self.ids: list[str] = ["stranger"]
         self.calls: list[Deferred[Any]] = []
         self.generations: dict[int, str] = {}

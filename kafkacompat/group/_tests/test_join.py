@@ -14,7 +14,7 @@ from kafkacompat.coordinator._tests.clients import (
     subscription,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_coordinator import PROTOCOLS_MAX
@@ -26,7 +26,7 @@ def parked(answer: object) -> bool:
 
 
 def test_a_dynamic_member_is_sent_away_with_an_id_first() -> None:
-    answer = join(World(), client_id="me", version=4)
+    answer = join(LeadingCoordinator(), client_id="me", version=4)
     assert answer.error_code == E.MEMBER_ID_REQUIRED
     assert answer.member_id.startswith("me-")
     assert len(answer.member_id) == len("me-") + 36
@@ -35,7 +35,7 @@ def test_a_dynamic_member_is_sent_away_with_an_id_first() -> None:
 
 @pytest.mark.parametrize("version", range(4))
 def test_before_version_4_a_member_joins_at_once(version: int) -> None:
-    world = World()
+    world = LeadingCoordinator()
     waiting = join(world, version=version)
     assert parked(waiting)
     world.time.advance(3_000)
@@ -46,16 +46,16 @@ def test_before_version_4_a_member_joins_at_once(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(10))
 def test_a_refusal_names_no_protocol(version: int) -> None:
-    answer = join(World(), "x", version=version)
+    answer = join(LeadingCoordinator(), "x", version=version)
     assert (answer.protocol_type, answer.protocol_name) == (None, None if version >= 7 else "")
 
 
 def test_a_null_client_id_counts_as_empty() -> None:
-    assert join(World(), client_id=None).member_id.startswith("-")
+    assert join(LeadingCoordinator(), client_id=None).member_id.startswith("-")
 
 
 def test_a_client_whose_member_id_no_response_could_have_is_refused() -> None:
-    world = World()
+    world = LeadingCoordinator()
     longest = "c" * (32_767 - 37)
     assert join(world, client_id=longest).error_code == E.MEMBER_ID_REQUIRED
     for version in (0, 5, 9):
@@ -65,13 +65,13 @@ def test_a_client_whose_member_id_no_response_could_have_is_refused() -> None:
 
 
 def test_the_member_id_of_a_static_member_begins_with_its_instance_id() -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert join(world, instance="i" * 32_767).error_code == E.INVALID_REQUEST
     assert parked(join(world, instance="i", client_id="c" * 32_767))
 
 
 def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
-    world = World()
+    world = LeadingCoordinator()
     member_id = member_id_of(world, session=6_000)
     world.time.advance(6_000)
     assert join(world, member_id).error_code == E.UNKNOWN_MEMBER_ID
@@ -79,15 +79,15 @@ def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
 
 @pytest.mark.parametrize("session", [5_999, 1_800_001, 0, -1])
 def test_session_timeouts_out_of_bounds(session: int) -> None:
-    assert join(World(), session=session).error_code == E.INVALID_SESSION_TIMEOUT
+    assert join(LeadingCoordinator(), session=session).error_code == E.INVALID_SESSION_TIMEOUT
 
 
 def test_an_empty_group_id_is_refused_first() -> None:
-    assert join(World(), group="", session=1).error_code == E.INVALID_GROUP_ID
+    assert join(LeadingCoordinator(), group="", session=1).error_code == E.INVALID_GROUP_ID
 
 
 def test_a_known_id_in_an_absent_group_is_unknown() -> None:
-    answer = join(World(), "somebody")
+    answer = join(LeadingCoordinator(), "somebody")
     assert (answer.error_code, answer.member_id) == (E.UNKNOWN_MEMBER_ID, "somebody")
 
 
@@ -95,11 +95,13 @@ def test_a_known_id_in_an_absent_group_is_unknown() -> None:
 def test_an_empty_group_takes_no_member_without_protocols(
     kind: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
-    assert join(World(), kind=kind, protocols=protocols).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert (
+        join(LeadingCoordinator(), kind=kind, protocols=protocols).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    )
 
 
 def test_a_protocol_nobody_else_speaks_or_another_type_is_refused() -> None:
-    world = World()
+    world = LeadingCoordinator()
     form_group(world)
     assert join(world, protocols=(("sticky", b""),)).error_code == E.INCONSISTENT_GROUP_PROTOCOL
     many = tuple((f"p{index}", b"") for index in range(PROTOCOLS_MAX)) + RANGE
@@ -110,7 +112,7 @@ def test_a_protocol_nobody_else_speaks_or_another_type_is_refused() -> None:
 
 
 def test_the_first_rebalance_waits_and_every_newcomer_extends_it() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first = join(world, member_id_of(world))
     world.time.advance(2_000)
     second = join(world, member_id_of(world))
@@ -124,7 +126,7 @@ def test_the_first_rebalance_waits_and_every_newcomer_extends_it() -> None:
 
 
 def test_the_initial_delay_ends_at_the_rebalance_timeout() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first = join(world, member_id_of(world), rebalance=7_000)
     for _ in range(3):
         world.time.advance(2_300)
@@ -135,14 +137,14 @@ def test_the_initial_delay_ends_at_the_rebalance_timeout() -> None:
 
 
 def test_an_initial_delay_of_zero_completes_at_once() -> None:
-    world = World(GroupSettings(initial_rebalance_delay_ms=0))
+    world = LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0))
     waiting = join(world, member_id_of(world))
     world.time.advance(0)
     assert waiting.result().generation_id == 1
 
 
 def test_only_the_leader_is_told_of_the_members() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = member_id_of(world), member_id_of(world)
     waiting = [join(world, first), join(world, second)]
     world.time.advance(6_000)
@@ -159,7 +161,7 @@ def test_only_the_leader_is_told_of_the_members() -> None:
 
 
 def test_a_second_joiner_makes_the_first_join_again() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     second = member_id_of(world)
     waiting = join(world, second)
@@ -171,7 +173,7 @@ def test_a_second_joiner_makes_the_first_join_again() -> None:
 
 
 def test_members_that_do_not_come_back_in_time_are_left_behind() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2, session=1_000_000)
     waiting = join(world, first)
     world.time.advance(29_999)
@@ -183,7 +185,7 @@ def test_members_that_do_not_come_back_in_time_are_left_behind() -> None:
 
 
 def test_a_pending_id_holds_the_join_back_until_it_joins_or_expires() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     member_id_of(world, session=6_000)
     waiting = join(world, first)
@@ -193,7 +195,7 @@ def test_a_pending_id_holds_the_join_back_until_it_joins_or_expires() -> None:
 
 
 def test_leadership_goes_to_one_who_came() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2, session=1_000_000)
     member_id_of(world, session=1_000_000)
     waiting = join(world, second, (("range", subscription("u")),))
@@ -203,7 +205,7 @@ def test_leadership_goes_to_one_who_came() -> None:
 
 
 def test_rejoining_while_the_plan_is_awaited() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = member_id_of(world), member_id_of(world)
     waiting = [join(world, first), join(world, second)]
     world.time.advance(6_000)
@@ -217,7 +219,7 @@ def test_rejoining_while_the_plan_is_awaited() -> None:
 
 
 def test_rejoining_a_stable_group() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2)
     follower = join(world, second)
     assert (follower.generation_id, follower.members, follower.leader) == (1, [], first)
@@ -226,7 +228,7 @@ def test_rejoining_a_stable_group() -> None:
 
 
 def test_a_follower_with_new_metadata_makes_the_group_rebalance() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2)
     changed = join(world, second, (("range", subscription("u")),))
     assert parked(changed)
@@ -234,7 +236,7 @@ def test_a_follower_with_new_metadata_makes_the_group_rebalance() -> None:
 
 
 def test_the_rebalance_timer_follows_the_present_members() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2, rebalance=20_000, session=1_000_000)
     changed = join(world, second, rebalance=8_000, protocols=(("range", subscription("u")),))
     world.time.advance(20_000)
@@ -247,7 +249,7 @@ def test_the_rebalance_timer_follows_the_present_members() -> None:
 
 
 def test_a_new_member_that_waits_outlives_its_session_but_not_five_minutes() -> None:
-    world = World()
+    world = LeadingCoordinator()
     form_group(world, session=1_800_000, rebalance=400_000)
     newcomer = join(world, member_id_of(world, session=6_000), session=6_000)
     world.time.advance(299_999)
@@ -257,7 +259,7 @@ def test_a_new_member_that_waits_outlives_its_session_but_not_five_minutes() -> 
 
 
 def test_a_second_join_of_the_same_member_ends_the_first() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     member_id_of(world)
     one = join(world, first)
@@ -267,7 +269,7 @@ def test_a_second_join_of_the_same_member_ends_the_first() -> None:
 
 
 def test_group_max_size() -> None:
-    world = World(GroupSettings(max_size=1))
+    world = LeadingCoordinator(GroupSettings(max_size=1))
     (first,) = form_group(world)
     refused = join(world)
     assert (refused.error_code, refused.member_id) == (E.GROUP_MAX_SIZE_REACHED, "")
@@ -276,7 +278,7 @@ def test_group_max_size() -> None:
 
 
 def test_group_max_size_counts_those_who_wait_while_joining() -> None:
-    world = World(GroupSettings(max_size=2))
+    world = LeadingCoordinator(GroupSettings(max_size=2))
     ids = [member_id_of(world) for _ in range(3)]
     waiting = [join(world, each) for each in ids]
     assert waiting[2].error_code == E.GROUP_MAX_SIZE_REACHED
@@ -286,7 +288,7 @@ def test_group_max_size_counts_those_who_wait_while_joining() -> None:
 
 
 def test_a_group_that_becomes_empty_forgets_its_protocol_but_not_its_generation() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     assert leave(world, (first, None)).error_code == 0
     assert join(world, first).error_code == E.UNKNOWN_MEMBER_ID
@@ -296,7 +298,7 @@ def test_a_group_that_becomes_empty_forgets_its_protocol_but_not_its_generation(
 
 
 def test_joining_through_the_first_versions_takes_the_session_for_the_rebalance_timeout() -> None:
-    world = World()
+    world = LeadingCoordinator()
     waiting = join(world, version=0, rebalance=-1, session=6_000)
     world.time.advance(3_000)
     first = waiting.result().member_id

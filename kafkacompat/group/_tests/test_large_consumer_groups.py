@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.coordinator._tests.clients import leave, subscription
-from kafkacompat.coordinator._tests.harness import AT_ONCE, World, topic_image
+from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.group import target_assignment
@@ -42,29 +42,29 @@ COSTS_MAX = 40
 """What one yield of a work may report: less than a hundredth of a turn."""
 
 
-def new_world() -> World:
-    world = World(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
+def new_world() -> LeadingCoordinator:
+    world = LeadingCoordinator(GroupSettings(initial_rebalance_delay_ms=0), node=AT_ONCE)
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", PARTITIONS)])
     return world
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> LeadingCoordinator:
     return new_world()
 
 
-def machine(world: World) -> GroupMetadataManager:
+def machine(world: LeadingCoordinator) -> GroupMetadataManager:
     shard = world.coordinator._shard("g")
     if shard.state is not ShardState.ACTIVE:
         shard.start()
     return machine_of(shard)
 
 
-def group_of(world: World) -> Any:
+def group_of(world: LeadingCoordinator) -> Any:
     return machine(world).groups["g"]
 
 
-def drive(world: World) -> int:
+def drive(world: LeadingCoordinator) -> int:
     """Until no work is left. Returns in how many turns of the loop."""
     turns = 0
     for _ in range(200):
@@ -75,7 +75,7 @@ def drive(world: World) -> int:
 
 
 def classic_group(
-    world: World,
+    world: LeadingCoordinator,
     user_data: bytes = b"",
     size: int = SIZE,
     has_static_members: bool = True,
@@ -125,7 +125,7 @@ def state_of(group: ConsumerGroup) -> dict[str, Any]:
     return {**found, "topics": counts}
 
 
-def test_a_large_classic_group_is_converted_when_its_member_asks_again(world: World) -> None:
+def test_a_large_classic_group_is_converted_when_its_member_asks_again(world: LeadingCoordinator) -> None:
     members = classic_group(world)
     new = Member(world, "new", "t")
     end = world.log().log_end_offset
@@ -150,7 +150,7 @@ def test_a_large_classic_group_is_converted_when_its_member_asks_again(world: Wo
     assert {"member-0", "member-1", "new"} <= {each.member_id for each in described(world)[0].members}
 
 
-def test_members_of_a_large_group_have_sessions_after_its_conversion(world: World) -> None:
+def test_members_of_a_large_group_have_sessions_after_its_conversion(world: LeadingCoordinator) -> None:
     classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -164,7 +164,9 @@ def test_members_of_a_large_group_have_sessions_after_its_conversion(world: Worl
     assert list(group_of(world).members) == ["new"]
 
 
-def test_a_large_group_that_was_converted_leaves_no_timers_of_the_classic_one(world: World) -> None:
+def test_a_large_group_that_was_converted_leaves_no_timers_of_the_classic_one(
+    world: LeadingCoordinator,
+) -> None:
     classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -175,7 +177,7 @@ def test_a_large_group_that_was_converted_leaves_no_timers_of_the_classic_one(wo
     assert left == {"session"}
 
 
-def test_a_conversion_of_a_large_group_that_has_changed_is_prepared_anew(world: World) -> None:
+def test_a_conversion_of_a_large_group_that_has_changed_is_prepared_anew(world: LeadingCoordinator) -> None:
     members = classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -187,7 +189,7 @@ def test_a_conversion_of_a_large_group_that_has_changed_is_prepared_anew(world: 
     assert list(group_of(world).members) == [each for each in members if each != "member-1"] + ["new"]
 
 
-def test_a_large_group_that_cannot_be_converted_says_why(world: World) -> None:
+def test_a_large_group_that_cannot_be_converted_says_why(world: LeadingCoordinator) -> None:
     classic_group(world, user_data=b"own")
     new = Member(world, "new", "t")
     assert new.join().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
@@ -197,7 +199,9 @@ def test_a_large_group_that_cannot_be_converted_says_why(world: World) -> None:
     assert "an unsupported custom assignor is in use" in refused.error_message
 
 
-def test_a_conversion_of_a_large_group_that_the_log_refuses_does_not_happen(world: World) -> None:
+def test_a_conversion_of_a_large_group_that_the_log_refuses_does_not_happen(
+    world: LeadingCoordinator,
+) -> None:
     members = classic_group(world)
     new = Member(world, "new", "t")
     new.join()
@@ -212,7 +216,7 @@ def test_a_conversion_of_a_large_group_that_the_log_refuses_does_not_happen(worl
     assert list(group_of(world).members) == [*members, "new"]
 
 
-def converted(world: World, **of_classic_group: Any) -> Member:
+def converted(world: LeadingCoordinator, **of_classic_group: Any) -> Member:
     """A large consumer group with one member of the consumer protocol."""
     classic_group(world, **of_classic_group)
     new = Member(world, "new", "t")
@@ -223,7 +227,7 @@ def converted(world: World, **of_classic_group: Any) -> Member:
     return new
 
 
-def test_a_large_group_becomes_classic_after_its_last_new_member_has_gone(world: World) -> None:
+def test_a_large_group_becomes_classic_after_its_last_new_member_has_gone(world: LeadingCoordinator) -> None:
     new = converted(world)
     members = [each for each in group_of(world).members if each != "new"]
     new.leave()
@@ -245,7 +249,7 @@ def test_a_large_group_becomes_classic_after_its_last_new_member_has_gone(world:
     assert list(group.members) == members
 
 
-def test_a_large_group_stays_if_a_new_member_joins_in_time(world: World) -> None:
+def test_a_large_group_stays_if_a_new_member_joins_in_time(world: LeadingCoordinator) -> None:
     new = converted(world)
     new.leave()
     assert Member(world, "newer", "t").join().error_code == E.NONE
@@ -255,7 +259,7 @@ def test_a_large_group_stays_if_a_new_member_joins_in_time(world: World) -> None
 
 @pytest.mark.parametrize("steps", range(4))
 def test_a_large_group_becomes_classic_also_if_a_new_member_comes_and_goes_meanwhile(
-    world: World, steps: int
+    world: LeadingCoordinator, steps: int
 ) -> None:
     new, newer = converted(world), Member(world, "newer", "t")
     new.leave()
@@ -269,7 +273,7 @@ def test_a_large_group_becomes_classic_also_if_a_new_member_comes_and_goes_meanw
 
 @pytest.mark.parametrize("part", ["classic_group_of", "encoded_run"])
 def test_a_large_group_that_changes_meanwhile_becomes_classic_all_the_same(
-    world: World, monkeypatch: pytest.MonkeyPatch, part: str
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     new = converted(world)
     original = getattr(conversion, part)
@@ -290,7 +294,7 @@ def test_a_large_group_that_changes_meanwhile_becomes_classic_all_the_same(
     assert len(group.members) == SIZE - 1
 
 
-def test_a_downgrade_of_a_large_group_that_the_log_refuses_leaves_it(world: World) -> None:
+def test_a_downgrade_of_a_large_group_that_the_log_refuses_leaves_it(world: LeadingCoordinator) -> None:
     new = converted(world)
     new.leave()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
@@ -299,7 +303,7 @@ def test_a_downgrade_of_a_large_group_that_the_log_refuses_leaves_it(world: Worl
     assert machine(world).env.subscribers == {"t": {"g"}}
 
 
-def test_a_downgrade_of_a_large_group_that_the_log_refuses_is_tried_again(world: World) -> None:
+def test_a_downgrade_of_a_large_group_that_the_log_refuses_is_tried_again(world: LeadingCoordinator) -> None:
     new = converted(world)
     members = [each for each in group_of(world).members if each != "new"]
     new.leave()
@@ -315,7 +319,7 @@ def test_a_downgrade_of_a_large_group_that_the_log_refuses_is_tried_again(world:
 
 
 def test_a_downgrade_that_the_log_always_refuses_is_tried_ever_more_rarely(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record of a classic group may be larger than the log allows, although no record of the consumer group was."""
     prepared: list[Any] = []
@@ -341,7 +345,7 @@ def test_a_downgrade_that_the_log_always_refuses_is_tried_ever_more_rarely(
         assert len(prepared) == count + 1
 
 
-def test_the_next_coordinator_goes_on_with_a_downgrade_of_a_large_group(world: World) -> None:
+def test_the_next_coordinator_goes_on_with_a_downgrade_of_a_large_group(world: LeadingCoordinator) -> None:
     new = converted(world)
     members = [each for each in group_of(world).members if each != "new"]
     new.leave()
@@ -356,7 +360,9 @@ def test_the_next_coordinator_goes_on_with_a_downgrade_of_a_large_group(world: W
     assert (type(group_of(world)), list(group_of(world).members)) == (ClassicGroup, members)
 
 
-def test_the_next_coordinator_leaves_a_large_group_with_a_new_member_as_it_is(world: World) -> None:
+def test_the_next_coordinator_leaves_a_large_group_with_a_new_member_as_it_is(
+    world: LeadingCoordinator,
+) -> None:
     converted(world)
     end = world.log().log_end_offset
     world.restart()
@@ -365,7 +371,7 @@ def test_the_next_coordinator_leaves_a_large_group_with_a_new_member_as_it_is(wo
     assert world.log().log_end_offset == end
 
 
-def test_a_downgrade_that_the_policy_forbids_is_not_gone_on_with(world: World) -> None:
+def test_a_downgrade_that_the_policy_forbids_is_not_gone_on_with(world: LeadingCoordinator) -> None:
     new = converted(world)
     new.leave()
     policy = ConsumerGroupSettings(migration_policy="upgrade")
@@ -376,7 +382,7 @@ def test_a_downgrade_that_the_policy_forbids_is_not_gone_on_with(world: World) -
 
 
 def test_of_a_downgrade_that_the_log_refuses_no_rebalance_is_left(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would end with the record of an empty classic group, and the consumer group would be gone at the next load."""
     monkeypatch.setattr(conversion, "RETRY_MS", 2 * REBALANCE_MS)
@@ -442,7 +448,7 @@ def test_an_operation_that_converts_a_large_group_does_little_for_each_member(
     assert (many[1] - few[1]) / (3 * SIZE) <= CALLS_A_MEMBER
 
 
-def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: World) -> None:
+def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: LeadingCoordinator) -> None:
     classic_group(world)
     env = machine(world).env
     spent = list(conversion._prepared_upgrade(env, group_of(world)))
@@ -463,7 +469,7 @@ def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: World
 
 
 def test_the_first_assignment_of_many_members_is_made_and_written_in_parts(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
     monkeypatch.setattr(target_assignment, "TARGETS_AT_ONCE", 50)
@@ -489,7 +495,7 @@ def test_the_first_assignment_of_many_members_is_made_and_written_in_parts(
 
 
 def test_a_static_member_that_is_replaced_twice_while_targets_are_written_gets_its_part(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_assignment_builder, "MEMBERS_AT_ONCE", 50)
     monkeypatch.setattr(target_assignment, "TARGETS_AT_ONCE", 50)

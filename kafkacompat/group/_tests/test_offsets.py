@@ -24,7 +24,7 @@ from kafkacompat.coordinator._tests.clients import (
     subscription,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import World, context, topic_image
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator, context, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.deferred import Deferred
 from kafkacompat.group import offset_metadata_manager
@@ -58,21 +58,21 @@ from kafkacompat.wire.messages.offset_fetch_request import (
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_anybody_may_commit_to_an_empty_or_absent_group(version: int) -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert commit(world, 7, version=version, metadata="note") == E.NONE
     assert commit(world, 8, version=version) == E.NONE
     assert (fetch(world).committed_offset, fetch(world).metadata) == (8, "")
 
 
 def test_the_empty_group_id_is_allowed() -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert commit(world, 7, group="") == E.NONE
     assert fetch(world, group="").committed_offset == 7
     assert [each.group_id for each in listed(world)] == [""]
 
 
 def test_metadata_comes_back_as_it_was_also_after_a_restart() -> None:
-    world = World()
+    world = LeadingCoordinator()
     note = '{"bolt":"x","ümlaut":"\U0001f600"}'
     commit(world, 7, metadata=note)
     assert fetch(world).metadata == note
@@ -83,7 +83,7 @@ def test_metadata_comes_back_as_it_was_also_after_a_restart() -> None:
 
 
 def test_metadata_too_large_is_counted_in_characters() -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert commit(world, 7, metadata="ü" * 4096) == E.NONE
     assert commit(world, 8, metadata="x" * 4097) == E.OFFSET_METADATA_TOO_LARGE
     assert commit(world, 8, metadata="\U0001f600" * 2049) == E.OFFSET_METADATA_TOO_LARGE
@@ -92,11 +92,11 @@ def test_metadata_too_large_is_counted_in_characters() -> None:
 
 @pytest.mark.parametrize(("version", "code"), [(8, E.ILLEGAL_GENERATION), (9, E.GROUP_ID_NOT_FOUND)])
 def test_a_generation_in_an_absent_group(version: int, code: E) -> None:
-    assert commit(World(), 7, generation=0, member_id="m", version=version) == code
+    assert commit(LeadingCoordinator(), 7, generation=0, member_id="m", version=version) == code
 
 
 def test_commits_to_a_group_with_members() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = member_id_of(world), member_id_of(world)
     waiting = [join(world, first), join(world, second)]
     world.time.advance(6_000)
@@ -114,7 +114,7 @@ def test_commits_to_a_group_with_members() -> None:
 
 
 def test_a_commit_keeps_the_session_alive() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world, session=6_000)
     for offset in range(5):
         world.time.advance(4_000)
@@ -122,7 +122,7 @@ def test_a_commit_keeps_the_session_alive() -> None:
 
 
 def test_unknown_topics_and_partitions_are_refused_beside_those_that_exist() -> None:
-    world = World()
+    world = LeadingCoordinator()
     request = OffsetCommitRequest(
         group_id="g",
         topics=[
@@ -150,7 +150,7 @@ def test_unknown_topics_and_partitions_are_refused_beside_those_that_exist() -> 
 
 
 def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
-    world = World()
+    world = LeadingCoordinator()
     commit(world, 1)
     for refusal, told in (
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
@@ -165,7 +165,7 @@ def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
 
 def test_of_commits_that_are_refused_alike_one_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """A full disk refuses each commit of each client, and the node's log may be on the same disk."""
-    world = World()
+    world = LeadingCoordinator()
     for refusal in (E.KAFKA_STORAGE_ERROR, None, E.KAFKA_STORAGE_ERROR):
         world.partitions.refusal = refusal
         for _ in range(5):
@@ -176,7 +176,7 @@ def test_of_commits_that_are_refused_alike_one_is_told_of(caplog: pytest.LogCapt
 
 
 def test_offsets_show_once_they_are_committed() -> None:
-    world = World()
+    world = LeadingCoordinator()
     commit(world, 1)
     world.partitions.held = True
     waiting = commit(world, 2)
@@ -189,7 +189,7 @@ def test_offsets_show_once_they_are_committed() -> None:
 
 
 def test_a_commit_that_is_not_replicated_in_time() -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.partitions.held = True
     waiting = commit(world, 2)
     world.partitions.release(E.REQUEST_TIMED_OUT)
@@ -197,7 +197,7 @@ def test_a_commit_that_is_not_replicated_in_time() -> None:
 
 
 def test_no_offset_is_no_error() -> None:
-    world = World()
+    world = LeadingCoordinator()
     for group in ("absent", "g"):
         answer = fetch(world, group=group)
         assert (answer.error_code, answer.committed_offset, answer.committed_leader_epoch) == (0, -1, -1)
@@ -205,7 +205,7 @@ def test_no_offset_is_no_error() -> None:
         commit(world, 1, partition=1)
 
 
-def fetch_old(world: World, version: int, topics: list[tuple[str, list[int]]] | None) -> Any:
+def fetch_old(world: LeadingCoordinator, version: int, topics: list[tuple[str, list[int]]] | None) -> Any:
     listed = None
     if topics is not None:
         listed = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics]
@@ -214,7 +214,7 @@ def fetch_old(world: World, version: int, topics: list[tuple[str, list[int]]] | 
 
 @pytest.mark.parametrize("version", range(1, 8))
 def test_one_group_a_request(version: int) -> None:
-    world = World()
+    world = LeadingCoordinator()
     commit(world, 5)
     answer = fetch_old(world, version, [("t", [0, 1]), ("absent", [0])])
     offsets = {
@@ -232,7 +232,7 @@ def test_one_group_a_request(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=2), world.image.topics["t"]])
     if version < 8:
         answer = fetch_old(world, version, [("t", [0, 1])])
@@ -249,7 +249,7 @@ def test_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
 
 def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_shown() -> None:
     """A coordinator that was not there when the topic was deleted finds it in its log."""
-    world = World()
+    world = LeadingCoordinator()
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])
     commit(world, 1)
     for topic_id, shown in ((b"?" * 16, -1), (world.image.topics["t"].id, 5), (ZERO_UUID, 5)):
@@ -260,7 +260,7 @@ def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_shown() -> None:
 
 
 def test_topic_ids() -> None:
-    world = World()
+    world = LeadingCoordinator()
     commit(world, 5)
     commit(world, 6, topic="u")
     ids = {name: world.image.topics[name].id for name in ("t", "u")}
@@ -285,7 +285,7 @@ def test_topic_ids() -> None:
 
 
 def test_offsets_of_a_topic_that_was_made_anew_are_gone() -> None:
-    world = World()
+    world = LeadingCoordinator()
     commit(world, 5)
     commit(world, 6, topic="u")
     keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
@@ -299,7 +299,7 @@ def test_offsets_of_a_topic_that_was_made_anew_are_gone() -> None:
     assert fetch(world, topic="u").committed_offset == 6
 
 
-def delete_offsets(world: World, topic: str, group: str = "g", index: int = 0) -> Any:
+def delete_offsets(world: LeadingCoordinator, topic: str, group: str = "g", index: int = 0) -> Any:
     request = OffsetDeleteRequest(
         group_id=group,
         topics=[
@@ -312,7 +312,7 @@ def delete_offsets(world: World, topic: str, group: str = "g", index: int = 0) -
 
 
 def test_offset_delete() -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert delete_offsets(world, "t").error_code == E.GROUP_ID_NOT_FOUND
     assert delete_offsets(world, "t", group="").error_code == E.INVALID_GROUP_ID
     commit(world, 5)
@@ -328,7 +328,7 @@ def test_offset_delete() -> None:
 
 def test_offset_delete_answers_each_topic_once_with_all_its_partitions() -> None:
     """Partitions refused here and partitions answered by the coordinator are in the same topic of the answer."""
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     commit(world, 5, member_id=first, generation=1)
     commit(world, 6, topic="u", member_id=first, generation=1)
@@ -358,7 +358,7 @@ def test_offset_delete_answers_each_topic_once_with_all_its_partitions() -> None
 
 
 def test_offset_delete_spares_what_the_group_subscribes_to() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     commit(world, 5, member_id=first, generation=1)
     commit(world, 6, topic="u", member_id=first, generation=1)
@@ -371,7 +371,7 @@ def test_offset_delete_spares_what_the_group_subscribes_to() -> None:
 
 
 def test_delete_groups() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     commit(world, 1, group="simple")
     answer = world.call(DELETE, DeleteGroupsRequest(groups_names=["g", "simple", "absent"]), 2)
@@ -387,14 +387,14 @@ def test_delete_groups() -> None:
     assert fetch(world, group="simple").committed_offset == -1
 
 
-def listed(world: World, version: int = 5, **filters: list[str]) -> list[Any]:
+def listed(world: LeadingCoordinator, version: int = 5, **filters: list[str]) -> list[Any]:
     answer = world.call(LIST, ListGroupsRequest(**filters), version)  # type: ignore[arg-type]
     assert answer.error_code == 0
     return list(answer.groups)
 
 
 def test_list_groups() -> None:
-    world = World(count=5)
+    world = LeadingCoordinator(count=5)
     form_group(world)
     for index in range(10):
         commit(world, 1, group=f"simple-{index}")
@@ -419,15 +419,17 @@ def test_list_groups() -> None:
     assert listed(world, states_filter=["Stable"], types_filter=["share"]) == []
 
 
-def describe(world: World, *groups: str, version: int = 6, operations: bool = False) -> list[Any]:
+def describe(
+    world: LeadingCoordinator, *groups: str, version: int = 6, operations: bool = False
+) -> list[Any]:
     request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=operations)
     return list(world.call(DESCRIBE, request, version).groups)
 
 
 def test_describe_an_unknown_group() -> None:
-    (old,) = describe(World(), "x", version=5)
+    (old,) = describe(LeadingCoordinator(), "x", version=5)
     assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
-    (new,) = describe(World(), "x", version=6)
+    (new,) = describe(LeadingCoordinator(), "x", version=6)
     assert (new.group_state, new.error_code, new.error_message) == (
         "Dead",
         E.GROUP_ID_NOT_FOUND,
@@ -436,7 +438,7 @@ def test_describe_an_unknown_group() -> None:
 
 
 def test_describe_shows_members_whole_only_when_stable() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2)
     (group,) = describe(world, "g", operations=True)
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
@@ -454,14 +456,14 @@ def test_describe_shows_members_whole_only_when_stable() -> None:
 @pytest.mark.parametrize("retention", [2**63 - 1, 2**62, -(2**63)])
 def test_a_retention_of_any_length_is_written(retention: int) -> None:
     """However far in the future: the expiry in a record is limited."""
-    world = World()
+    world = LeadingCoordinator()
     assert commit(world, 5, group="simple", retention=retention, version=4) == E.NONE
     assert fetch(world, group="simple").committed_offset == 5
 
 
 def test_offsets_expire_by_the_state_of_their_group() -> None:
     day = 86_400_000
-    world = World(GroupSettings(offsets_retention_ms=7 * day))
+    world = LeadingCoordinator(GroupSettings(offsets_retention_ms=7 * day))
     (first,) = form_group(world, session=1_800_000)
     commit(world, 1, member_id=first, generation=1)
     commit(world, 1, topic="u", member_id=first, generation=1)
@@ -512,7 +514,7 @@ def many_offsets(count: int, metadata: str = "") -> OffsetCommitRequest:
 
 
 def test_many_offsets_are_committed_as_several_small_commits() -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 2_600), topic_image("u", 1)])
     asked = many_offsets(3_000)
     alone = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
@@ -541,7 +543,7 @@ def test_many_offsets_are_committed_as_several_small_commits() -> None:
 
 
 def test_many_offsets_are_deleted_as_several_small_requests() -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 2_000)])
     world.call(COMMIT, many_offsets(2_000), 9)
     named = [OffsetDeleteRequestPartition(partition_index=index) for index in range(2_100)]
@@ -560,7 +562,7 @@ def test_many_offsets_are_deleted_as_several_small_requests() -> None:
 
 @pytest.mark.parametrize("version", [7, 8, 10])
 def test_offsets_of_all_topics_and_of_many_named_ones_are_answered_in_steps(version: int) -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 9_000)])
     world.call(COMMIT, many_offsets(9_000), 9)
     indexes = list(range(9_000))
@@ -586,7 +588,7 @@ def test_offsets_of_all_topics_and_of_many_named_ones_are_answered_in_steps(vers
 
 
 def test_encoding_ends_where_the_batch_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert commit(world, 7) == E.NONE
     shard = next(iter(world.coordinator._shards.started()))
     encoded = []
@@ -603,7 +605,7 @@ def test_encoding_ends_where_the_batch_is_too_large(monkeypatch: pytest.MonkeyPa
 
 
 def test_offsets_of_many_partitions_are_told_in_steps_as_they_were_at_one_moment() -> None:
-    world = World()
+    world = LeadingCoordinator()
     world.coordinator.offset_commit(many_offsets(10_000), context(8)).result()
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(10_001)))]
     for asked in (topics, None):
@@ -623,7 +625,7 @@ def test_offsets_of_many_partitions_are_told_in_steps_as_they_were_at_one_moment
 
 
 def test_many_topics_that_are_named_without_partitions_are_told_in_steps() -> None:
-    world = World()
+    world = LeadingCoordinator()
     topics = [OffsetFetchRequestTopics(name=f"t{each}", partition_indexes=[]) for each in range(10_000)]
     turns = 1
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
@@ -638,7 +640,7 @@ def test_many_topics_that_are_named_without_partitions_are_told_in_steps() -> No
 
 def test_a_retention_that_the_commit_states_counts_from_the_commit() -> None:
     """As clients before 2.1 do."""
-    world = World()
+    world = LeadingCoordinator()
     assert commit(world, 5, retention=1_000_000, version=4) == E.NONE
     world.time.advance(600_000)
     assert fetch(world).committed_offset == 5
@@ -648,7 +650,7 @@ def test_a_retention_that_the_commit_states_counts_from_the_commit() -> None:
 
 def test_a_group_to_which_somebody_was_given_an_id_is_not_forgotten() -> None:
     """The member is about to return with the id, and would have to start again."""
-    world = World()
+    world = LeadingCoordinator()
     member_id = member_id_of(world, session=1_800_000)
     world.time.advance(1_200_000)
     answer = join(world, member_id, session=1_800_000)
@@ -657,7 +659,7 @@ def test_a_group_to_which_somebody_was_given_an_id_is_not_forgotten() -> None:
 
 
 def test_offsets_are_counted() -> None:
-    world = World(GroupSettings(offsets_retention_ms=1_000))
+    world = LeadingCoordinator(GroupSettings(offsets_retention_ms=1_000))
     meters = world.coordinator.meters
     commit(world, 7)
     commit(world, 8)

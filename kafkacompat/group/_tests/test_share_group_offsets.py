@@ -15,10 +15,10 @@ from kafkacompat.api.delete_share_group_offsets import HANDLER as DELETE
 from kafkacompat.api.describe_share_group_offsets import HANDLER as DESCRIBE
 from kafkacompat.api.long_requests import is_cut
 from kafkacompat.api.pieces import cut
-from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.group._tests.members import Member
-from kafkacompat.group._tests.sharers import GROUP, Sharer, ShareWorld, described
+from kafkacompat.group._tests.sharers import GROUP, Sharer, SharingCoordinator, described
 from kafkacompat.group._tests.test_share_groups import states
 from kafkacompat.group.network_partition_metadata_client import EndOffset, NetworkPartitionMetadataClient
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
@@ -66,15 +66,15 @@ class Ends:
 
 
 @pytest.fixture
-def world() -> ShareWorld:
-    return ShareWorld()
+def world() -> SharingCoordinator:
+    return SharingCoordinator()
 
 
-def key(world: ShareWorld, topic: str, partition: int) -> TopicIdPartition:
+def key(world: SharingCoordinator, topic: str, partition: int) -> TopicIdPartition:
     return TopicIdPartition(world.image.topics[topic].id, partition)
 
 
-def alter(world: ShareWorld, *topics: tuple[str, dict[int, int]], group: str = GROUP) -> Any:
+def alter(world: SharingCoordinator, *topics: tuple[str, dict[int, int]], group: str = GROUP) -> Any:
     request = AlterShareGroupOffsetsRequest(
         group_id=group,
         topics=[
@@ -99,14 +99,14 @@ def told(answer: Any) -> dict[tuple[str, int], tuple[int, str | None]]:
     }
 
 
-def delete(world: ShareWorld, *topics: str, group: str = GROUP) -> Any:
+def delete(world: SharingCoordinator, *topics: str, group: str = GROUP) -> Any:
     request = DeleteShareGroupOffsetsRequest(
         group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
     )
     return world.call(DELETE, request, 0)
 
 
-def offsets(world: ShareWorld, *topics: tuple[str, list[int]], group: str = GROUP) -> Any:
+def offsets(world: SharingCoordinator, *topics: tuple[str, list[int]], group: str = GROUP) -> Any:
     asked = [DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=each) for name, each in topics]
     request = DescribeShareGroupOffsetsRequest(
         groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=asked if topics else None)]
@@ -115,7 +115,7 @@ def offsets(world: ShareWorld, *topics: tuple[str, list[int]], group: str = GROU
     return answer
 
 
-def left_empty(world: ShareWorld, *topics: str) -> None:
+def left_empty(world: SharingCoordinator, *topics: str) -> None:
     """A group with states and without members."""
     one = Sharer(world, "one", *topics)
     one.join()
@@ -126,7 +126,7 @@ def left_empty(world: ShareWorld, *topics: str) -> None:
 # --- alter
 
 
-def test_start_offsets_of_a_group_that_does_not_exist_create_it(world: ShareWorld) -> None:
+def test_start_offsets_of_a_group_that_does_not_exist_create_it(world: SharingCoordinator) -> None:
     answer = alter(world, ("t", {0: 5, 1: 7}))
     assert (answer.error_code, told(answer)) == (E.NONE, {("t", 0): (0, None), ("t", 1): (0, None)})
     assert world.persister.states == {
@@ -142,14 +142,14 @@ def test_start_offsets_of_a_group_that_does_not_exist_create_it(world: ShareWorl
     assert world.persister.states[GROUP, key(world, "t", 0)] == (1, 5)
 
 
-def test_start_offsets_are_made_anew(world: ShareWorld) -> None:
+def test_start_offsets_are_made_anew(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     assert told(alter(world, ("t", {2: 9})))[("t", 2)][0] == E.NONE
     assert world.persister.states[GROUP, key(world, "t", 2)] == (4, 9)
     assert states(world) == ({}, {"t": [0, 1, 2]}, 0)
 
 
-def test_partitions_that_do_not_exist_have_no_start_offset(world: ShareWorld) -> None:
+def test_partitions_that_do_not_exist_have_no_start_offset(world: SharingCoordinator) -> None:
     answer = alter(world, ("t", {0: 5, 3: 7, -1: 8}), ("nowhere", {0: 1}))
     refused = (E.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
     assert told(answer) == {
@@ -161,7 +161,7 @@ def test_partitions_that_do_not_exist_have_no_start_offset(world: ShareWorld) ->
     assert states(world) == ({}, {"t": [0]}, 0)
 
 
-def test_a_group_with_members_keeps_its_offsets(world: ShareWorld) -> None:
+def test_a_group_with_members_keeps_its_offsets(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t").join()
     answer = alter(world, ("t", {0: 5}))
     assert (answer.error_code, answer.error_message) == (E.NON_EMPTY_GROUP, "The group is not empty.")
@@ -169,7 +169,7 @@ def test_a_group_with_members_keeps_its_offsets(world: ShareWorld) -> None:
     assert (answer.error_code, answer.error_message) == (E.NON_EMPTY_GROUP, "The group is not empty.")
 
 
-def test_a_group_of_another_kind_has_no_start_offsets(world: ShareWorld) -> None:
+def test_a_group_of_another_kind_has_no_start_offsets(world: SharingCoordinator) -> None:
     Member(world, "c", "t").join()
     answer = alter(world, ("t", {0: 5}), group="g")
     assert (answer.error_code, answer.error_message) == (
@@ -185,7 +185,7 @@ def test_a_group_of_another_kind_has_no_start_offsets(world: ShareWorld) -> None
     assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Group nobody not found.")
 
 
-def test_what_the_share_coordinator_refuses_is_told(world: ShareWorld) -> None:
+def test_what_the_share_coordinator_refuses_is_told(world: SharingCoordinator) -> None:
     world.persister.refusal = E.NOT_COORDINATOR
     world.persister.refused = {key(world, "t", 1)}
     answer = alter(world, ("t", {0: 5, 1: 6}))
@@ -196,7 +196,7 @@ def test_what_the_share_coordinator_refuses_is_told(world: ShareWorld) -> None:
     assert states(world) == ({"t": [1]}, {"t": [0]}, 0)
 
 
-def test_a_start_offset_that_is_told_stays_although_others_are_refused(world: ShareWorld) -> None:
+def test_a_start_offset_that_is_told_stays_although_others_are_refused(world: SharingCoordinator) -> None:
     """The next member has the others made. The group knows the topic, so these begin at 0."""
     world.persister.refusal = E.NOT_COORDINATOR
     world.persister.refused = {key(world, "t", 1)}
@@ -211,7 +211,7 @@ def test_a_start_offset_that_is_told_stays_although_others_are_refused(world: Sh
     assert starts == [5, 0, 0]
 
 
-def test_a_member_does_not_undo_an_alteration_that_is_on_its_way(world: ShareWorld) -> None:
+def test_a_member_does_not_undo_an_alteration_that_is_on_its_way(world: SharingCoordinator) -> None:
     """The share coordinator may be looked for longer than until states are made again."""
     world.persister.held = True
     waiting = alter(world, ("t", {0: 5}))
@@ -229,7 +229,7 @@ def test_a_member_does_not_undo_an_alteration_that_is_on_its_way(world: ShareWor
     assert starts == [5, 0, 0]
 
 
-def test_an_alteration_that_fails_leaves_the_states_to_the_members(world: ShareWorld) -> None:
+def test_an_alteration_that_fails_leaves_the_states_to_the_members(world: SharingCoordinator) -> None:
     world.persister.held = True
     world.persister.refusal = E.COORDINATOR_NOT_AVAILABLE
     waiting = alter(world, ("t", {0: 5}))
@@ -244,7 +244,7 @@ def test_an_alteration_that_fails_leaves_the_states_to_the_members(world: ShareW
     assert world.persister.states[GROUP, key(world, "t", 0)][1] == 0
 
 
-def test_start_offsets_are_told_when_the_group_has_noted_them(world: ShareWorld) -> None:
+def test_start_offsets_are_told_when_the_group_has_noted_them(world: SharingCoordinator) -> None:
     world.persister.held = True
     waiting = alter(world, ("t", {0: 5}))
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
@@ -256,7 +256,7 @@ def test_start_offsets_are_told_when_the_group_has_noted_them(world: ShareWorld)
     assert states(world) == ({}, {"t": [0]}, 0)
 
 
-def test_many_start_offsets_are_set_together(world: ShareWorld) -> None:
+def test_many_start_offsets_are_set_together(world: SharingCoordinator) -> None:
     """In steps, but as one change of the group: the record of all states is written when it begins and when it ends."""
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 2_100)])
     waiting = alter(world, ("many", dict.fromkeys(range(2_101), 3)))
@@ -269,7 +269,7 @@ def test_many_start_offsets_are_set_together(world: ShareWorld) -> None:
     assert len(world.log().batches) == 2
 
 
-def test_a_member_that_joins_while_many_start_offsets_are_sorted_keeps_all(world: ShareWorld) -> None:
+def test_a_member_that_joins_while_many_start_offsets_are_sorted_keeps_all(world: SharingCoordinator) -> None:
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 2_100), topic_image("t", 3)])
     waiting = alter(world, ("many", dict.fromkeys(range(2_100), 3)))
     assert not waiting.done
@@ -278,7 +278,7 @@ def test_a_member_that_joins_while_many_start_offsets_are_sorted_keeps_all(world
     assert {each.topic_id for _, each in world.persister.states} == {world.image.topics["t"].id}
 
 
-def test_a_topic_that_is_deleted_while_start_offsets_are_sorted_gets_none(world: ShareWorld) -> None:
+def test_a_topic_that_is_deleted_while_start_offsets_are_sorted_gets_none(world: SharingCoordinator) -> None:
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", 2_100), topic_image("t", 3)])
     waiting = alter(world, ("t", {0: 4}), ("many", dict.fromkeys(range(2_100), 3)))
     assert not waiting.done
@@ -290,13 +290,13 @@ def test_a_topic_that_is_deleted_while_start_offsets_are_sorted_gets_none(world:
     assert states(world) == ({}, {"t": [0]}, 0)
 
 
-def test_a_topic_without_partitions_is_told_if_it_exists(world: ShareWorld) -> None:
+def test_a_topic_without_partitions_is_told_if_it_exists(world: SharingCoordinator) -> None:
     answer = alter(world, ("t", {}), ("nowhere", {}))
     assert (answer.error_code, [topic.topic_name for topic in answer.responses]) == (E.NONE, ["t"])
     assert alter(world).responses == []
 
 
-def test_start_offsets_of_a_topic_that_is_named_twice_are_put_together(world: ShareWorld) -> None:
+def test_start_offsets_of_a_topic_that_is_named_twice_are_put_together(world: SharingCoordinator) -> None:
     answer = alter(world, ("t", {0: 5, 1: 6}), ("t", {1: 7, 2: 8}))
     (topic,) = answer.responses
     assert [each.partition_index for each in topic.partitions] == [0, 1, 1, 2]
@@ -312,7 +312,7 @@ def driven_answer(answer: Any) -> Any:
 # --- delete
 
 
-def test_a_topics_states_are_deleted(world: ShareWorld) -> None:
+def test_a_topics_states_are_deleted(world: SharingCoordinator) -> None:
     left_empty(world, "t", "u")
     answer = delete(world, "t", "nowhere")
     assert [
@@ -325,7 +325,7 @@ def test_a_topics_states_are_deleted(world: ShareWorld) -> None:
     assert states(world) == ({}, {"u": [0]}, 0)
 
 
-def test_a_topic_without_states_has_none_to_delete(world: ShareWorld) -> None:
+def test_a_topic_without_states_has_none_to_delete(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     (answer,) = delete(world, "u").responses
     assert (answer.error_code, answer.error_message) == (
@@ -334,7 +334,7 @@ def test_a_topic_without_states_has_none_to_delete(world: ShareWorld) -> None:
     )
 
 
-def test_a_deletion_that_failed_may_be_repeated(world: ShareWorld) -> None:
+def test_a_deletion_that_failed_may_be_repeated(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     world.persister.refusal = E.COORDINATOR_NOT_AVAILABLE
     (answer,) = delete(world, "t").responses
@@ -351,7 +351,7 @@ def test_a_deletion_that_failed_may_be_repeated(world: ShareWorld) -> None:
     assert (answer.error_code, states(world)) == (E.NONE, ({}, {}, 0))
 
 
-def test_a_topic_that_is_used_again_is_not_deleted(world: ShareWorld) -> None:
+def test_a_topic_that_is_used_again_is_not_deleted(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     world.persister.refusal = E.COORDINATOR_NOT_AVAILABLE
     delete(world, "t")
@@ -365,12 +365,12 @@ def test_a_topic_that_is_used_again_is_not_deleted(world: ShareWorld) -> None:
 # --- deletion of groups
 
 
-def deleted(world: ShareWorld, *groups: str) -> dict[str, int]:
+def deleted(world: SharingCoordinator, *groups: str) -> dict[str, int]:
     answer = world.call(DELETE_GROUPS, DeleteGroupsRequest(groups_names=list(groups)), 2)
     return {each.group_id: each.error_code for each in answer.results}
 
 
-def test_a_group_is_deleted_with_its_states(world: ShareWorld) -> None:
+def test_a_group_is_deleted_with_its_states(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     assert deleted(world, GROUP, "nobody") == {GROUP: E.NONE, "nobody": E.GROUP_ID_NOT_FOUND}
     assert world.persister.states == {}
@@ -379,13 +379,13 @@ def test_a_group_is_deleted_with_its_states(world: ShareWorld) -> None:
     assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_with_members_is_not_deleted(world: ShareWorld) -> None:
+def test_a_group_with_members_is_not_deleted(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t").join()
     assert deleted(world, GROUP) == {GROUP: E.NON_EMPTY_GROUP}
     assert [call for call, *_ in world.persister.asked] == ["initialize"]
 
 
-def test_a_group_whose_states_cannot_be_deleted_stays(world: ShareWorld) -> None:
+def test_a_group_whose_states_cannot_be_deleted_stays(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     world.persister.refusal = E.COORDINATOR_LOAD_IN_PROGRESS
     assert deleted(world, GROUP) == {GROUP: E.COORDINATOR_LOAD_IN_PROGRESS}
@@ -394,7 +394,7 @@ def test_a_group_whose_states_cannot_be_deleted_stays(world: ShareWorld) -> None
     assert deleted(world, GROUP) == {GROUP: E.NONE}
 
 
-def test_a_group_that_gets_a_member_while_its_states_are_deleted_stays(world: ShareWorld) -> None:
+def test_a_group_that_gets_a_member_while_its_states_are_deleted_stays(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     world.persister.held = True
     answer = world.call(DELETE_GROUPS, DeleteGroupsRequest(groups_names=[GROUP]), 2)
@@ -404,7 +404,7 @@ def test_a_group_that_gets_a_member_while_its_states_are_deleted_stays(world: Sh
     assert answer.result().results[0].error_code == E.NON_EMPTY_GROUP
 
 
-def test_a_group_whose_member_is_being_written_is_not_deleted(world: ShareWorld) -> None:
+def test_a_group_whose_member_is_being_written_is_not_deleted(world: SharingCoordinator) -> None:
     """The append of the member's records answers whoever waits, so that the deletion goes on before they are replayed."""
     left_empty(world, "t")
     world.persister.held = True
@@ -424,7 +424,7 @@ def test_a_group_whose_member_is_being_written_is_not_deleted(world: ShareWorld)
     assert [each.member_id for each in described(world)[0].members] == ["one"]
 
 
-def test_an_empty_group_does_not_expire(world: ShareWorld) -> None:
+def test_an_empty_group_does_not_expire(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     world.time.advance(30 * 24 * 3_600_000)
     assert described(world)[0].group_state == "Empty"
@@ -433,7 +433,7 @@ def test_an_empty_group_does_not_expire(world: ShareWorld) -> None:
 # --- describe
 
 
-def with_offsets(world: ShareWorld) -> None:
+def with_offsets(world: SharingCoordinator) -> None:
     left_empty(world, "t")
     world.coordinator.share_offsets._ends = Ends()  # type: ignore[assignment]  # as much of it as is used
     world.coordinator.share_offsets._ends.of = {  # type: ignore[attr-defined]
@@ -460,7 +460,7 @@ def rows(answer: Any) -> dict[tuple[str, int], tuple[int, int, int, int]]:
     }
 
 
-def test_offsets_are_told_with_their_lag(world: ShareWorld) -> None:
+def test_offsets_are_told_with_their_lag(world: SharingCoordinator) -> None:
     with_offsets(world)
     expected = {
         ("t", 0): (10, 3, 83, E.NONE),
@@ -472,7 +472,7 @@ def test_offsets_are_told_with_their_lag(world: ShareWorld) -> None:
     assert rows(offsets(world, ("t", [1]))) == {("t", 1): (20, 4, -1, E.NONE)}
 
 
-def test_offsets_that_do_not_exist_are_absent(world: ShareWorld) -> None:
+def test_offsets_that_do_not_exist_are_absent(world: SharingCoordinator) -> None:
     with_offsets(world)
     answer = offsets(world, ("u", [0]), ("nowhere", [0]))
     assert rows(answer) == {("u", 0): (-1, -1, -1, E.NONE), ("nowhere", 0): (-1, 0, -1, E.NONE)}
@@ -480,7 +480,7 @@ def test_offsets_that_do_not_exist_are_absent(world: ShareWorld) -> None:
     assert (offsets(world, group="nobody").error_code, offsets(world, group="nobody").topics) == (E.NONE, [])
 
 
-def test_partitions_that_cannot_be_fail_the_group(world: ShareWorld) -> None:
+def test_partitions_that_cannot_be_fail_the_group(world: SharingCoordinator) -> None:
     """Kafka's persister refuses them. Of a topic that does not exist, whatever is asked is absent."""
     with_offsets(world)
     for asked in ([-1], [0, -1], []):
@@ -493,7 +493,7 @@ def test_partitions_that_cannot_be_fail_the_group(world: ShareWorld) -> None:
     assert rows(offsets(world, ("nowhere", [-1]))) == {("nowhere", -1): (-1, 0, -1, E.NONE)}
 
 
-def test_a_partition_that_a_topic_does_not_have_is_absent(world: ShareWorld) -> None:
+def test_a_partition_that_a_topic_does_not_have_is_absent(world: SharingCoordinator) -> None:
     """The share coordinator is not asked: it would have to be asked again for half a minute."""
     with_offsets(world)
     asked: list[TopicIdPartition] = []
@@ -512,13 +512,13 @@ def test_a_partition_that_a_topic_does_not_have_is_absent(world: ShareWorld) -> 
     assert asked == [key(world, "t", 1)]
 
 
-def test_a_partition_that_is_named_twice_is_told_once(world: ShareWorld) -> None:
+def test_a_partition_that_is_named_twice_is_told_once(world: SharingCoordinator) -> None:
     with_offsets(world)
     (topic,) = offsets(world, ("t", [1, 1]), ("t", [1])).topics
     assert [each.partition_index for each in topic.partitions] == [1]
 
 
-def test_a_state_that_cannot_be_read_is_absent(world: ShareWorld) -> None:
+def test_a_state_that_cannot_be_read_is_absent(world: SharingCoordinator) -> None:
     with_offsets(world)
     world.persister.summaries[GROUP, key(world, "t", 0)] = StateSummary(
         ShareError(E.NOT_COORDINATOR), start_offset=5, leader_epoch=9, delivery_complete_count=1
@@ -526,7 +526,7 @@ def test_a_state_that_cannot_be_read_is_absent(world: ShareWorld) -> None:
     assert rows(offsets(world, ("t", [0]))) == {("t", 0): (-1, 0, -1, E.NONE)}
 
 
-def test_nobody_describes_before_the_start(world: ShareWorld) -> None:
+def test_nobody_describes_before_the_start(world: SharingCoordinator) -> None:
     world.coordinator.stop()
     answer = offsets(world)
     assert (answer.error_code, answer.error_message) == (
@@ -537,7 +537,7 @@ def test_nobody_describes_before_the_start(world: ShareWorld) -> None:
     assert delete(world, "t").error_code == E.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_group_id_is_needed(world: ShareWorld) -> None:
+def test_a_group_id_is_needed(world: SharingCoordinator) -> None:
     """Only a question for all partitions is answered without one, as Kafka answers it."""
     assert alter(world, ("t", {0: 1}), group="").error_code == E.INVALID_GROUP_ID
     assert (offsets(world, group="").error_code, offsets(world, group="").topics) == (E.NONE, [])
@@ -545,7 +545,7 @@ def test_a_group_id_is_needed(world: ShareWorld) -> None:
     assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, "The group id is invalid.")
 
 
-def test_without_the_feature_nothing_is_served(world: ShareWorld) -> None:
+def test_without_the_feature_nothing_is_served(world: SharingCoordinator) -> None:
     world.image.features["share.version"] = 0  # type: ignore[index]  # a dict here
     assert offsets(world).error_code == E.UNSUPPORTED_VERSION
     answer = alter(world, ("t", {0: 1}))
@@ -556,7 +556,7 @@ def test_without_the_feature_nothing_is_served(world: ShareWorld) -> None:
     assert delete(world, "t").error_code == E.UNSUPPORTED_VERSION
 
 
-def test_topics_without_rights_are_refused(world: ShareWorld) -> None:
+def test_topics_without_rights_are_refused(world: SharingCoordinator) -> None:
     with_offsets(world)
     node = world.node
     node.authorizer = authorizer(allow(AclOperation.READ, ResourceType.GROUP, GROUP))
@@ -596,7 +596,7 @@ class Channel:
         return self.answers[-1]
 
 
-def reader(world: ShareWorld, channel: Channel | None) -> NetworkPartitionMetadataClient:
+def reader(world: SharingCoordinator, channel: Channel | None) -> NetworkPartitionMetadataClient:
     world.publish(
         [
             topic_image(OFFSETS_TOPIC, 1),
@@ -619,7 +619,7 @@ def reader(world: ShareWorld, channel: Channel | None) -> NetworkPartitionMetada
     )
 
 
-def test_each_leader_is_asked_for_its_end_offsets(world: ShareWorld) -> None:
+def test_each_leader_is_asked_for_its_end_offsets(world: SharingCoordinator) -> None:
     channel = Channel()
     names = [TopicPartition(name, index) for name, index in (("here", 0), ("there", 0), ("there", 1))]
     answer = reader(world, channel).latest([*names, TopicPartition("nobody", 0), TopicPartition("absent", 0)])
@@ -654,7 +654,7 @@ def test_each_leader_is_asked_for_its_end_offsets(world: ShareWorld) -> None:
     ],
 )
 def test_a_leader_that_does_not_answer_is_asked_again(
-    world: ShareWorld, failure: Exception, attempts: int, code: E
+    world: SharingCoordinator, failure: Exception, attempts: int, code: E
 ) -> None:
     channel = Channel()
     answer = reader(world, channel).latest([TopicPartition("there", 0)])
@@ -666,7 +666,7 @@ def test_a_leader_that_does_not_answer_is_asked_again(
     assert len(channel.asked) == attempts
 
 
-def test_a_bug_behind_the_question_is_reported(world: ShareWorld, faults: Faults) -> None:
+def test_a_bug_behind_the_question_is_reported(world: SharingCoordinator, faults: Faults) -> None:
     channel = Channel()
     answer = reader(world, channel).latest([TopicPartition("there", 0)])
     bug = KeyError("a bug")
@@ -675,14 +675,14 @@ def test_a_bug_behind_the_question_is_reported(world: ShareWorld, faults: Faults
     assert faults.take() == [bug]
 
 
-def test_a_node_without_an_address_is_lost(world: ShareWorld) -> None:
+def test_a_node_without_an_address_is_lost(world: SharingCoordinator) -> None:
     ends = reader(world, None)
     answer = ends.latest([TopicPartition("there", 0)])
     world.time.advance(100_000)
     assert answer.result() == {TopicPartition("there", 0): EndOffset(E.NETWORK_EXCEPTION)}
 
 
-def test_nothing_is_asked_again_after_the_end(world: ShareWorld) -> None:
+def test_nothing_is_asked_again_after_the_end(world: SharingCoordinator) -> None:
     channel = Channel()
     ends = reader(world, channel)
     answer = ends.latest([TopicPartition("there", 0)])
@@ -690,7 +690,7 @@ def test_nothing_is_asked_again_after_the_end(world: ShareWorld) -> None:
     assert answer.result() == {TopicPartition("there", 0): EndOffset(E.NETWORK_EXCEPTION)}
 
 
-def test_many_offsets_are_told_in_pieces(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_offsets_are_told_in_pieces(world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     """One group may be asked for half a million topics that need not exist."""
     left_empty(world, "t", "u")
     world.coordinator.share_offsets._ends = Ends()  # type: ignore[assignment]  # as much of it as is used
@@ -712,7 +712,7 @@ def test_many_offsets_are_told_in_pieces(world: ShareWorld, monkeypatch: pytest.
     assert max(sizes) <= 4
 
 
-def test_no_piece_waits_for_another(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_piece_waits_for_another(world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a share coordinator is looked for, each may take half a minute."""
     with_offsets(world)
     monkeypatch.setattr("kafkacompat.api.describe_share_group_offsets.PIECE", 1)
@@ -737,7 +737,7 @@ def test_no_piece_waits_for_another(world: ShareWorld, monkeypatch: pytest.Monke
     }
 
 
-def test_no_group_waits_for_another(world: ShareWorld) -> None:
+def test_no_group_waits_for_another(world: SharingCoordinator) -> None:
     """As with pieces of a group. An administrator asks for all groups of a coordinator at once."""
     with_offsets(world)
     waiting: list[tuple[str, Deferred[Any]]] = []
@@ -761,7 +761,7 @@ def test_no_group_waits_for_another(world: ShareWorld) -> None:
     assert told == [(name, number) for number, name in enumerate(names)]
 
 
-def test_a_lag_that_is_too_large_wraps(world: ShareWorld) -> None:
+def test_a_lag_that_is_too_large_wraps(world: SharingCoordinator) -> None:
     """An administrator of one group may set any start offset. Nobody else's description may fail over it."""
     with_offsets(world)
     least = -(2**63)

@@ -10,8 +10,8 @@ import random
 import pytest
 
 from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
-from kafkacompat.coordinator._tests.harness import topic_image
-from kafkacompat.group._tests.sharers import GROUP, Sharer, ShareWorld, described
+from kafkacompat.coordinator._tests.kit import topic_image
+from kafkacompat.group._tests.sharers import GROUP, Sharer, SharingCoordinator, described
 from kafkacompat.group._tests.test_share_group_offsets import alter, delete
 from kafkacompat.group._tests.test_share_groups import group_of, state, states
 from kafkacompat.group.sweeps import machine_of
@@ -28,7 +28,7 @@ ROUNDS_TO_SETTLE = 12
 class Life:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.world = ShareWorld(assignment_interval_ms=self.random.choice((0, 1_000)))
+        self.world = SharingCoordinator(assignment_interval_ms=self.random.choice((0, 1_000)))
         self.sizes = {"t": 3, "u": 1, "v": 5}
         self.ids = dict.fromkeys(self.sizes, 1)
         self.publish()

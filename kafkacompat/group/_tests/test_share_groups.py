@@ -17,10 +17,10 @@ from kafkacompat.api.offset_delete import HANDLER as OFFSET_DELETE
 from kafkacompat.api.share_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.clients import commit, fetch, join
-from kafkacompat.coordinator._tests.harness import topic_image
+from kafkacompat.coordinator._tests.kit import topic_image
 from kafkacompat.group import share_groups
 from kafkacompat.group._tests.members import Member
-from kafkacompat.group._tests.sharers import GROUP, Sharer, ShareWorld, described, heartbeat
+from kafkacompat.group._tests.sharers import GROUP, Sharer, SharingCoordinator, described, heartbeat
 from kafkacompat.group._tests.test_consumer_groups import subscribing_to_many
 from kafkacompat.group.records import ShareGroupRecord
 from kafkacompat.group.share import heartbeat as share_heartbeat
@@ -48,17 +48,17 @@ T0, T1, T2 = (("t", index) for index in range(3))
 
 
 @pytest.fixture
-def world() -> ShareWorld:
-    return ShareWorld()
+def world() -> SharingCoordinator:
+    return SharingCoordinator()
 
 
-def group_of(world: ShareWorld, group_id: str = GROUP) -> ShareGroup:
+def group_of(world: SharingCoordinator, group_id: str = GROUP) -> ShareGroup:
     group = machine_of(world.coordinator._shards.shard_for(group_id)).groups[group_id]
     assert isinstance(group, ShareGroup)
     return group
 
 
-def states(world: ShareWorld) -> tuple[dict[str, list[int]], dict[str, list[int]], int]:
+def states(world: SharingCoordinator) -> tuple[dict[str, list[int]], dict[str, list[int]], int]:
     """Initializing and initialized by topic name, and how many topics are being deleted."""
     found = group_of(world).states
     if found is None:
@@ -70,7 +70,7 @@ def states(world: ShareWorld) -> tuple[dict[str, list[int]], dict[str, list[int]
     return by_name[0], by_name[1], len(found.deleting)
 
 
-def state(world: ShareWorld, group_id: str = GROUP) -> Any:
+def state(world: SharingCoordinator, group_id: str = GROUP) -> Any:
     """Everything of a group that its records keep."""
     group = group_of(world, group_id)
     return (
@@ -86,7 +86,7 @@ def state(world: ShareWorld, group_id: str = GROUP) -> Any:
     )
 
 
-def kinds_written(world: ShareWorld, since: int) -> list[int]:
+def kinds_written(world: SharingCoordinator, since: int) -> list[int]:
     """The types of the records of share groups in the log."""
     machine = machine_of(world.coordinator._shards.shard_for(GROUP))
     found = []
@@ -97,7 +97,7 @@ def kinds_written(world: ShareWorld, since: int) -> list[int]:
     return found
 
 
-def list_records(world: ShareWorld) -> list[tuple[bytes, bytes | None]]:
+def list_records(world: SharingCoordinator) -> list[tuple[bytes, bytes | None]]:
     return [
         (record.key or b"", record.value)
         for batch in world.log().batches
@@ -109,7 +109,7 @@ def list_records(world: ShareWorld) -> list[tuple[bytes, bytes | None]]:
 # --- assignment
 
 
-def test_a_member_gets_what_has_a_state(world: ShareWorld) -> None:
+def test_a_member_gets_what_has_a_state(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t", "u")
     joined = one.join()
     assert (joined.error_code, joined.member_id, joined.member_epoch) == (E.NONE, "one", 2)
@@ -123,7 +123,7 @@ def test_a_member_gets_what_has_a_state(world: ShareWorld) -> None:
     assert (group.assignor_name, len(group.members)) == ("simple", 1)
 
 
-def test_more_members_than_partitions_share_them(world: ShareWorld) -> None:
+def test_more_members_than_partitions_share_them(world: SharingCoordinator) -> None:
     members = [Sharer(world, f"m{index}", "u") for index in range(3)]
     for member in members:
         member.join()
@@ -132,7 +132,7 @@ def test_more_members_than_partitions_share_them(world: ShareWorld) -> None:
     assert [member.partitions for member in members] == [{("u", 0)}] * 3
 
 
-def test_members_that_leave_hand_on(world: ShareWorld) -> None:
+def test_members_that_leave_hand_on(world: SharingCoordinator) -> None:
     one, two = Sharer(world, "one", "t"), Sharer(world, "two", "t")
     one.join()
     two.join()
@@ -149,7 +149,7 @@ def test_members_that_leave_hand_on(world: ShareWorld) -> None:
     assert states(world)[1] == {"t": [0, 1, 2]}
 
 
-def test_a_session_that_ends_fences_the_member(world: ShareWorld) -> None:
+def test_a_session_that_ends_fences_the_member(world: SharingCoordinator) -> None:
     one, two = Sharer(world, "one", "t"), Sharer(world, "two", "t")
     one.join()
     two.join()
@@ -165,7 +165,7 @@ def test_a_session_that_ends_fences_the_member(world: ShareWorld) -> None:
     )
 
 
-def test_a_session_that_cannot_be_ended_in_the_log_is_ended_later(world: ShareWorld) -> None:
+def test_a_session_that_cannot_be_ended_in_the_log_is_ended_later(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t").join()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
     world.time.advance(45_000)
@@ -175,7 +175,7 @@ def test_a_session_that_cannot_be_ended_in_the_log_is_ended_later(world: ShareWo
     assert not described(world)[0].members
 
 
-def test_a_member_that_cannot_leave_in_the_log_keeps_its_session(world: ShareWorld) -> None:
+def test_a_member_that_cannot_leave_in_the_log_keeps_its_session(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
@@ -186,7 +186,7 @@ def test_a_member_that_cannot_leave_in_the_log_keeps_its_session(world: ShareWor
     assert not described(world)[0].members
 
 
-def test_other_topics_are_other_partitions(world: ShareWorld) -> None:
+def test_other_topics_are_other_partitions(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     one.settle()
@@ -197,7 +197,7 @@ def test_other_topics_are_other_partitions(world: ShareWorld) -> None:
     assert states(world)[1] == {"t": [0, 1, 2], "u": [0]}
 
 
-def test_new_partitions_get_a_state_and_are_assigned(world: ShareWorld) -> None:
+def test_new_partitions_get_a_state_and_are_assigned(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     one.settle()
@@ -209,7 +209,7 @@ def test_new_partitions_get_a_state_and_are_assigned(world: ShareWorld) -> None:
     assert one.partitions == {("t", index) for index in range(5)}
 
 
-def test_a_topic_that_comes_later(world: ShareWorld) -> None:
+def test_a_topic_that_comes_later(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "later")
     one.join()
     one.settle()
@@ -219,7 +219,7 @@ def test_a_topic_that_comes_later(world: ShareWorld) -> None:
     assert one.partitions == {("later", 0), ("later", 1)}
 
 
-def test_a_deleted_topic_is_forgotten(world: ShareWorld) -> None:
+def test_a_deleted_topic_is_forgotten(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t", "u")
     one.join()
     one.settle()
@@ -235,7 +235,7 @@ def test_a_deleted_topic_is_forgotten(world: ShareWorld) -> None:
     assert one.partitions == {("u", 0), T0}
 
 
-def test_a_topic_that_is_deleted_while_nobody_coordinates_is_forgotten(world: ShareWorld) -> None:
+def test_a_topic_that_is_deleted_while_nobody_coordinates_is_forgotten(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t", "u")
     one.join()
     one.settle()
@@ -251,7 +251,7 @@ def test_a_topic_that_is_deleted_while_nobody_coordinates_is_forgotten(world: Sh
 
 @pytest.mark.parametrize("at_load", [False, True], ids=["while it leads", "when it loads"])
 def test_a_deleted_topic_that_the_log_did_not_let_go_is_forgotten_later(
-    world: ShareWorld, at_load: bool
+    world: SharingCoordinator, at_load: bool
 ) -> None:
     one = Sharer(world, "one", "t", "u")
     one.join()
@@ -273,7 +273,7 @@ def test_a_deleted_topic_that_the_log_did_not_let_go_is_forgotten_later(
 
 
 def test_an_assignment_waits_for_its_interval() -> None:
-    world = ShareWorld(assignment_interval_ms=1_000)
+    world = SharingCoordinator(assignment_interval_ms=1_000)
     one = Sharer(world, "one", "t")
     one.join()
     assert (one.beat().member_epoch, one.partitions) == (2, set())
@@ -282,7 +282,7 @@ def test_an_assignment_waits_for_its_interval() -> None:
     assert (one.beat().member_epoch, one.partitions) == (3, {T0, T1, T2})
 
 
-def test_the_settings_of_a_group_count(world: ShareWorld) -> None:
+def test_the_settings_of_a_group_count(world: SharingCoordinator) -> None:
     world.image = replace(
         world.image,
         configs={
@@ -307,7 +307,7 @@ def test_the_settings_of_a_group_count(world: ShareWorld) -> None:
 
 
 def test_a_group_is_full() -> None:
-    world = ShareWorld(max_size=1)
+    world = SharingCoordinator(max_size=1)
     one = Sharer(world, "one", "t")
     one.join()
     refused = Sharer(world, "two", "t").join()
@@ -318,7 +318,9 @@ def test_a_group_is_full() -> None:
     assert one.join().error_code == E.NONE
 
 
-def test_a_large_group_is_assigned_in_steps(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_group_is_assigned_in_steps(
+    world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(share_heartbeat, "AT_ONCE_UNITS", 2)
     one, two = Sharer(world, "one", "t"), Sharer(world, "two", "t")
     one.join()
@@ -336,7 +338,7 @@ def test_a_large_group_is_assigned_in_steps(world: ShareWorld, monkeypatch: pyte
 
 
 def test_the_first_assignment_of_many_partitions_is_made_in_steps(
-    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+    world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The states are there already, from an earlier member."""
     monkeypatch.setattr(share_heartbeat, "FIRST_AT_ONCE_UNITS", 2)
@@ -355,7 +357,7 @@ def test_the_first_assignment_of_many_partitions_is_made_in_steps(
     assert len(two.partitions) == 3
 
 
-def test_the_states_of_many_partitions_are_asked_for_some_in_each_turn(world: ShareWorld) -> None:
+def test_the_states_of_many_partitions_are_asked_for_some_in_each_turn(world: SharingCoordinator) -> None:
     count = 2 * ASKED_AT_ONCE + 3
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("many", count), topic_image("few", 5)])
     world.time.advance(0)
@@ -394,23 +396,25 @@ def test_the_states_of_many_partitions_are_asked_for_some_in_each_turn(world: Sh
         ({"member_id": "\U0001f600" * 19}, None),
     ],
 )
-def test_a_bad_request_is_refused(world: ShareWorld, fields: dict[str, Any], message: str | None) -> None:
+def test_a_bad_request_is_refused(
+    world: SharingCoordinator, fields: dict[str, Any], message: str | None
+) -> None:
     answer = heartbeat(world, **{"member_id": "m", "subscribed_topic_names": ["t"], **fields})
     assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, message)
 
 
-def test_a_member_id_may_have_36_characters(world: ShareWorld) -> None:
+def test_a_member_id_may_have_36_characters(world: SharingCoordinator) -> None:
     assert Sharer(world, "m" * 36, "t").join().error_code == E.NONE
 
 
-def test_only_a_member_that_joins_creates_a_group(world: ShareWorld) -> None:
+def test_only_a_member_that_joins_creates_a_group(world: SharingCoordinator) -> None:
     answer = heartbeat(world, member_id="m", member_epoch=3)
     assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Share group s not found.")
     answer = heartbeat(world, member_id="m", member_epoch=-1)
     assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Group s not found.")
 
 
-def test_an_unknown_member_is_refused(world: ShareWorld) -> None:
+def test_an_unknown_member_is_refused(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t").join()
     for epoch in (1, 5, -1):
         answer = heartbeat(world, member_id="two", member_epoch=epoch)
@@ -420,7 +424,7 @@ def test_an_unknown_member_is_refused(world: ShareWorld) -> None:
         )
 
 
-def test_epochs_fence(world: ShareWorld) -> None:
+def test_epochs_fence(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     Sharer(world, "two", "t", "u").join()
@@ -444,7 +448,7 @@ def test_epochs_fence(world: ShareWorld) -> None:
     assert one.partitions == group_of_names(world, "one")
 
 
-def group_of_names(world: ShareWorld, member_id: str) -> set[tuple[str, int]]:
+def group_of_names(world: SharingCoordinator, member_id: str) -> set[tuple[str, int]]:
     (group,) = described(world)
     (member,) = [each for each in group.members if each.member_id == member_id]
     return {
@@ -452,7 +456,7 @@ def group_of_names(world: ShareWorld, member_id: str) -> set[tuple[str, int]]:
     }
 
 
-def test_nobody_is_served_before_the_start_and_without_the_feature(world: ShareWorld) -> None:
+def test_nobody_is_served_before_the_start_and_without_the_feature(world: SharingCoordinator) -> None:
     world.coordinator.stop()
     assert Sharer(world, "one", "t").join().error_code == E.COORDINATOR_NOT_AVAILABLE
     world.image = replace(world.image, features={"group.version": 1, "share.version": 0})
@@ -460,7 +464,7 @@ def test_nobody_is_served_before_the_start_and_without_the_feature(world: ShareW
     assert described(world)[0].error_code == E.UNSUPPORTED_VERSION
 
 
-def test_topics_that_may_not_be_seen(world: ShareWorld) -> None:
+def test_topics_that_may_not_be_seen(world: SharingCoordinator) -> None:
     rights = authorizer(allow(AclOperation.READ, ResourceType.GROUP, GROUP))
     node = world.node
     node.authorizer = rights
@@ -472,7 +476,7 @@ def test_topics_that_may_not_be_seen(world: ShareWorld) -> None:
 # --- other kinds of groups
 
 
-def test_a_group_of_another_kind_is_no_share_group(world: ShareWorld) -> None:
+def test_a_group_of_another_kind_is_no_share_group(world: SharingCoordinator) -> None:
     Member(world, "c", "t").join()
     answer = heartbeat(world, group_id="g", member_id="m", subscribed_topic_names=["t"])
     assert (answer.error_code, answer.error_message) == (
@@ -492,7 +496,7 @@ def test_a_group_of_another_kind_is_no_share_group(world: ShareWorld) -> None:
     assert (group.error_code, group.error_message) == (E.GROUP_ID_NOT_FOUND, "Group nobody not found.")
 
 
-def test_the_other_kinds_do_not_take_a_share_group(world: ShareWorld) -> None:
+def test_the_other_kinds_do_not_take_a_share_group(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t", group="g").join()
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
@@ -521,7 +525,7 @@ def test_the_other_kinds_do_not_take_a_share_group(world: ShareWorld) -> None:
     )
 
 
-def test_a_share_group_has_no_offsets(world: ShareWorld) -> None:
+def test_a_share_group_has_no_offsets(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t", group="g").join()
     assert commit(world, 5) == E.GROUP_ID_NOT_FOUND
     assert (fetch(world).committed_offset, fetch(world).error_code) == (-1, E.NONE)
@@ -534,7 +538,7 @@ def test_a_share_group_has_no_offsets(world: ShareWorld) -> None:
     assert world.call(OFFSET_DELETE, request, 0).error_code == E.GROUP_ID_NOT_FOUND
 
 
-def test_share_groups_are_listed(world: ShareWorld) -> None:
+def test_share_groups_are_listed(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     Member(world, "c", "t").join()
@@ -554,7 +558,7 @@ def test_share_groups_are_listed(world: ShareWorld) -> None:
 # --- states
 
 
-def test_states_that_cannot_be_made_are_asked_for_again(world: ShareWorld) -> None:
+def test_states_that_cannot_be_made_are_asked_for_again(world: SharingCoordinator) -> None:
     world.persister.refusal = E.COORDINATOR_NOT_AVAILABLE
     one = Sharer(world, "one", "t")
     one.join()
@@ -566,14 +570,14 @@ def test_states_that_cannot_be_made_are_asked_for_again(world: ShareWorld) -> No
     assert one.partitions == {T0, T1, T2}
 
 
-def test_one_failure_counts_for_all_that_were_asked_for(world: ShareWorld) -> None:
+def test_one_failure_counts_for_all_that_were_asked_for(world: SharingCoordinator) -> None:
     world.persister.refusal = E.COORDINATOR_LOAD_IN_PROGRESS
     world.persister.refused = {TopicIdPartition(world.image.topics["t"].id, 1)}
     Sharer(world, "one", "t").join()
     assert states(world) == ({}, {}, 0)
 
 
-def test_states_that_nobody_answers_for_are_asked_for_after_a_while(world: ShareWorld) -> None:
+def test_states_that_nobody_answers_for_are_asked_for_after_a_while(world: SharingCoordinator) -> None:
     world.persister.held = True
     one = Sharer(world, "one", "t")
     one.join()
@@ -591,7 +595,7 @@ def test_states_that_nobody_answers_for_are_asked_for_after_a_while(world: Share
     assert (one.partitions, states(world)) == ({T0, T1, T2}, ({}, {"t": [0, 1, 2]}, 0))
 
 
-def test_states_are_asked_for_again_although_the_clock_was_set_back(world: ShareWorld) -> None:
+def test_states_are_asked_for_again_although_the_clock_was_set_back(world: SharingCoordinator) -> None:
     """The group need not wait until the clock has caught up."""
     world.persister.held = True
     one = Sharer(world, "one", "t")
@@ -603,7 +607,7 @@ def test_states_are_asked_for_again_although_the_clock_was_set_back(world: Share
     assert len(world.persister.asked) == 2
 
 
-def test_a_new_coordinator_asks_again_after_a_while(world: ShareWorld) -> None:
+def test_a_new_coordinator_asks_again_after_a_while(world: SharingCoordinator) -> None:
     world.persister.held = True
     one = Sharer(world, "one", "t")
     one.join()
@@ -617,7 +621,7 @@ def test_a_new_coordinator_asks_again_after_a_while(world: ShareWorld) -> None:
     assert len(world.persister.asked) == 2
 
 
-def test_a_topic_that_is_deleted_while_its_states_are_made(world: ShareWorld) -> None:
+def test_a_topic_that_is_deleted_while_its_states_are_made(world: SharingCoordinator) -> None:
     world.persister.held = True
     Sharer(world, "one", "t", "u").join()
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("u", 1)])
@@ -627,7 +631,7 @@ def test_a_topic_that_is_deleted_while_its_states_are_made(world: ShareWorld) ->
     assert states(world) == ({}, {"u": [0]}, 0)
 
 
-def test_an_answer_for_a_coordinator_that_has_stopped(world: ShareWorld) -> None:
+def test_an_answer_for_a_coordinator_that_has_stopped(world: SharingCoordinator) -> None:
     world.persister.held = True
     Sharer(world, "one", "t").join()
     world.coordinator.stop()
@@ -639,12 +643,12 @@ def test_an_answer_for_a_coordinator_that_has_stopped(world: ShareWorld) -> None
 # --- records
 
 
-def test_the_records_of_a_join(world: ShareWorld) -> None:
+def test_the_records_of_a_join(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t").join()
     assert kinds_written(world, 0) == [10, 11, 13, 12, 14, 15, 15]
 
 
-def test_the_records_of_a_member_that_leaves(world: ShareWorld) -> None:
+def test_the_records_of_a_member_that_leaves(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     before = len(list_records(world))
@@ -653,7 +657,7 @@ def test_the_records_of_a_member_that_leaves(world: ShareWorld) -> None:
     assert [value is None for _, value in list_records(world)[before:]] == [True, True, True, False, False]
 
 
-def test_a_heartbeat_without_news_writes_nothing(world: ShareWorld) -> None:
+def test_a_heartbeat_without_news_writes_nothing(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     one.settle()
@@ -662,7 +666,7 @@ def test_a_heartbeat_without_news_writes_nothing(world: ShareWorld) -> None:
     assert kinds_written(world, before) == []
 
 
-def test_a_restart_changes_nothing(world: ShareWorld) -> None:
+def test_a_restart_changes_nothing(world: SharingCoordinator) -> None:
     one, two = Sharer(world, "one", "t", "u"), Sharer(world, "two", "t")
     one.join()
     two.join()
@@ -676,7 +680,7 @@ def test_a_restart_changes_nothing(world: ShareWorld) -> None:
     assert two.partitions == {T0, T1, T2}
 
 
-def test_a_loaded_member_has_a_full_session(world: ShareWorld) -> None:
+def test_a_loaded_member_has_a_full_session(world: SharingCoordinator) -> None:
     Sharer(world, "one", "t").join()
     world.time.advance(44_999)
     world.restart()
@@ -686,7 +690,7 @@ def test_a_loaded_member_has_a_full_session(world: ShareWorld) -> None:
     assert not described(world)[0].members
 
 
-def test_rebalances_are_counted(world: ShareWorld) -> None:
+def test_rebalances_are_counted(world: SharingCoordinator) -> None:
     one = Sharer(world, "one", "t")
     one.join()
     one.settle()
@@ -699,7 +703,7 @@ def test_rebalances_are_counted(world: ShareWorld) -> None:
 
 
 def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
-    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+    world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, hashed = subscribing_to_many(world, monkeypatch)
     monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
@@ -713,14 +717,14 @@ def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
     assert len(hashed) == 45
     world.time.advance(0)
     monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 1000)
-    expected = ShareWorld()
+    expected = SharingCoordinator()
     expected.publish(world.image.topics.values())
     assert heartbeat(expected, member_id="m", subscribed_topic_names=names).error_code == E.NONE
     assert group_of(world).metadata_hash == group_of(expected).metadata_hash
 
 
 def test_a_member_whose_coordinator_goes_while_topics_are_hashed_is_told_so(
-    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+    world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, _ = subscribing_to_many(world, monkeypatch)
     monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
@@ -732,7 +736,7 @@ def test_a_member_whose_coordinator_goes_while_topics_are_hashed_is_told_so(
 
 
 def test_what_became_of_many_states_is_put_together_in_steps(
-    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+    world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share_groups, "ASKED_AT_ONCE", 2)
     monkeypatch.setattr(share_groups, "TAKEN_A_MICROSECOND", 1)
@@ -747,7 +751,7 @@ def test_what_became_of_many_states_is_put_together_in_steps(
 
 @pytest.mark.parametrize("refused", [0, 3])
 def test_one_state_that_cannot_be_made_has_all_made_again(
-    world: ShareWorld, monkeypatch: pytest.MonkeyPatch, refused: int
+    world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch, refused: int
 ) -> None:
     """Whichever of the requests it was in."""
     monkeypatch.setattr(share_groups, "ASKED_AT_ONCE", 1)

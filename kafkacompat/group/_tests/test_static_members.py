@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from kafkacompat.coordinator._tests.clients import RANGE, beat, commit, join, leave, subscription, sync
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.wire.errors import ErrorCode as E
 
 
-def static_group(world: World, *instances: str, **options: Any) -> list[str]:
+def static_group(world: LeadingCoordinator, *instances: str, **options: Any) -> list[str]:
     """A stable group of these instances. The first is the leader."""
     waiting = [join(world, instance=instance, **options) for instance in instances]
     world.time.advance(6_000)
@@ -26,14 +26,14 @@ def static_group(world: World, *instances: str, **options: Any) -> list[str]:
 
 
 def test_a_static_member_joins_at_once_under_an_id_of_its_instance() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (member_id,) = static_group(world, "one")
     assert member_id.startswith("one-")
     assert beat(world, member_id, 1, instance="one") == E.NONE
 
 
 def test_coming_back_without_an_id_takes_the_old_place_without_a_rebalance() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, follower = static_group(world, "one", "two")
     back = join(world, instance="two", protocols=(("range", subscription("other")),))
     assert (back.error_code, back.generation_id, back.leader, back.members) == (0, 1, leader, [])
@@ -43,7 +43,7 @@ def test_coming_back_without_an_id_takes_the_old_place_without_a_rebalance() -> 
 
 
 def test_the_old_id_is_fenced() -> None:
-    world = World()
+    world = LeadingCoordinator()
     _, follower = static_group(world, "one", "two")
     join(world, instance="two")
     assert beat(world, follower, 1, instance="two") == E.FENCED_INSTANCE_ID
@@ -56,14 +56,14 @@ def test_the_old_id_is_fenced() -> None:
 
 
 def test_a_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
-    world = World()
+    world = LeadingCoordinator()
     static_group(world, "one", "two")
     back = join(world, instance="one", version=9)
     assert (back.leader, back.skip_assignment, len(back.members)) == (back.member_id, True, 2)
 
 
 def test_before_version_9_it_is_told_of_its_former_self_as_leader() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, _ = static_group(world, "one", "two")
     back = join(world, instance="one", version=8)
     assert (back.leader, back.members, back.skip_assignment) == (leader, [], False)
@@ -71,7 +71,7 @@ def test_before_version_9_it_is_told_of_its_former_self_as_leader() -> None:
 
 
 def test_a_change_of_the_selected_protocol_rebalances() -> None:
-    world = World()
+    world = LeadingCoordinator()
     both = (("range", subscription("t")), ("sticky", subscription("t")))
     static_group(world, "one", protocols=both)
     back = join(world, instance="one", protocols=(both[1], both[0]))
@@ -79,7 +79,7 @@ def test_a_change_of_the_selected_protocol_rebalances() -> None:
 
 
 def test_coming_back_while_the_plan_is_awaited_rebalances_and_fences_the_parked_call() -> None:
-    world = World()
+    world = LeadingCoordinator()
     waiting = [join(world, instance="one"), join(world, instance="two")]
     world.time.advance(6_000)
     leader, follower = (each.result().member_id for each in waiting)
@@ -91,7 +91,7 @@ def test_coming_back_while_the_plan_is_awaited_rebalances_and_fences_the_parked_
 
 
 def test_coming_back_while_its_own_join_is_parked_fences_that_call() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first = join(world, instance="one")
     second = join(world, instance="one")
     refused = first.result()
@@ -102,7 +102,7 @@ def test_coming_back_while_its_own_join_is_parked_fences_that_call() -> None:
 
 
 def test_static_members_that_do_not_rejoin_stay_in_the_plan_until_their_session_ends() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, absent = static_group(world, "one", "two", session=60_000, rebalance=10_000)
     waiting = join(world, leader, instance="one", session=60_000, rebalance=10_000)
     world.time.advance(10_000)
@@ -112,7 +112,7 @@ def test_static_members_that_do_not_rejoin_stay_in_the_plan_until_their_session_
 
 
 def test_when_only_absent_static_members_are_left_the_join_waits_for_their_sessions() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, other = static_group(world, "one", "two", session=30_000, rebalance=8_000)
     leave(world, ("", "one"))
     world.time.advance(8_000)
@@ -123,7 +123,7 @@ def test_when_only_absent_static_members_are_left_the_join_waits_for_their_sessi
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> None:
-    world = World()
+    world = LeadingCoordinator()
     static_group(world, "one", "two")
     answer = leave(world, ("", "two"), ("", "three"), ("wrong", "one"))
     assert answer.error_code == 0
@@ -132,13 +132,13 @@ def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> Non
 
 
 def test_a_pending_dynamic_id_cannot_join_with_an_instance() -> None:
-    world = World()
+    world = LeadingCoordinator()
     member_id = join(world).member_id
     assert join(world, member_id, instance="one").error_code == E.UNKNOWN_SERVER_ERROR
 
 
 def test_a_replacement_that_cannot_be_written_leaves_the_old_member_in_place() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, follower = static_group(world, "one", "two")
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
     refused = join(world, instance="two")
@@ -154,7 +154,7 @@ def test_a_replacement_that_cannot_be_written_leaves_the_old_member_in_place() -
 
 
 def test_static_members_survive_a_restart() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, follower = static_group(world, "one", "two")
     world.restart()
     assert beat(world, follower, 1, instance="two") == E.NONE

@@ -14,12 +14,12 @@ from weakref import ref
 
 import pytest
 
-from kafkacompat.api._tests.world import pauseless
+from kafkacompat.api._tests.kit import pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.route import Repeat
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.coordinator._tests.harness import NODE_ID, World, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, LeadingCoordinator, topic_image
 from kafkacompat.group._tests.members import Owned, topic_partitions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.sweeps import machine_of
@@ -43,7 +43,7 @@ STEPS = 500
 class LiveNode:
     """The node of a world. Its coordinator is another one after a restart."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: LeadingCoordinator) -> None:
         self._world = world
         self.quotas = SimpleNamespace(is_active=False)
         self.opening = self.coordinators = None
@@ -58,7 +58,7 @@ class Side:
     """A broker as its connections see it."""
 
     def __init__(self, *, repeats: bool) -> None:
-        self.world = World()
+        self.world = LeadingCoordinator()
         self.node = LiveNode(self.world)
         self.meters = RequestMeters()
         self.dispatcher = ApiDispatcher(self.node, pauseless(self.world.time), meters=self.meters)  # type: ignore[arg-type]

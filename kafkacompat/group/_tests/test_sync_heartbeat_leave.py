@@ -13,12 +13,12 @@ from kafkacompat.coordinator._tests.clients import (
     subscription,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.group._tests.test_join import parked
 from kafkacompat.wire.errors import ErrorCode as E
 
 
-def completing(world: World, size: int = 2, **options: int) -> list[str]:
+def completing(world: LeadingCoordinator, size: int = 2, **options: int) -> list[str]:
     """A group whose members have joined generation 1 and wait for the assignment."""
     ids = [member_id_of(world) for _ in range(size)]
     waiting = [join(world, each, **options) for each in ids]  # type: ignore[arg-type]
@@ -28,7 +28,7 @@ def completing(world: World, size: int = 2, **options: int) -> list[str]:
 
 
 def test_every_member_gets_its_bytes_and_the_forgotten_get_none() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, second, third = completing(world, 3)
     waiting = [sync(world, second, 1), sync(world, third, 1)]
     assert all(parked(each) for each in waiting)
@@ -42,7 +42,7 @@ def test_every_member_gets_its_bytes_and_the_forgotten_get_none() -> None:
 
 
 def test_refusals_of_sync() -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert sync(world, "x", 1).error_code == E.UNKNOWN_MEMBER_ID
     assert sync(world, "x", 1, group="").error_code == E.INVALID_GROUP_ID
     leader, second = completing(world)
@@ -62,14 +62,14 @@ def test_refusals_of_sync() -> None:
 
 
 def test_an_empty_group_knows_nobody_to_sync() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     leave(world, (first, None))
     assert sync(world, first, 2).error_code == E.UNKNOWN_MEMBER_ID
 
 
 def test_a_rebalance_while_followers_wait_sends_them_back_to_join() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, second = completing(world)
     waiting = sync(world, second, 1)
     changed = join(world, leader, (("range", subscription("u")),))
@@ -78,7 +78,7 @@ def test_a_rebalance_while_followers_wait_sends_them_back_to_join() -> None:
 
 
 def test_members_that_never_sync_are_evicted() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, silent = completing(world, rebalance=20_000, session=100_000)
     assert sync(world, leader, 1, {leader: b"a"}).error_code == 0
     assert beat(world, silent, 1) == E.NONE
@@ -88,7 +88,7 @@ def test_members_that_never_sync_are_evicted() -> None:
 
 
 def test_a_leader_without_a_plan_is_evicted_and_its_followers_join_again() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, second = completing(world, rebalance=20_000, session=100_000)
     waiting = sync(world, second, 1)
     world.time.advance(20_000)
@@ -101,7 +101,7 @@ def test_a_leader_without_a_plan_is_evicted_and_its_followers_join_again() -> No
 def test_a_member_that_waited_for_its_plan_for_longer_than_its_session_has_a_session_from_then_on() -> None:
     """The end of its session is ignored while it waits. Otherwise nothing would notice if it died right after the
     answer."""
-    world = World()
+    world = LeadingCoordinator()
     leader, second = completing(world, rebalance=60_000, session=10_000)
     waiting = sync(world, second, 1)
     for _ in range(3):
@@ -117,7 +117,7 @@ def test_a_member_that_waited_for_its_plan_for_longer_than_its_session_has_a_ses
 
 
 def test_a_second_sync_of_the_same_member_ends_the_first() -> None:
-    world = World()
+    world = LeadingCoordinator()
     _, second = completing(world)
     one, two = sync(world, second, 1), sync(world, second, 1)
     assert one.result().error_code == E.REBALANCE_IN_PROGRESS
@@ -125,7 +125,7 @@ def test_a_second_sync_of_the_same_member_ends_the_first() -> None:
 
 
 def test_a_plan_that_cannot_be_written_fails_everybody_and_starts_over() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, second = completing(world)
     waiting = sync(world, second, 1)
     world.partitions.refusal = E.NOT_LEADER_OR_FOLLOWER
@@ -136,7 +136,7 @@ def test_a_plan_that_cannot_be_written_fails_everybody_and_starts_over() -> None
 
 
 def test_the_plan_is_handed_out_only_once_it_is_committed() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, second = completing(world)
     follower = sync(world, second, 1)
     world.partitions.held = True
@@ -148,7 +148,7 @@ def test_the_plan_is_handed_out_only_once_it_is_committed() -> None:
 
 
 def test_a_plan_of_a_generation_that_is_over_changes_nothing() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, second = completing(world)
     world.partitions.held = True
     stale = sync(world, leader, 1, {leader: b"a"})
@@ -160,7 +160,7 @@ def test_a_plan_of_a_generation_that_is_over_changes_nothing() -> None:
 
 
 def test_heartbeats_by_state() -> None:
-    world = World()
+    world = LeadingCoordinator()
     assert beat(world, "x", 1) == E.UNKNOWN_MEMBER_ID
     assert beat(world, "x", 1, group="") == E.INVALID_GROUP_ID
     leader, second = completing(world)
@@ -175,7 +175,7 @@ def test_heartbeats_by_state() -> None:
 
 
 def test_a_member_that_stays_silent_is_removed_and_the_others_rebalance() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2, session=10_000)
     for _ in range(3):
         world.time.advance(4_000)
@@ -186,7 +186,7 @@ def test_a_member_that_stays_silent_is_removed_and_the_others_rebalance() -> Non
 
 
 def test_heartbeats_while_rebalancing_keep_the_session() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2, session=10_000, rebalance=30_000)
     join(world, second, (("range", subscription("u")),), rebalance=30_000)
     for _ in range(5):
@@ -195,7 +195,7 @@ def test_heartbeats_while_rebalancing_keep_the_session() -> None:
 
 
 def test_a_parked_call_counts_as_alive() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2, session=10_000, rebalance=60_000)
     waiting = join(world, second, (("range", subscription("u")),), rebalance=60_000)
     for _ in range(6):
@@ -206,7 +206,7 @@ def test_a_parked_call_counts_as_alive() -> None:
 
 
 def test_leaving_by_list() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2)
     answer = leave(world, (second, None), ("x", None), ("", None))
     assert answer.error_code == 0
@@ -217,7 +217,7 @@ def test_leaving_by_list() -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_before_version_3_the_members_error_is_the_responses(version: int) -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     refused = leave(world, ("x", None), version=version)
     assert (refused.error_code, refused.members) == (E.UNKNOWN_MEMBER_ID, [])
@@ -226,13 +226,13 @@ def test_before_version_3_the_members_error_is_the_responses(version: int) -> No
 
 
 def test_leaving_an_absent_group() -> None:
-    answer = leave(World(), ("x", None), group="absent")
+    answer = leave(LeadingCoordinator(), ("x", None), group="absent")
     assert (answer.error_code, [each.error_code for each in answer.members]) == (0, [E.UNKNOWN_MEMBER_ID])
-    assert leave(World(), ("x", None), group="").error_code == E.INVALID_GROUP_ID
+    assert leave(LeadingCoordinator(), ("x", None), group="").error_code == E.INVALID_GROUP_ID
 
 
 def test_a_pending_id_may_leave_and_the_join_goes_on() -> None:
-    world = World()
+    world = LeadingCoordinator()
     (first,) = form_group(world)
     pending = member_id_of(world)
     waiting = join(world, first)
@@ -242,7 +242,7 @@ def test_a_pending_id_may_leave_and_the_join_goes_on() -> None:
 
 
 def test_a_leaver_whose_call_is_parked_is_answered() -> None:
-    world = World()
+    world = LeadingCoordinator()
     leader, second = completing(world)
     waiting = sync(world, second, 1)
     leave(world, (second, None))
@@ -252,7 +252,7 @@ def test_a_leaver_whose_call_is_parked_is_answered() -> None:
 
 
 def test_the_last_to_leave_empties_the_group() -> None:
-    world = World()
+    world = LeadingCoordinator()
     first, second = form_group(world, 2)
     leave(world, (first, None), (second, None))
     assert beat(world, first, 1) == E.UNKNOWN_MEMBER_ID

@@ -11,7 +11,7 @@ import pytest
 from kafkacompat.api.pieces import COMMITTED_PIECE
 from kafkacompat.api.txn_offset_commit import HANDLER
 from kafkacompat.coordinator._tests.clients import fetch
-from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, topic_image
 from kafkacompat.coordinator._tests.real_log import RealWorld
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition

@@ -9,7 +9,7 @@ import pytest
 from kafkacompat.metrics import shares as module
 from kafkacompat.metrics.families import Labels
 from kafkacompat.metrics.shares import share_families
-from kafkacompat.share._tests.share_world import ACCEPT, GROUP, REJECT, RELEASE, RENEW, ShareWorld
+from kafkacompat.share._tests.kit import ACCEPT, GROUP, REJECT, RELEASE, RENEW, ShareLeader
 
 LABELS = {"group": GROUP, "topic": "t", "partition": "0"}
 OWN = "kafkacompat_share_partition_"
@@ -22,7 +22,7 @@ class DeadLetters:
     given_up = 2
 
 
-def scraped(world: ShareWorld) -> dict[str, list[tuple[Labels, float]]]:
+def scraped(world: ShareLeader) -> dict[str, list[tuple[Labels, float]]]:
     families: Any = share_families(world.shares, DeadLetters(), world.time.monotonic_ms())  # type: ignore[arg-type]
     return {
         family.name: [sample for sample in family.samples if sample is not None]
@@ -31,7 +31,7 @@ def scraped(world: ShareWorld) -> dict[str, list[tuple[Labels, float]]]:
     }
 
 
-def told(world: ShareWorld) -> dict[str, float]:
+def told(world: ShareLeader) -> dict[str, float]:
     """The numbers of the only share-partition."""
     found = {}
     for name, samples in scraped(world).items():
@@ -42,8 +42,8 @@ def told(world: ShareWorld) -> dict[str, float]:
     return found
 
 
-def world_with(records: int, **overrides: str) -> ShareWorld:
-    world = ShareWorld(**overrides)
+def world_with(records: int, **overrides: str) -> ShareLeader:
+    world = ShareLeader(**overrides)
     world.produce("t", 0, *[b"v"] * records)
     return world
 
@@ -94,7 +94,7 @@ def test_labels_are_plain_in_our_own_names_and_quoted_in_those_of_kafka() -> Non
 def test_no_more_share_partitions_are_shown_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients choose the ids of groups."""
     monkeypatch.setattr(module, "SHOWN", 2)
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(epoch=0, partitions=[0, 1, 2], max_wait_ms=0)
     per_partition = {
         name: samples
@@ -108,7 +108,7 @@ def test_no_more_share_partitions_are_shown_than_the_bound(monkeypatch: pytest.M
 def test_records_in_flight_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COUNTED_A_STEP", 3)
     monkeypatch.setattr(module, "RECORDS_A_UNIT", 1)
-    world = ShareWorld()
+    world = ShareLeader()
     for partition in range(3):
         world.produce("t", partition, *[b"v"] * 5)
     world.fetched(epoch=0, partitions=[0, 1, 2])

@@ -50,7 +50,7 @@ def image(metadata_version: int = 30) -> MetadataImage:
     )
 
 
-class World:
+class AssigningBroker:
     def __init__(self) -> None:
         self.time = HandTime()
         self.image = image()
@@ -106,7 +106,7 @@ class World:
 
 
 def test_what_comes_together_is_told_together() -> None:
-    world = World()
+    world = AssigningBroker()
     world.assign(0, A, "first")
     world.assign(1, B, "second")
     world.assign(0, B, "third")
@@ -120,7 +120,7 @@ def test_what_comes_together_is_told_together() -> None:
 
 
 def test_one_request_at_a_time_of_so_many_replicas() -> None:
-    world = World()
+    world = AssigningBroker()
     for index in range(PARTITIONS):
         world.assign(index, A)
     world.wait(1000)
@@ -131,7 +131,7 @@ def test_one_request_at_a_time_of_so_many_replicas() -> None:
 
 
 def test_replicas_of_others_are_left_out() -> None:
-    world = World()
+    world = AssigningBroker()
     world.assign(PARTITIONS, A)
     world.assignments.assign(b"\x09" * 16, 0, A)
     world.wait()
@@ -140,7 +140,7 @@ def test_replicas_of_others_are_left_out() -> None:
 
 
 def test_failures_and_refusals_are_told_again_later_and_later() -> None:
-    world = World()
+    world = AssigningBroker()
     world.assign(0, A, "zero")
     world.assign(1, A, "one")
     world.wait()
@@ -161,7 +161,7 @@ def test_failures_and_refusals_are_told_again_later_and_later() -> None:
 
 
 def test_something_newer_wins_over_an_answer_and_over_a_retry() -> None:
-    world = World()
+    world = AssigningBroker()
     world.assign(0, A, "old")
     world.wait()
     world.assign(0, B, "new")
@@ -178,7 +178,7 @@ def test_something_newer_wins_over_an_answer_and_over_a_retry() -> None:
 
 
 def test_before_directories_are_known_to_the_cluster_nothing_is_told() -> None:
-    world = World()
+    world = AssigningBroker()
     world.image = replace(world.image, features={"metadata.version": 16})
     world.assign(0, A, "at once")
     world.wait(1000)
@@ -187,7 +187,7 @@ def test_before_directories_are_known_to_the_cluster_nothing_is_told() -> None:
 
 
 def test_nothing_is_sent_after_the_end() -> None:
-    world = World()
+    world = AssigningBroker()
     world.assign(0, A)
     world.assignments.close()
     world.wait(1000)
@@ -195,7 +195,7 @@ def test_nothing_is_sent_after_the_end() -> None:
 
 
 def test_what_the_controller_has_not_accepted_is_queued() -> None:
-    world = World()
+    world = AssigningBroker()
     assert world.assignments.queued == 0
     for index in range(3):
         world.assign(index, A)
@@ -214,7 +214,7 @@ def test_what_the_controller_has_not_accepted_is_queued() -> None:
 
 
 def test_an_error_that_only_a_newer_controller_knows_is_a_refusal() -> None:
-    world = World()
+    world = AssigningBroker()
     world.assign(0, A, "zero")
     world.wait()
     world.sent[-1][1].resolve(AssignReplicasToDirsResponse(error_code=9999))
@@ -225,7 +225,7 @@ def test_an_error_that_only_a_newer_controller_knows_is_a_refusal() -> None:
 
 
 def test_what_fails_unexpectedly_is_reported_and_sent_again(faults: Faults) -> None:
-    world = World()
+    world = AssigningBroker()
     world.assign(0, A, "zero")
     world.wait()
     world.sent[-1][1].fail(OSError(28, "the own controller has no room"))
@@ -239,7 +239,7 @@ def test_what_fails_unexpectedly_is_reported_and_sent_again(faults: Faults) -> N
 
 
 def test_one_whose_acceptance_cannot_be_told_does_not_keep_the_others_from_theirs(faults: Faults) -> None:
-    world = World()
+    world = AssigningBroker()
     bug = KeyError("of the move")
 
     def accepted() -> None:

@@ -41,7 +41,7 @@ DIRECTORY = b"\x02" * 16
 IDENTITY = BrokerIdentity(1, "c", INCARNATION, LISTENERS, (DIRECTORY,), None, -1)
 
 
-class World:
+class LivingBroker:
     def __init__(self) -> None:
         self.time = HandTime()
         self.channels = HandChannels()
@@ -82,7 +82,7 @@ class World:
 
 
 def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
-    w = World()
+    w = LivingBroker()
     registered = w.start()
     assert isinstance(w.last.message, BrokerRegistrationRequest)
     assert w.last.timeout_ms == 4_500
@@ -118,7 +118,7 @@ def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
 
 
 def test_a_session_is_over_when_nobody_has_answered_for_its_length() -> None:
-    w = World()
+    w = LivingBroker()
     w.run()
     w.time.advance(8_999)
     assert not w.lifecycle.session_is_over
@@ -130,7 +130,7 @@ def test_a_session_is_over_when_nobody_has_answered_for_its_length() -> None:
 
 
 def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
-    w = World()
+    w = LivingBroker()
     registered = w.start()
     for _ in range(200):
         if registered.done:
@@ -144,7 +144,7 @@ def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
 
 
 def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureFixture) -> None:
-    w = World()
+    w = LivingBroker()
     w.run()
     w.time.advance(2_000)
     w.last.answer.fail(ConnectionLost("gone"))
@@ -159,7 +159,7 @@ def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureF
 
 def test_a_shutdown_ends_without_a_controller() -> None:
     """The session is over, so the broker is fenced, or nobody is there who could fence it."""
-    w = World()
+    w = LivingBroker()
     w.run()
     stopped = w.lifecycle.shut_down()
     for _ in range(100):
@@ -171,7 +171,7 @@ def test_a_shutdown_ends_without_a_controller() -> None:
 
 def test_a_controller_without_room_is_told_of_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """The controller is this node's own. The broker repeats its request as long as the disk is full."""
-    w = World()
+    w = LivingBroker()
     w.run()
     w.time.advance(2_000)
     w.last.answer.fail(OSError(errno.ENOSPC, "no room"))
@@ -181,7 +181,7 @@ def test_a_controller_without_room_is_told_of_in_one_line(caplog: pytest.LogCapt
 
 
 def test_a_bug_in_a_request_is_reported_and_the_broker_goes_on_asking(faults: Faults) -> None:
-    w = World()
+    w = LivingBroker()
     w.run()
     w.time.advance(2_000)
     bug = KeyError("a bug")
@@ -192,14 +192,14 @@ def test_a_bug_in_a_request_is_reported_and_the_broker_goes_on_asking(faults: Fa
 
 
 def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:
-    w = World()
+    w = LivingBroker()
     w.run()
     w.lifecycle.directory_failed(DIRECTORY)
     assert w.last.message.offline_log_dirs == [DIRECTORY]
     w.answer(BrokerHeartbeatResponse(is_fenced=False))
     w.time.advance(1_000)
     assert w.failures == []
-    other = World()
+    other = LivingBroker()
     other.run()
     other.lifecycle.directory_failed(DIRECTORY)
     other.time.advance(29_999)
@@ -209,7 +209,7 @@ def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:
 
 
 def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_them() -> None:
-    w = World()
+    w = LivingBroker()
     w.run()
     own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, ())
     old = MetadataImage(features={"metadata.version": 16}, brokers={1: own})
@@ -225,7 +225,7 @@ def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_t
 
 def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() -> None:
     """For example when a request of its killed predecessor arrives after its own. The simulation found this."""
-    w = World()
+    w = LivingBroker()
     w.run()
     own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, (DIRECTORY,))
     first = MetadataImage(features={"metadata.version": 17}, brokers={1: own})
@@ -245,7 +245,7 @@ def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() ->
 
 
 def test_others_tell_at_once_that_they_have_heard_of_a_broker_that_stops() -> None:
-    w = World()
+    w = LivingBroker()
     w.run()
     own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, ())
     other = BrokerRegistration(2, 14, b"\x08" * 16, {}, {}, None, False, False, ())
@@ -266,7 +266,7 @@ def registered(incarnation: bytes, level: int = 30) -> MetadataImage:
 
 
 def test_a_controller_registers_until_the_log_shows_this_incarnation(faults: Faults) -> None:
-    w = World()
+    w = LivingBroker()
     registration = ControllerRegistrationManager(
         ControllerIdentity(1, INCARNATION, LISTENERS), w.channel, Tasks(w.time)
     )
@@ -300,7 +300,7 @@ def test_a_controller_registers_until_the_log_shows_this_incarnation(faults: Fau
 
 
 def test_producer_ids_come_from_the_controller_and_a_refusal_is_asked_again() -> None:
-    w = World()
+    w = LivingBroker()
     ids = RPCProducerIdManager(partial(allocate_block, w.channel, 1, lambda: 13), Tasks(w.time))
     assert ids.next_producer_id() is None
     assert (w.last.message.broker_id, w.last.message.broker_epoch) == (1, 13)

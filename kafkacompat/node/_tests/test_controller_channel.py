@@ -33,7 +33,7 @@ from kafkacompat.wire.principal import decode_principal
 OWN_ID = 1
 
 
-class World:
+class AskingNode:
     def __init__(self, with_local: bool = False) -> None:
         self.time = HandTime()
         self.channels = HandChannels()
@@ -69,7 +69,7 @@ def failure(deferred: Deferred[Any]) -> type[BaseException]:
 
 
 def test_a_request_goes_to_the_active_controller() -> None:
-    w = World()
+    w = AskingNode()
     answer = w.ask()
     (sent,) = w.channels.sent
     assert sent.key == ("c3", 9093, "heartbeat")
@@ -83,7 +83,7 @@ def test_a_request_goes_to_the_active_controller() -> None:
 
 @pytest.mark.parametrize("loss", [ConnectionLost("x"), RequestTimedOut("x"), "NOT_CONTROLLER"])
 def test_what_is_lost_or_refused_goes_to_the_next_controller(loss: Exception | str) -> None:
-    w = World()
+    w = AskingNode()
     answer = w.ask()
     if isinstance(loss, Exception):
         w.channels.sent[0].answer.fail(loss)
@@ -100,7 +100,7 @@ def test_what_is_lost_or_refused_goes_to_the_next_controller(loss: Exception | s
 
 
 def test_a_new_leader_is_tried_at_once() -> None:
-    w = World()
+    w = AskingNode()
     w.active = None
     answer = w.ask()
     assert w.channels.sent == []
@@ -115,7 +115,7 @@ def test_a_new_leader_is_tried_at_once() -> None:
 
 
 def test_nobody_active_in_time_is_a_timeout() -> None:
-    w = World()
+    w = AskingNode()
     w.active = None
     answer = w.ask(1_234)
     w.time.advance(1_233)
@@ -129,7 +129,7 @@ def test_the_error_of_a_request_keeps_nothing_of_it() -> None:
     class Request:
         """As large as a client's may be."""
 
-    w = World()
+    w = AskingNode()
     w.active = None
     request = Request()
     kept = weakref.ref(request)
@@ -141,7 +141,7 @@ def test_the_error_of_a_request_keeps_nothing_of_it() -> None:
 
 
 def test_the_last_attempt_has_no_more_time_than_is_left() -> None:
-    w = World()
+    w = AskingNode()
     answer = w.ask(1_000)
     assert w.channels.sent[0].timeout_ms == 1_000
     w.time.advance(990)
@@ -152,14 +152,14 @@ def test_the_last_attempt_has_no_more_time_than_is_left() -> None:
 
 
 def test_what_the_controller_does_not_serve_fails() -> None:
-    w = World()
+    w = AskingNode()
     answer = w.ask()
     w.channels.sent[0].answer.fail(UnsupportedByPeer("x"))
     assert failure(answer) is UnsupportedByPeer
 
 
 def test_an_active_controller_of_this_node_is_called_directly() -> None:
-    w = World(with_local=True)
+    w = AskingNode(with_local=True)
     w.active = (OWN_ID, "c1", 9093)
     answer = w.ask()  # leader of the quorum, but not active yet
     assert len(w.local_calls) == 1
@@ -174,7 +174,7 @@ def test_an_active_controller_of_this_node_is_called_directly() -> None:
 
 
 def test_closing_loses_what_waits() -> None:
-    w = World()
+    w = AskingNode()
     in_flight = w.ask()
     w.active = None
     waiting = w.ask()
@@ -187,7 +187,7 @@ def test_closing_loses_what_waits() -> None:
 
 
 def test_the_number_of_waiting_requests_is_bounded() -> None:
-    w = World()
+    w = AskingNode()
     w.active = None
     for _ in range(REQUESTS_WAITING_MAX):
         w.ask()
@@ -200,7 +200,7 @@ def context(host: str = "10.1.2.3") -> RequestContext:
 
 
 def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
-    w = World()
+    w = AskingNode()
     forwarding = ForwardingManager(w.channel, w.tasks)
     answer = forwarding.delete_topics(DeleteTopicsRequest(timeout_ms=9), context())
     (sent,) = w.channels.sent
@@ -222,7 +222,7 @@ def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
 
 
 def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
-    w = World()
+    w = AskingNode()
     answer = ForwardingManager(w.channel, w.tasks).delete_topics(
         DeleteTopicsRequest(), context("0:0:0:0:0:0:0:1")
     )
@@ -242,14 +242,14 @@ def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
     ],
 )
 def test_envelopes_that_are_not_opened(code: ErrorCode, expected: type[Exception]) -> None:
-    w = World()
+    w = AskingNode()
     answer = ForwardingManager(w.channel, w.tasks).create_topics(DeleteTopicsRequest(), context())
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=code))
     assert failure(answer) is expected
 
 
 def test_a_client_hears_of_no_controller_in_time() -> None:
-    w = World()
+    w = AskingNode()
     w.active = None
     answer = ForwardingManager(w.channel, w.tasks).delete_topics(DeleteTopicsRequest(), context())
     w.time.advance(60_000)
@@ -257,14 +257,14 @@ def test_a_client_hears_of_no_controller_in_time() -> None:
 
 
 def test_what_was_passed_on_ends_its_connection_when_this_node_stops() -> None:
-    w = World()
+    w = AskingNode()
     answer = ForwardingManager(w.channel, w.tasks).delete_topics(DeleteTopicsRequest(), context())
     w.channel.close()
     assert failure(answer) is CloseConnection
 
 
 def test_an_active_controller_on_this_node_needs_no_envelope() -> None:
-    w = World()
+    w = AskingNode()
     w.active = (OWN_ID, "c1", 9093)
     calls: list[Any] = []
     response = DeleteTopicsResponse()

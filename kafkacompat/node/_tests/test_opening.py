@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.api._tests.world import Api, pauseless
+from kafkacompat.api._tests.kit import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.deferred import Deferred
 from kafkacompat.node import opening as module
 from kafkacompat.node.opening import ANSWERED_AT_ONCE, Opening
-from kafkacompat.partition._tests.fakes import LISTENER, broker_image, topic_image
+from kafkacompat.partition._tests.kit import LISTENER, broker_image, topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import request_class

@@ -24,7 +24,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.net.failures import ConnectionLost
-from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.kit import LISTENER, batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.services import SETTINGS, partition_services
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache

@@ -15,7 +15,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition import alter_partition_manager
-from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
+from kafkacompat.partition._tests.kit import broker_epoch, broker_image, partition_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.alter_partition_manager import RETRY_MS, AlterPartitionManager
 from kafkacompat.partition.partition import Altered, Partition, Standing

@@ -13,7 +13,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.disks import refusing
-from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import LedPartitions, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import parameters, want
 from kafkacompat.partition.fetch import OPENED_A_STEP
 from kafkacompat.partition.hosted_partitions import (
@@ -38,11 +38,11 @@ def large(count: int = COUNT, epoch: int = 0) -> MetadataImage:
     return image_of(topic_image("t", {index: partition_image(epoch=epoch) for index in range(count)}))
 
 
-def opened(world: World) -> int:
+def opened(world: LedPartitions) -> int:
     return len(world.log_manager.logs)
 
 
-def go_on(world: World) -> None:
+def go_on(world: LedPartitions) -> None:
     """Run workers and timers until nothing is left to do."""
     for _ in range(TURNS):
         world.time.advance(RETRY_INTERVAL_MS)
@@ -50,7 +50,7 @@ def go_on(world: World) -> None:
 
 
 def test_a_large_topic_opens_its_logs_bit_by_bit() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     assert opened(world) == OPENED_AT_ONCE_MAX
     world.time.advance(SLICE_INTERVAL_MS)
@@ -69,7 +69,7 @@ def test_a_large_topic_opens_its_logs_bit_by_bit() -> None:
 
 
 def test_a_topic_of_coordinators_opens_its_logs_bit_by_bit_or_when_one_is_asked_for() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(image_of(topic_image(OFFSETS_TOPIC, {each: partition_image() for each in range(50)})))
     assert opened(world) * OPENED_MS <= OPENED_MS_MAX
     before = opened(world)
@@ -78,7 +78,7 @@ def test_a_topic_of_coordinators_opens_its_logs_bit_by_bit_or_when_one_is_asked_
 
 
 def test_what_a_stop_cut_short_goes_on_after_the_start() -> None:
-    world = World()
+    world = LedPartitions()
     there = [TopicPartition("t", index) for index in range(OPENED_A_SLICE)]
     image = large(COUNT + OPENED_A_SLICE)
     topic_id = image.topics["t"].id
@@ -92,7 +92,7 @@ def test_what_a_stop_cut_short_goes_on_after_the_start() -> None:
 
 
 def test_a_partition_that_is_asked_for_is_opened_at_once() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     assert world.produce(*LAST).error is ErrorCode.NONE
     assert world.manager.core_by_id(world.image.topics["t"].id, COUNT - 2) is not None
@@ -104,7 +104,7 @@ def test_a_partition_that_is_asked_for_is_opened_at_once() -> None:
 
 
 def test_a_fetch_of_many_new_partitions_opens_a_few_in_each_step() -> None:
-    world = World()
+    world = LedPartitions()
     count = OPENED_AT_ONCE_MAX + 5 * OPENED_A_STEP
     world.publish(large(count))
     answering = world.engine.fetch(parameters(max_wait_ms=0), [want(world, at) for at in range(count)], ())
@@ -119,7 +119,7 @@ def test_a_fetch_of_many_new_partitions_opens_a_few_in_each_step() -> None:
 
 
 def test_what_is_asked_for_while_a_worker_makes_its_files_keeps_its_own() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     world.time.advance(SLICE_INTERVAL_MS)
     next_one = TopicPartition("t", OPENED_AT_ONCE_MAX)
@@ -132,7 +132,7 @@ def test_what_is_asked_for_while_a_worker_makes_its_files_keeps_its_own() -> Non
 
 
 def test_an_awaited_partition_that_is_deleted_never_comes() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     world.time.advance(SLICE_INTERVAL_MS)
     world.publish(image_of())
@@ -143,7 +143,7 @@ def test_an_awaited_partition_that_is_deleted_never_comes() -> None:
 
 
 def test_files_made_for_a_deleted_topic_are_not_those_of_the_next_one_of_its_name() -> None:
-    world = World()
+    world = LedPartitions()
     first = large()
     world.publish(first)
     world.time.advance(SLICE_INTERVAL_MS)
@@ -158,7 +158,7 @@ def test_files_made_for_a_deleted_topic_are_not_those_of_the_next_one_of_its_nam
 
 
 def test_a_newer_image_of_a_waiting_partition_holds() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     world.time.advance(SLICE_INTERVAL_MS)
     world.publish(large(epoch=7))
@@ -170,7 +170,7 @@ def test_a_newer_image_of_a_waiting_partition_holds() -> None:
 
 
 def test_what_cannot_be_placed_is_made_by_whoever_opens_it() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     world.disk.refuse = refusing("rename", "/data/a/t-", errno.ENOSPC)
     go_on(world)
@@ -180,7 +180,7 @@ def test_what_cannot_be_placed_is_made_by_whoever_opens_it() -> None:
 
 
 def test_without_a_directory_what_waits_is_a_storage_error() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     world.log_manager.fail_directory(world.log_manager.directories[0], OSError(errno.EIO, "broken"))
     go_on(world)
@@ -199,7 +199,7 @@ def test_without_a_free_worker_it_is_tried_again(
     faults: Faults,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
 
     def busy(function: object) -> Deferred[None]:
@@ -219,7 +219,7 @@ def test_without_a_free_worker_it_is_tried_again(
 
 
 def test_after_the_stop_nothing_is_opened() -> None:
-    world = World()
+    world = LedPartitions()
     world.publish(large())
     world.time.advance(SLICE_INTERVAL_MS)
     world.log_manager.closed = True
@@ -228,9 +228,9 @@ def test_after_the_stop_nothing_is_opened() -> None:
     assert world.log_manager.placed == []
 
 
-def spoken_of(*, directories: int = 1) -> World:
+def spoken_of(*, directories: int = 1) -> LedPartitions:
     """The checkpoints still have entries of the deleted t-0."""
-    world = World(topic_image("t"), directories=directories)
+    world = LedPartitions(topic_image("t"), directories=directories)
     world.log_manager.on_stale = lambda: None
     assert world.produce().error is ErrorCode.NONE
     world.log_manager.checkpoint_now()

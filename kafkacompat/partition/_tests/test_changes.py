@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
-from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import LedPartitions, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import parked, rows, want
 from kafkacompat.partition.hosted_partitions import TAKEN_AT_ONCE_MAX, TAKEN_US
 from kafkacompat.partition.partition import Partition
@@ -20,10 +20,10 @@ TAKEN_A_STEP = TURN_COST // TAKEN_US
 COUNT = 3 * TAKEN_A_STEP + TAKEN_AT_ONCE_MAX
 
 
-def following(topic: str = "t") -> World:
+def following(topic: str = "t") -> LedPartitions:
     """Partitions that another node leads, with their logs open."""
     partitions = {index: partition_image(replicas=(1, 2), leader=2, epoch=1) for index in range(COUNT)}
-    world = World(topic_image(topic, partitions))
+    world = LedPartitions(topic_image(topic, partitions))
     for index in range(COUNT):
         world.manager.core((topic, index))
     for timer in world.time.pending():
@@ -31,7 +31,7 @@ def following(topic: str = "t") -> World:
     return world
 
 
-def led_here(world: World) -> MetadataImage:
+def led_here(world: LedPartitions) -> MetadataImage:
     """The image after node 2 was fenced."""
     topic = world.manager.image.topics["t"]
     partitions = {
@@ -41,14 +41,14 @@ def led_here(world: World) -> MetadataImage:
     return image_of(replace(topic, partitions=partitions))
 
 
-def turn(world: World) -> None:
+def turn(world: LedPartitions) -> None:
     """Run one turn of the loop."""
     for timer in world.time.pending():
         if timer.at_ms <= world.time.ms:
             timer.fire()
 
 
-def lead(world: World) -> int:
+def lead(world: LedPartitions) -> int:
     return sum(core.is_leader for core in world.manager.by_id.values())
 
 
@@ -152,7 +152,9 @@ def test_a_role_that_cannot_be_taken_when_it_is_asked_for_halts_the_node(
 def test_many_fetches_that_wait_for_what_changes_take_its_roles_no_sooner(is_deleted: bool) -> None:
     """Each answer names all partitions. If it took their new roles, it would wake the next fetch within the same step."""
     partitions, fetches = TAKEN_AT_ONCE_MAX + 4 * TAKEN_A_STEP, 150
-    world = World(topic_image("t", {index: partition_image(replicas=(1, 2)) for index in range(partitions)}))
+    world = LedPartitions(
+        topic_image("t", {index: partition_image(replicas=(1, 2)) for index in range(partitions)})
+    )
     for index in range(partitions):
         world.manager.core(("t", index))
     asked = [want(world, index, current_leader_epoch=0) for index in range(partitions)]

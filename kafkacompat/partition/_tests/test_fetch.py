@@ -16,9 +16,9 @@ from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.lookup import TimestampLookup
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition._tests.fakes import (
+from kafkacompat.partition._tests.kit import (
     LISTENER,
-    World,
+    LedPartitions,
     batch_of,
     broker_image,
     failing,
@@ -40,7 +40,7 @@ FOLLOWER = 0
 
 
 def want(
-    world: World, partition: int = 0, offset: int = 0, topic: str = "t", **fields: Any
+    world: LedPartitions, partition: int = 0, offset: int = 0, topic: str = "t", **fields: Any
 ) -> FetchRequestPartition:
     known = world.image.topics.get(topic)
     return FetchRequestPartition(
@@ -73,18 +73,20 @@ def parameters(**changes: Any) -> FetchParameters:
 
 
 def fetch(
-    world: World, *partitions: FetchRequestPartition, **changes: Any
+    world: LedPartitions, *partitions: FetchRequestPartition, **changes: Any
 ) -> FetchResponse | Deferred[FetchResponse]:
     return world.engine.fetch(parameters(**changes), partitions, ())
 
 
-def now(world: World, *partitions: FetchRequestPartition, **changes: Any) -> FetchResponse:
+def now(world: LedPartitions, *partitions: FetchRequestPartition, **changes: Any) -> FetchResponse:
     response = fetch(world, *partitions, **changes)
     assert isinstance(response, FetchResponse), "the fetch parked"
     return response
 
 
-def parked(world: World, *partitions: FetchRequestPartition, **changes: Any) -> Deferred[FetchResponse]:
+def parked(
+    world: LedPartitions, *partitions: FetchRequestPartition, **changes: Any
+) -> Deferred[FetchResponse]:
     response = fetch(world, *partitions, **changes)
     assert isinstance(response, Deferred), "the fetch was answered at once"
     assert not response.done
@@ -113,8 +115,8 @@ def sizes(response: FetchResponse) -> list[int]:
     return [len(row.records) for row in rows(response)]
 
 
-def filled(partitions: int = 1, batches: int = 1) -> World:
-    world = World(topic_image("t", partitions))
+def filled(partitions: int = 1, batches: int = 1) -> LedPartitions:
+    world = LedPartitions(topic_image("t", partitions))
     for partition in range(partitions):
         for _ in range(batches):
             assert world.produce("t", partition).error is ErrorCode.NONE
@@ -158,7 +160,7 @@ def test_a_disk_that_fails_one_partition_fails_no_other(
 
 
 def test_aborted_transactions_are_absent_empty_or_sorted() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.produce(**transactional(4))
     world.produce()
     assert one(now(world, want(world))).aborted_transactions is None
@@ -253,7 +255,7 @@ def test_min_bytes_counts_only_what_is_committed() -> None:
 
 
 def test_offset_inside_a_batch_gives_the_whole_batch() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.produce("t", 0, b"a", b"b", b"c")
     row = one(now(world, want(world, offset=1)))
     assert bytes_of(row) == world.batches()[0]
@@ -294,8 +296,8 @@ def test_out_of_range_only_outside_start_and_end() -> None:
             assert (row.high_watermark, row.last_stable_offset, row.log_start_offset) == (-1, -1, -1)
 
 
-def two_replicas() -> World:
-    return World(
+def two_replicas() -> LedPartitions:
+    return LedPartitions(
         topic_image("t", {0: partition_image(replicas=(1, FOLLOWER), epoch=2)}),
         brokers=[broker_image(1), broker_image(FOLLOWER)],
     )
@@ -326,7 +328,7 @@ def test_what_is_appended_while_a_followers_fetch_is_read_is_in_its_answer() -> 
     waited for that has meanwhile appended to another partition, of which the follower had everything when the fetch
     came."""
     partitions = {index: partition_image(replicas=(1, FOLLOWER), epoch=2) for index in range(2)}
-    world = World(topic_image("t", partitions), brokers=[broker_image(1), broker_image(FOLLOWER)])
+    world = LedPartitions(topic_image("t", partitions), brokers=[broker_image(1), broker_image(FOLLOWER)])
     both = [want(world, 0), want(world, 1)]
     full = session_fetch(world, 0, 0, both, replica_id=FOLLOWER, max_wait_ms=0)
     assert isinstance(full, FetchResponse)
@@ -359,7 +361,7 @@ def test_epochs_fence() -> None:
 
 
 def test_current_leader_only_with_stale_leaders_and_from_version_16() -> None:
-    world = World(
+    world = LedPartitions(
         topic_image("t", {0: partition_image(replicas=(1, FOLLOWER), leader=FOLLOWER, epoch=4)}),
         brokers=[broker_image(1), broker_image(FOLLOWER)],
     )
@@ -379,7 +381,7 @@ def test_current_leader_only_with_stale_leaders_and_from_version_16() -> None:
 
 
 def test_divergence_is_told_with_watermarks_and_without_records() -> None:
-    world = World(topic_image("t", {0: partition_image(epoch=1)}))
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=1)}))
     world.produce()
     world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=3)}))
     world.produce()
@@ -425,7 +427,7 @@ def test_zstd_topics_are_served_to_old_versions_as_kafka_4_3_does() -> None:
 
 
 def test_unknown_ids_and_names_do_not_end_the_wait_of_others_but_alone_they_do() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     assert one(now(world, want(world, topic="gone"))).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     by_name = one(now(world, want(world, topic="gone", name="gone"), uses_topic_ids=False))
     assert by_name.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -536,7 +538,9 @@ def test_a_roll_to_a_new_segment_ends_the_wait() -> None:
 
 
 def test_lost_leadership_and_deletion_end_the_wait() -> None:
-    world = World(topic_image("t", {0: partition_image(replicas=(1, FOLLOWER), isr=(1,))}), topic_image("u"))
+    world = LedPartitions(
+        topic_image("t", {0: partition_image(replicas=(1, FOLLOWER), isr=(1,))}), topic_image("u")
+    )
     moved = parked(world, want(world, current_leader_epoch=0))
     stays = parked(world, want(world))
     deleted = parked(world, want(world, topic="u"))
@@ -568,7 +572,7 @@ def test_many_waiters_share_one_timer_and_all_that_are_due_are_served() -> None:
 
 
 def session_fetch(
-    world: World,
+    world: LedPartitions,
     session_id: int,
     epoch: int,
     partitions: Sequence[FetchRequestPartition] = (),
@@ -606,7 +610,7 @@ def test_session_errors_are_top_level_with_id_zero() -> None:
 
 
 def test_an_unknown_id_in_a_session_yields_the_error_until_it_is_known() -> None:
-    world = World()
+    world = LedPartitions()
     late = topic_image("late")
     asked = FetchRequestPartition(late.id, None, 0, 0, 100)
     full = session_fetch(world, 0, 0, [asked])
@@ -642,7 +646,7 @@ def test_fair_order_in_a_session_serves_the_starved_first() -> None:
 
 
 def test_partitions_of_one_topic_stand_together() -> None:
-    world = World(topic_image("t", 2), topic_image("u"))
+    world = LedPartitions(topic_image("t", 2), topic_image("u"))
     response = now(world, want(world, 0), want(world, 1), want(world, topic="u"), max_wait_ms=0)
     assert [(topic.topic, len(topic.partitions)) for topic in response.responses] == [("t", 2), ("u", 1)]
     assert response.responses[0].topic_id == world.image.topics["t"].id

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.partition._tests.fakes import World, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.kit import LedPartitions, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import fetch, transactional, want
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.traffic import COUNTERS
@@ -26,7 +26,9 @@ class Reader:
     """A consumer with a session, and what it was answered."""
 
     def __init__(self, *, looks_at_all: bool) -> None:
-        self.world = world = World(topic_image("t", PARTITIONS), brokers=[broker_image(1), broker_image(2)])
+        self.world = world = LedPartitions(
+            topic_image("t", PARTITIONS), brokers=[broker_image(1), broker_image(2)]
+        )
         self.epochs = [0] * PARTITIONS
         self.leaders = [1] * PARTITIONS
         self.options: dict[str, Any] = {}

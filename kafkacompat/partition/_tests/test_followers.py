@@ -8,7 +8,7 @@ import pytest
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
-from kafkacompat.partition._tests.fakes import batch_of
+from kafkacompat.partition._tests.kit import batch_of
 from kafkacompat.partition.following import (
     BATCHES_AT_ONCE,
     FIRST_BACKOFF_MS,

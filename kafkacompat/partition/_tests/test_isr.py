@@ -14,7 +14,7 @@ from kafkacompat.config import LogConfig
 from kafkacompat.ids import OffsetAndEpoch, TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.partition._tests.fakes import broker_epoch, broker_image, partition_image
+from kafkacompat.partition._tests.kit import broker_epoch, broker_image, partition_image
 from kafkacompat.partition.fetch_session import CachedPartition
 from kafkacompat.partition.partition import Altered, Partition, PendingPartitionChange, Replica, Standing
 from kafkacompat.partition.service import FetchRequestPartition

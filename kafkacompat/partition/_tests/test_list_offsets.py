@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests import logs
-from kafkacompat.partition._tests.fakes import World, partition_image, topic_image, with_partitions
+from kafkacompat.partition._tests.kit import LedPartitions, partition_image, topic_image, with_partitions
 from kafkacompat.ports import TimestampOffset
 from kafkacompat.wire.errors import ErrorCode
 
@@ -13,7 +13,7 @@ T0 = TopicPartition("t", 0)
 
 
 def look_up(
-    world: World, timestamp_ms: int, *, committed: bool = False, epoch: int = -1, replica: int = -1
+    world: LedPartitions, timestamp_ms: int, *, committed: bool = False, epoch: int = -1, replica: int = -1
 ) -> tuple[int, ...]:
     asked = world.manager.list_offset(T0, timestamp_ms, committed, epoch, replica)
     found = world.found(asked)
@@ -21,7 +21,7 @@ def look_up(
 
 
 def test_list_offset_special_values() -> None:
-    world = World(topic_image("t", {0: partition_image(epoch=3)}))
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=3)}))
     for index in range(4):
         world.produce(**(OPEN_TRANSACTION if index == 2 else {}))
         world.time.ms += 10
@@ -40,17 +40,17 @@ def test_list_offset_special_values() -> None:
 
 
 def test_no_match_and_matches_beyond_what_may_be_read_are_minus_one() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     assert look_up(world, -3) == (0, -1, -1, -1)
     world.produce()
     assert look_up(world, world.time.now_ms() + 1) == (0, -1, -1, -1)
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.produce(**OPEN_TRANSACTION)
     assert look_up(world, 0, committed=True) == (0, -1, -1, -1)
 
 
 def test_the_epoch_is_the_records_not_the_current_one() -> None:
-    world = World(topic_image("t", {0: partition_image(epoch=1)}))
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=1)}))
     world.produce()
     world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=2)}))
     assert look_up(world, 0)[3] == 1
@@ -58,14 +58,14 @@ def test_the_epoch_is_the_records_not_the_current_one() -> None:
 
 
 def test_list_offset_is_fenced_by_epoch() -> None:
-    world = World(topic_image("t", {0: partition_image(epoch=3)}))
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=3)}))
     assert look_up(world, -1, epoch=2)[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert look_up(world, -1, epoch=4)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert look_up(world, -1, epoch=3)[0] == ErrorCode.NONE
 
 
 def test_offsets_are_not_available_until_the_high_watermark_reached_the_epoch() -> None:
-    world = World(topic_image("t", {0: partition_image(replicas=(1, 2))}))
+    world = LedPartitions(topic_image("t", {0: partition_image(replicas=(1, 2))}))
     world.produce()
     world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), epoch=1)}))
     assert look_up(world, -1)[0] == ErrorCode.OFFSET_NOT_AVAILABLE
@@ -76,7 +76,7 @@ def test_offsets_are_not_available_until_the_high_watermark_reached_the_epoch() 
 
 
 def test_timestamp_beyond_the_high_watermark_is_hidden() -> None:
-    world = World(topic_image("t", {0: partition_image(replicas=(1, 2))}))
+    world = LedPartitions(topic_image("t", {0: partition_image(replicas=(1, 2))}))
     world.produce()
     assert logs.look_up(world.log(), 0) == TimestampOffset(world.time.now_ms(), 0, 0)
     assert look_up(world, 0) == (0, -1, -1, -1)

@@ -10,7 +10,7 @@ import pytest
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log import log_segment
 from kafkacompat.log.log_segment import LogSegment
-from kafkacompat.partition._tests.fakes import World, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.kit import LedPartitions, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import BATCH, filled, parked, rows, want
 from kafkacompat.partition.delayed_operations import LOOK_US, TURN_US
 from kafkacompat.partition.fetch import PARTITION_US, RECORDS_US, FetchReads
@@ -36,9 +36,9 @@ class Looks:
         patch.setattr(Partition, "check_leader", counted)
 
 
-def replicated() -> World:
+def replicated() -> LedPartitions:
     partitions = {index: partition_image(replicas=(1, 2)) for index in range(COUNT)}
-    world = World(topic_image("t", partitions), brokers=[broker_image(1), broker_image(2)])
+    world = LedPartitions(topic_image("t", partitions), brokers=[broker_image(1), broker_image(2)])
     for index in range(COUNT):
         world.produce("t", index, acks=-1)
     world.settle()
@@ -77,7 +77,7 @@ def test_fetches_of_many_partitions_are_read_again_a_few_a_turn(
 ) -> None:
     """One record, or one moment, ends the wait of many fetches."""
     partitions, fetches = 150, 40
-    world = World(topic_image("t", partitions))
+    world = LedPartitions(topic_image("t", partitions))
     for each in range(partitions):
         world.manager.core(("t", each))
     asked = [want(world, each) for each in range(partitions)]
@@ -159,7 +159,7 @@ def test_a_look_at_a_fetch_that_is_far_behind_counts_only_what_has_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(log_segment, "TAIL_BATCHES", 4)
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     for _ in range(20):
         world.produce()
     world.settle()
@@ -178,7 +178,7 @@ def test_a_look_at_a_fetch_that_is_far_behind_counts_only_what_has_come(
 
 def test_answers_with_records_from_far_behind_are_a_few_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_segment, "TAIL_BATCHES", 4)
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     for _ in range(20):
         world.produce()
     world.settle()
@@ -194,7 +194,7 @@ def test_answers_with_records_from_far_behind_are_a_few_a_turn(monkeypatch: pyte
 
 
 def test_a_fetch_that_waits_alone_is_answered_before_the_append_returns() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     for offset in range(50):
         waiting = parked(world, want(world, offset=offset))
         world.produce()

@@ -25,7 +25,7 @@ from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition import replica_alter_log_dirs_manager
-from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.partition.partition import Partition

@@ -19,7 +19,7 @@ from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.flush import make_durable
 from kafkacompat.log.log_manager import LogManager
-from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache

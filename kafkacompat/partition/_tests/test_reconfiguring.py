@@ -10,7 +10,13 @@ import pytest
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.partition._tests.cluster import Cluster
-from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image, with_partitions
+from kafkacompat.partition._tests.kit import (
+    LedPartitions,
+    image_of,
+    partition_image,
+    topic_image,
+    with_partitions,
+)
 from kafkacompat.partition._tests.test_changes import turn
 from kafkacompat.partition.hosted_partitions import GIVEN_A_STEP, GIVEN_AT_ONCE_MAX
 from kafkacompat.wire.errors import ErrorCode
@@ -20,12 +26,14 @@ BROKERS = (int(ConfigResourceType.BROKER), "")
 CHANGED = LogConfig(retention_ms=7)
 
 
-def opened(*, isr: tuple[int, ...] = (1,), topics: int = 1) -> World:
+def opened(*, isr: tuple[int, ...] = (1,), topics: int = 1) -> LedPartitions:
     """Many partitions of a few topics, with their logs open."""
     replicas = (1, 2) if isr != (1,) or topics == 1 else (1,)
     one = partition_image(replicas=replicas, isr=isr)
     each = COUNT // topics
-    world = World(*(topic_image(f"t{topic}", dict.fromkeys(range(each), one)) for topic in range(topics)))
+    world = LedPartitions(
+        *(topic_image(f"t{topic}", dict.fromkeys(range(each), one)) for topic in range(topics))
+    )
     for topic in range(topics):
         for index in range(each):
             world.manager.core((f"t{topic}", index))
@@ -37,14 +45,16 @@ def opened(*, isr: tuple[int, ...] = (1,), topics: int = 1) -> World:
     return world
 
 
-def restate(world: World, config: LogConfig, *, image: MetadataImage | None = None, number: int = 1) -> None:
+def restate(
+    world: LedPartitions, config: LogConfig, *, image: MetadataImage | None = None, number: int = 1
+) -> None:
     """The cluster's default has changed."""
     world.log_configs = dict.fromkeys(world.manager.image.topics, config)
     image = world.manager.image if image is None else image
     world.manager.on_image(world.manager.image, replace(image, configs={BROKERS: {"k": str(number)}}))
 
 
-def with_config(world: World, config: LogConfig) -> int:
+def with_config(world: LedPartitions, config: LogConfig) -> int:
     return sum(core.log.config is config for core in world.manager.by_id.values())
 
 

@@ -15,7 +15,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_refusals import OPERATIONS, Refusing
 from kafkacompat.log.log_manager import LogManager
-from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.hosted_partitions import SHORTAGE_INTERVAL_MS
 from kafkacompat.partition.placement import Placement

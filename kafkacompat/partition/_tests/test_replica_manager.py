@@ -13,8 +13,8 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition._tests.fakes import (
-    World,
+from kafkacompat.partition._tests.kit import (
+    LedPartitions,
     batch_of,
     broker_epoch,
     broker_image,
@@ -30,12 +30,12 @@ from kafkacompat.wire.errors import ErrorCode
 T0 = TopicPartition("t", 0)
 
 
-def two_replicas(**fields: object) -> World:
-    return World(topic_image("t", {0: partition_image(replicas=(1, 2), **fields)}))  # type: ignore[arg-type]
+def two_replicas(**fields: object) -> LedPartitions:
+    return LedPartitions(topic_image("t", {0: partition_image(replicas=(1, 2), **fields)}))  # type: ignore[arg-type]
 
 
 def test_append_moves_the_high_watermark_of_a_lone_replica() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     result = world.produce("t", 0, b"a", b"b")
     assert (result.error, result.base_offset, result.last_offset) == (ErrorCode.NONE, 0, 1)
     assert result.log_start_offset == 0
@@ -43,7 +43,7 @@ def test_append_moves_the_high_watermark_of_a_lone_replica() -> None:
 
 
 def test_append_is_stamped_with_the_leader_epoch() -> None:
-    world = World(topic_image("t", {0: partition_image(epoch=7)}))
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=7)}))
     world.produce()
     assert world.log().latest_epoch() == 7
     (batch,) = world.batches()
@@ -51,7 +51,7 @@ def test_append_is_stamped_with_the_leader_epoch() -> None:
 
 
 def test_append_to_unknown_or_foreign_partitions() -> None:
-    world = World(
+    world = LedPartitions(
         topic_image("t", {0: partition_image(), 1: partition_image(replicas=(1, 2), leader=2, epoch=4)})
     )
     assert world.produce("nope").error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -63,7 +63,7 @@ def test_append_to_unknown_or_foreign_partitions() -> None:
 
 def test_a_coordinator_may_remove_records_of_its_topic_and_a_client_may_not() -> None:
     name = TopicPartition("__share_group_state", 0)
-    world = World(topic_image(name.topic))
+    world = LedPartitions(topic_image(name.topic))
     world.manager.append(name, batch_of(b"a", b"b"), -1, 13, True)
     refused = world.manager.delete_records({name: 1}, 1_000).result()
     assert refused == {name: (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)}
@@ -72,21 +72,21 @@ def test_a_coordinator_may_remove_records_of_its_topic_and_a_client_may_not() ->
 
 
 def test_internal_topics_are_refused_to_clients() -> None:
-    world = World(topic_image(OFFSETS_TOPIC))
+    world = LedPartitions(topic_image(OFFSETS_TOPIC))
     assert world.produce(OFFSETS_TOPIC).error is ErrorCode.INVALID_TOPIC_EXCEPTION
     allowed = world.manager.append(TopicPartition(OFFSETS_TOPIC, 0), batch_of(b"x"), -1, 13, True)
     assert allowed.error is ErrorCode.NONE
 
 
 def test_zstd_needs_version_seven() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     batch = batch_of(b"x", compression=4)
     assert world.manager.append(T0, batch, 1, 6, False).error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert world.manager.append(T0, batch, 1, 7, False).error is ErrorCode.NONE
 
 
 def test_too_large_and_keyless_in_a_compacted_topic() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.log().config = LogConfig(max_message_bytes=80)
     assert world.produce("t", 0, b"x" * 100).error is ErrorCode.MESSAGE_TOO_LARGE
     world.log().config = LogConfig(cleanup_policy=("compact",))
@@ -98,14 +98,14 @@ def test_too_large_and_keyless_in_a_compacted_topic() -> None:
 def test_an_active_segment_whose_indexes_cannot_be_rebuilt_sends_producers_to_try_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     damage = BatchCorrupt("a batch with the length -7")
     monkeypatch.setattr(UnifiedLog, "append_as_leader", failing(world.log(), "append_as_leader", damage))
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_disk_failure_is_a_storage_error_and_nothing_moved() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.disk.failing = ".log"
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.log().high_watermark == 0
@@ -124,14 +124,14 @@ def test_acks_all_needs_min_isr_before_the_append() -> None:
 
 
 def test_effective_min_isr_is_bounded_by_the_replicas() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.log().config = LogConfig(min_insync_replicas=3)
     assert world.produce(acks=-1).error is ErrorCode.NONE
     assert world.manager.when_replicated({T0: 1}, 1000) is None
 
 
 def test_replicated_at_once_with_one_replica() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.produce(acks=-1)
     assert world.manager.when_replicated({T0: 1}, 1000) is None
 
@@ -204,10 +204,10 @@ def test_an_isr_shrink_lets_the_high_watermark_go_on() -> None:
     assert waiting.result() == {T0: ErrorCode.NONE}
 
 
-def waiting_for_a_replica_about_to_join() -> World:
+def waiting_for_a_replica_about_to_join() -> LedPartitions:
     """The ISR is this node alone. As in Kafka its records wait for another replica that has just caught up."""
     replicas = partition_image(replicas=(1, 2), isr=(1,))
-    world = World(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
+    world = LedPartitions(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
     core = world.manager.core(T0)
     assert core is not None
     assert world.manager.follower_fetched(core, 2, 0, 0, broker_epoch(2)) is ErrorCode.NONE
@@ -267,7 +267,7 @@ def test_an_answer_that_brings_about_the_next_ones_is_given_once() -> None:
 
 
 def test_flush_messages_answers_after_the_sync_and_one_sync_serves_many() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.log().config = LogConfig(flush_messages=2)
     world.produce()
     assert world.manager.when_flushed({T0: 1}) is None
@@ -288,7 +288,7 @@ def test_flush_messages_answers_after_the_sync_and_one_sync_serves_many() -> Non
 
 
 def test_a_failed_sync_is_a_storage_error() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.log().config = LogConfig(flush_messages=1)
     world.disk.lost_syncs["/t-0/"] = OSError(errno.EIO, "broken")
     world.produce()
@@ -301,7 +301,7 @@ def test_a_failed_sync_is_a_storage_error() -> None:
 def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     world.produce()
@@ -323,7 +323,7 @@ def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it
 def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     with monkeypatch.context() as patch:
@@ -344,7 +344,7 @@ def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(
 def test_a_bug_in_a_sync_keeps_no_later_produce_waiting(
     method: str, monkeypatch: pytest.MonkeyPatch, faults: Faults
 ) -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     bug = KeyError("a bug")
@@ -364,7 +364,7 @@ def test_a_bug_in_a_sync_keeps_no_later_produce_waiting(
 
 
 def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     world.disk.lost_syncs["/t-0"] = OSError(errno.EIO, "the disk lost it")
@@ -381,7 +381,7 @@ def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew()
 
 def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
     """A sync of the deleted topic's log is still running."""
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.log().config = LogConfig(flush_messages=1)
     world.produce()
     world.publish(image_of(topic_image("t", generation=1)))
@@ -397,7 +397,7 @@ def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
 
 
 def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_directory() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.disk.refuse = refusing("write", "/data/a/t-0", errno.ENOSPC)
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
     world.disk.refuse = None
@@ -413,7 +413,7 @@ def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_dire
 def test_partitions_of_the_first_image_are_new_unless_an_offline_directory_may_have_them(
     offline: bool,
 ) -> None:
-    world = World(directories=2)
+    world = LedPartitions(directories=2)
     if offline:
         world.log_manager.fail_directory(world.log_manager.directories[1], OSError(errno.EIO, "broken"))
     world.manager.on_image(MetadataImage(), image_of(topic_image("t")))
@@ -423,19 +423,19 @@ def test_partitions_of_the_first_image_are_new_unless_an_offline_directory_may_h
 
 
 def test_unknown_epoch_is_undefined_without_an_error() -> None:
-    world = World(topic_image("t", {0: partition_image(epoch=3)}))
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=3)}))
     world.produce()
     assert world.manager.end_offset_for_epoch(T0, -1, 3) == (ErrorCode.NONE, 3, 1)
     assert world.manager.end_offset_for_epoch(T0, -1, 9) == (ErrorCode.NONE, -1, -1)
     assert world.manager.end_offset_for_epoch(T0, 2, 3) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
 
 
-def delete(world: World, offset: int, partition: TopicPartition = T0) -> tuple[ErrorCode, int]:
+def delete(world: LedPartitions, offset: int, partition: TopicPartition = T0) -> tuple[ErrorCode, int]:
     return world.manager.delete_records({partition: offset}, 1000).result()[partition]
 
 
 def test_delete_records() -> None:
-    world = World(topic_image("t"), topic_image(OFFSETS_TOPIC))
+    world = LedPartitions(topic_image("t"), topic_image(OFFSETS_TOPIC))
     for _ in range(3):
         world.produce()
     assert delete(world, 2) == (ErrorCode.NONE, 2)
@@ -452,7 +452,7 @@ def test_delete_records() -> None:
 
 
 def test_images_make_and_drop_logs() -> None:
-    world = World(topic_image("t", 2))
+    world = LedPartitions(topic_image("t", 2))
     assert set(world.log_manager.logs) == {T0, TopicPartition("t", 1)}
     world.publish(with_partitions(world.image, "t", {index: partition_image() for index in range(3)}))
     assert world.produce("t", 2).error is ErrorCode.NONE
@@ -462,7 +462,7 @@ def test_images_make_and_drop_logs() -> None:
 
 
 def test_a_topic_made_anew_gets_a_new_log() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.produce()
     old = world.log()
     world.publish(image_of(topic_image("t", generation=1)))
@@ -472,21 +472,21 @@ def test_a_topic_made_anew_gets_a_new_log() -> None:
 
 
 def test_a_partition_moved_away_is_dropped() -> None:
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(2,), leader=2, epoch=1)}))
     assert world.log_manager.deleted == [T0]
     assert world.produce().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_older_image_changes_nothing() -> None:
-    world = World(topic_image("t", {0: partition_image(epoch=5)}))
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=5)}))
     core = world.manager.by_name[T0]
     assert not core.become(partition_image(leader=2, epoch=4), 0)
     assert core.is_leader
 
 
 def test_a_log_that_cannot_be_opened_is_a_storage_error_and_the_others_live() -> None:
-    world = World()
+    world = LedPartitions()
     world.disk.refuse = refusing("make_directory create write_atomic", "/data/a/t-0", errno.ENOSPC)
     world.publish(image_of(topic_image("t", 2)))
     assert world.produce("t", 0).error is ErrorCode.KAFKA_STORAGE_ERROR
@@ -502,7 +502,7 @@ def test_a_log_that_cannot_be_opened_is_a_storage_error_and_the_others_live() ->
     ],
 )
 def test_changed_settings_reach_the_logs_they_concern(key: tuple[int, str], reached: set[str]) -> None:
-    world = World(topic_image("t"), topic_image("u"))
+    world = LedPartitions(topic_image("t"), topic_image("u"))
     changed = LogConfig(retention_ms=7)
     world.log_configs = {"t": changed, "u": changed}
     world.publish(replace(world.image, configs={key: {"retention.ms": "7"}}))
@@ -510,7 +510,7 @@ def test_changed_settings_reach_the_logs_they_concern(key: tuple[int, str], reac
 
 
 def one_image_with(
-    world: World, min_insync_replicas: int, isr: tuple[int, ...], leader: int = 1, epoch: int = 0
+    world: LedPartitions, min_insync_replicas: int, isr: tuple[int, ...], leader: int = 1, epoch: int = 0
 ) -> None:
     world.log_configs["t"] = LogConfig(min_insync_replicas=min_insync_replicas)
     changed = replace(
@@ -531,7 +531,7 @@ def test_a_leader_left_alone_by_the_image_that_raises_the_min_isr_commits_nothin
 
 def test_a_log_that_was_there_at_the_start_has_its_topics_settings_from_its_first_role_on() -> None:
     """Until then it has the node's settings, by which retention would delete a compacted topic's records."""
-    world = World(topic_image("t"))
+    world = LedPartitions(topic_image("t"))
     topic = topic_image("u")
     world.log_manager.get_or_create(TopicPartition("u", 0), topic.id, LogConfig())
     world.log_configs["u"] = LogConfig(cleanup_policy=("compact",))

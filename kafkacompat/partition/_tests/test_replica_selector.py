@@ -11,7 +11,7 @@ import pytest
 from kafkacompat.config import ConfigError
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, with_bytes
-from kafkacompat.partition._tests.fakes import LISTENER
+from kafkacompat.partition._tests.kit import LISTENER
 from kafkacompat.partition._tests.test_fetch import parameters
 from kafkacompat.partition.replica_selector import LEADER_ONLY, RACK_AWARE, selects_by_rack
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition

@@ -14,8 +14,8 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.lookup import TimestampLookup
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition import list_offsets
-from kafkacompat.partition._tests.fakes import (
-    World,
+from kafkacompat.partition._tests.kit import (
+    LedPartitions,
     failing,
     partition_image,
     topic_image,
@@ -32,8 +32,8 @@ from kafkacompat.wire.errors import ErrorCode
 T0 = TopicPartition("t", 0)
 
 
-def world_with(partitions: int = 1, records: int = 3) -> World:
-    world = World(topic_image("t", {at: partition_image(epoch=3) for at in range(partitions)}))
+def world_with(partitions: int = 1, records: int = 3) -> LedPartitions:
+    world = LedPartitions(topic_image("t", {at: partition_image(epoch=3) for at in range(partitions)}))
     for at in range(partitions):
         for _ in range(records):
             world.produce(partition=at)
@@ -41,7 +41,12 @@ def world_with(partitions: int = 1, records: int = 3) -> World:
 
 
 def ask(
-    world: World, partition: int = 0, *, epoch: int = -1, timestamp_ms: int = 0, connection_id: int = -1
+    world: LedPartitions,
+    partition: int = 0,
+    *,
+    epoch: int = -1,
+    timestamp_ms: int = 0,
+    connection_id: int = -1,
 ) -> Deferred[OffsetLookup]:
     name = TopicPartition("t", partition)
     asked = world.manager.list_offset(name, timestamp_ms, False, epoch, -1, connection_id)
@@ -78,7 +83,7 @@ def test_a_new_leader_epoch_in_between(named: int, code: ErrorCode) -> None:
 def test_a_replica_is_told_the_end_of_the_log_and_a_consumer_what_is_committed(
     replica_id: int, end: int
 ) -> None:
-    world = World(topic_image("t", {0: partition_image(replicas=(1, 0))}))
+    world = LedPartitions(topic_image("t", {0: partition_image(replicas=(1, 0))}))
     world.produce()
     found = world.manager.list_offset(T0, -1, False, -1, replica_id)
     assert isinstance(found, OffsetLookup)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.pipeline._tests.collector_world import TURN_S, World, Written, a_world
+from kafkacompat.pipeline._tests.collector_kit import TURN_S, CollectorKit, Written, a_collector
 from kafkacompat.pipeline.collector import packed, running
 from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
 from kafkacompat.pipeline.collector.saved_state import decode
@@ -24,12 +24,12 @@ ROUNDS = 20 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 1
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with a_world() as world:
+def world() -> Iterator[CollectorKit]:
+    with a_collector() as world:
         yield world
 
 
-def run(world: World, operations: list[tuple]) -> None:
+def run(world: CollectorKit, operations: list[tuple]) -> None:
     for name, *values in operations:
         match name:
             case "allow":
@@ -65,7 +65,7 @@ OPERATION = st.one_of(
 @given(st.lists(OPERATION, max_size=30))
 def test_every_line_arrives_once_while_its_file_can_be_read(operations: list[tuple]) -> None:
     before = handles()
-    with a_world() as world:
+    with a_collector() as world:
         run(world, operations)
         world.drain()
         assert world.missing() == []
@@ -83,7 +83,7 @@ def test_every_line_arrives_once_while_its_file_can_be_read(operations: list[tup
 @settings(max_examples=100 * ROUNDS)
 @given(st.lists(st.one_of(OPERATION, st.tuples(st.just("copy_and_truncate"))), max_size=30))
 def test_every_line_arrives_though_its_file_was_copied_and_truncated(operations: list[tuple]) -> None:
-    with a_world() as world:
+    with a_collector() as world:
         run(world, operations)
         world.drain()
         assert world.missing() == []
@@ -94,7 +94,7 @@ def test_every_line_arrives_though_its_file_was_copied_and_truncated(operations:
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("allowed", [1 << 30, 3, 0])
 def test_a_log_replaced_by_a_longer_copy_of_itself_goes_on(
-    world: World, before: int, down: bool, allowed: int
+    world: CollectorKit, before: int, down: bool, allowed: int
 ) -> None:
     world.append(before)
     world.drain()
@@ -120,7 +120,7 @@ def test_a_log_replaced_by_a_longer_copy_of_itself_goes_on(
     assert set(world.values().values()) == {1}
 
 
-def test_lines_that_a_server_still_writes_to_a_replaced_log_arrive_once(world: World) -> None:
+def test_lines_that_a_server_still_writes_to_a_replaced_log_arrive_once(world: CollectorKit) -> None:
     world.append(400)
     world.drain()
     world.replace_by_copy(2, late=3)
@@ -139,7 +139,7 @@ def test_lines_that_a_server_still_writes_to_a_replaced_log_arrive_once(world: W
     assert set(world.values().values()) == {1}
 
 
-def test_bytes_that_a_copy_has_are_not_told_as_lost(world: World) -> None:
+def test_bytes_that_a_copy_has_are_not_told_as_lost(world: CollectorKit) -> None:
     """400 lines that nothing was read of, that were read in part, and that were deleted in a copy."""
     for allowed in (0, 3, 1 << 30):
         world.append(400, 13)
@@ -160,7 +160,7 @@ def test_bytes_that_a_copy_has_are_not_told_as_lost(world: World) -> None:
     assert world.collector.figures().given_up_bytes == 0
 
 
-def test_bytes_that_no_copy_has_are_told_as_lost(world: World) -> None:
+def test_bytes_that_no_copy_has_are_told_as_lost(world: CollectorKit) -> None:
     for allowed, read in ((0, 0), (3, 800)):
         told = world.collector.figures().unread_at_truncation_bytes
         world.append(100, 13)
@@ -177,7 +177,7 @@ def test_bytes_that_no_copy_has_are_told_as_lost(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["delete", "rename_away"])
-def test_unread_lines_of_a_file_without_a_name_wait_for_the_broker(world: World, end: str) -> None:
+def test_unread_lines_of_a_file_without_a_name_wait_for_the_broker(world: CollectorKit, end: str) -> None:
     world.append(200)
     world.shipper.allowed = 3
     world.turn()
@@ -190,7 +190,7 @@ def test_unread_lines_of_a_file_without_a_name_wait_for_the_broker(world: World,
 
 
 def test_lines_on_their_way_are_found_again_after_a_crash_though_their_file_was_renamed_long_ago(
-    world: World,
+    world: CollectorKit,
 ) -> None:
     world.append(20)
     world.turn()
@@ -203,7 +203,7 @@ def test_lines_on_their_way_are_found_again_after_a_crash_though_their_file_was_
     assert len(world.values()) == 20
 
 
-def test_a_silent_file_that_is_renamed_is_read_until_the_server_notices(world: World) -> None:
+def test_a_silent_file_that_is_renamed_is_read_until_the_server_notices(world: CollectorKit) -> None:
     world.append(1)
     world.drain()
     world.wait(61.0)
@@ -213,7 +213,7 @@ def test_a_silent_file_that_is_renamed_is_read_until_the_server_notices(world: W
     assert world.missing() == []
 
 
-def test_files_deleted_after_a_silence_are_forgotten(world: World) -> None:
+def test_files_deleted_after_a_silence_are_forgotten(world: CollectorKit) -> None:
     world.drain()
     before = handles()
     for number in range(50):
@@ -231,7 +231,7 @@ def test_files_deleted_after_a_silence_are_forgotten(world: World) -> None:
     assert len(world.values()) == 50
 
 
-def test_a_file_that_was_out_of_sight_goes_on_under_its_event_ids(world: World) -> None:
+def test_a_file_that_was_out_of_sight_goes_on_under_its_event_ids(world: CollectorKit) -> None:
     world.append(40)
     world.drain()
     for crash in (False, True):
@@ -250,7 +250,9 @@ def test_a_file_that_was_out_of_sight_goes_on_under_its_event_ids(world: World) 
     assert len({identity for identity, _ in world.arrived}) == 1
 
 
-def test_a_log_that_is_a_link_to_the_file_of_the_day_is_read_through_every_switch(world: World) -> None:
+def test_a_log_that_is_a_link_to_the_file_of_the_day_is_read_through_every_switch(
+    world: CollectorKit,
+) -> None:
     """Also the file of the previous day, which the pattern no longer matches, if the collector dies after the switch."""
     world.drain()
     world.log.unlink()
@@ -273,7 +275,7 @@ def test_a_log_that_is_a_link_to_the_file_of_the_day_is_read_through_every_switc
     assert set(world.values().values()) == {1}
 
 
-def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world: World) -> None:
+def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world: CollectorKit) -> None:
     world.append(100)
     world.shipper.allowed = 5
     world.turn()
@@ -301,7 +303,7 @@ def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world:
     assert world.collector.figures().lost_files == 0
 
 
-def test_packed_files_that_were_shipped_or_never_followed_are_not_shipped(world: World) -> None:
+def test_packed_files_that_were_shipped_or_never_followed_are_not_shipped(world: CollectorKit) -> None:
     for name in ("access.log.7.gz", "other.gz", "access.log.8.zst"):
         (world.folder / name).write_bytes(gzip.compress(b"%s was here before\n" % name.encode()))
     world.append(40)
@@ -318,7 +320,7 @@ def test_packed_files_that_were_shipped_or_never_followed_are_not_shipped(world:
 
 
 @pytest.mark.parametrize("content", [b"", b"no packed file", gzip.compress(b"other\n", mtime=0), None])
-def test_a_file_that_is_not_found_again_is_counted(world: World, content: bytes | None) -> None:
+def test_a_file_that_is_not_found_again_is_counted(world: CollectorKit, content: bytes | None) -> None:
     world.append(40)
     world.drain()
     world.append(1)
@@ -336,7 +338,7 @@ def test_a_file_that_is_not_found_again_is_counted(world: World, content: bytes 
         assert "access.log.1.gz" in world.troubles
 
 
-def packed_while_down(world: World) -> Path:
+def packed_while_down(world: CollectorKit) -> Path:
     """The log, with a line that is not shipped, is compressed between two runs. Return the compressed file."""
     world.append(40)
     world.drain()
@@ -350,7 +352,7 @@ def packed_while_down(world: World) -> Path:
 
 @pytest.mark.parametrize("failure", [None, MemoryError("no room for the dictionary")])
 def test_a_packed_file_that_cannot_be_read_does_not_hide_another(
-    world: World, failure: Exception | None, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, failure: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = packed_while_down(world)
     names = [world.folder / f"access.log.{number}.gz" for number in (1, 2, 8, 9)]
@@ -371,7 +373,7 @@ def test_a_packed_file_that_cannot_be_read_does_not_hide_another(
     assert world.collector.figures().lost_files == 0
 
 
-def test_a_pipe_by_the_name_of_a_packed_file_keeps_nobody_waiting(world: World) -> None:
+def test_a_pipe_by_the_name_of_a_packed_file_keeps_nobody_waiting(world: CollectorKit) -> None:
     packed_while_down(world)
     os.mkfifo(world.folder / "access.log.1.gz")
 
@@ -405,7 +407,7 @@ def little_room(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("lacks", [no_room, little_room])
 def test_what_there_was_no_room_to_unpack_is_looked_for_by_the_next_run(
-    world: World, monkeypatch: pytest.MonkeyPatch, lacks: Callable[[pytest.MonkeyPatch], None]
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch, lacks: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     packed_while_down(world)
     with monkeypatch.context() as patch:
@@ -425,7 +427,7 @@ def test_what_there_was_no_room_to_unpack_is_looked_for_by_the_next_run(
 
 
 def test_a_collector_that_is_told_to_end_leaves_the_unpacking_to_the_next(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed, "PIECE_BYTES", 100)
     packed_while_down(world)
@@ -449,7 +451,7 @@ def test_a_collector_that_is_told_to_end_leaves_the_unpacking_to_the_next(
     assert set(world.values().values()) == {1}
 
 
-def test_an_inode_of_an_earlier_run_given_to_another_file_is_not_shipped(world: World) -> None:
+def test_an_inode_of_an_earlier_run_given_to_another_file_is_not_shipped(world: CollectorKit) -> None:
     world.append(5)
     world.drain()
     world.crash()
@@ -462,7 +464,7 @@ def test_an_inode_of_an_earlier_run_given_to_another_file_is_not_shipped(world: 
 
 
 def test_a_folder_that_cannot_be_read_for_a_while_after_a_crash_loses_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.append(5)
     world.drain()
@@ -481,7 +483,7 @@ def test_a_folder_that_cannot_be_read_for_a_while_after_a_crash_loses_nothing(
     assert world.missing() == []
 
 
-def test_copies_held_by_an_earlier_run_are_forgotten_with_their_files(world: World) -> None:
+def test_copies_held_by_an_earlier_run_are_forgotten_with_their_files(world: CollectorKit) -> None:
     world.append(40)
     world.drain()
     copy = world.folder / "access.log.copy"
@@ -498,7 +500,7 @@ def test_copies_held_by_an_earlier_run_are_forgotten_with_their_files(world: Wor
 
 
 def test_files_without_a_name_stay_open_beyond_the_bound_while_their_lines_are_not_shipped(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkacompat.pipeline.collector.disk.MAX_FILES", 3)
     world.shipper.allowed = 0
@@ -515,7 +517,7 @@ def test_files_without_a_name_stay_open_beyond_the_bound_while_their_lines_are_n
 
 
 def test_followed_files_keep_their_place_when_names_shift(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkacompat.pipeline.collector.disk.MAX_FILES", 2)
     (world.folder / "access.log.z").write_bytes(b"z\n")
@@ -533,7 +535,7 @@ def test_followed_files_keep_their_place_when_names_shift(
 
 
 def test_short_lines_are_handed_over_in_bounded_numbers(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even a short or empty line costs memory and a place in the client's queue."""
     monkeypatch.setattr(running, "READ_BYTES", 256 * 1024)
@@ -552,7 +554,7 @@ def test_short_lines_are_handed_over_in_bounded_numbers(
     assert all(len(values) == 1 for values in world.arrived.values())
 
 
-def test_bytes_that_go_with_their_file_are_counted(world: World) -> None:
+def test_bytes_that_go_with_their_file_are_counted(world: CollectorKit) -> None:
     world.append(1)
     world.files[-1].stream.write(b"no newline")
     world.drain()
@@ -562,7 +564,7 @@ def test_bytes_that_go_with_their_file_are_counted(world: World) -> None:
 
 
 def test_a_file_that_cannot_be_opened_now_is_followed_later(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.append(3)
 
@@ -606,11 +608,13 @@ class Stale:
             raise OSError(errno.ESTALE, "Stale file handle")
 
 
-def descriptors_of(world: World) -> set[int]:
+def descriptors_of(world: CollectorKit) -> set[int]:
     return {handle.descriptor for handle in world.disk._handles.values()}
 
 
-def test_a_file_whose_handle_went_stale_is_opened_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_whose_handle_went_stale_is_opened_anew(
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stale = Stale(monkeypatch)
     world.append(3)
     world.drain()
@@ -622,7 +626,7 @@ def test_a_file_whose_handle_went_stale_is_opened_anew(world: World, monkeypatch
 
 
 def test_a_file_that_is_gone_with_its_handle_is_given_up_and_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stale = Stale(monkeypatch)
     world.append(1)
@@ -643,7 +647,7 @@ def test_a_file_that_is_gone_with_its_handle_is_given_up_and_counted(
     assert world.missing() == []
 
 
-def test_handles_are_left_for_the_state_and_the_connections(world: World) -> None:
+def test_handles_are_left_for_the_state_and_the_connections(world: CollectorKit) -> None:
     world.disk.max_handles = 3
     world.shipper.allowed = 0
     for _ in range(4):
@@ -660,7 +664,7 @@ def test_handles_are_left_for_the_state_and_the_connections(world: World) -> Non
     assert world.collector.figures().refused_files == 0
 
 
-def test_a_file_of_an_earlier_run_with_two_names_is_opened_once(world: World) -> None:
+def test_a_file_of_an_earlier_run_with_two_names_is_opened_once(world: CollectorKit) -> None:
     world.append(5)
     world.drain()
     link = world.folder / "elsewhere"
@@ -678,7 +682,7 @@ def test_a_file_of_an_earlier_run_with_two_names_is_opened_once(world: World) ->
     assert world.missing() == []
 
 
-def test_a_file_truncated_while_nobody_looked_gets_other_event_ids(world: World) -> None:
+def test_a_file_truncated_while_nobody_looked_gets_other_event_ids(world: CollectorKit) -> None:
     heading = b"#Fields: a b c\n"
     world.files[-1].stream.write(heading)
     world.append(3)
@@ -694,7 +698,7 @@ def test_a_file_truncated_while_nobody_looked_gets_other_event_ids(world: World)
     assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
 
 
-def test_a_file_renamed_a_second_time_is_read_for_as_long_again(world: World) -> None:
+def test_a_file_renamed_a_second_time_is_read_for_as_long_again(world: CollectorKit) -> None:
     world.append(1)
     world.drain()
     away = world.rename("away.")

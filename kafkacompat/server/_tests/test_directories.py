@@ -17,7 +17,7 @@ from kafkacompat.log.directory import random_text
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.node.settings import NodeSettings
-from kafkacompat.partition._tests.fakes import broker_image
+from kafkacompat.partition._tests.kit import broker_image
 from kafkacompat.raft.storage import StorageProblem
 from kafkacompat.server.broker_logs import BrokerLogs, DirectoryFailed
 from kafkacompat.server.data_directories import NodeDirectories, format_node, open_directories

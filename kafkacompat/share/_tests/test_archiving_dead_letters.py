@@ -23,7 +23,7 @@ LOCK_MS = 1_000
 ARCHIVING, ARCHIVED = 3, 4
 
 
-class World:
+class ArchivingPartition:
     def __init__(self, *batches: StateBatch, limit: int = 2) -> None:
         self.settings = ShareSettings(
             record_lock_duration_ms=LOCK_MS, delivery_count_limit=limit, has_dead_letters=True
@@ -63,7 +63,7 @@ def states(write: PendingWrite | None) -> list[tuple[int, int, int]]:
 
 
 def test_a_rejected_record_is_archived_after_its_dead_letter() -> None:
-    world = World()
+    world = ArchivingPartition()
     world.acquire()
     write = world.acknowledge(0, 2, AcknowledgeType.REJECT)
     assert states(write) == [(0, 2, ARCHIVING)]
@@ -80,7 +80,7 @@ def test_a_rejected_record_is_archived_after_its_dead_letter() -> None:
 
 
 def test_a_record_in_between_is_not_delivered_again() -> None:
-    world = World()
+    world = ArchivingPartition()
     world.acquire(0)
     world.done(world.acknowledge(0, 0, AcknowledgeType.REJECT))
     assert world.partition.next_fetch_offset() == 1
@@ -88,7 +88,7 @@ def test_a_record_in_between_is_not_delivered_again() -> None:
 
 
 def test_a_rejection_that_is_not_written_gives_the_record_back() -> None:
-    world = World()
+    world = ArchivingPartition()
     world.acquire()
     world.done(world.acknowledge(0, 9, AcknowledgeType.REJECT), FAILED)
     assert world.partition.take_dead_letters() == []
@@ -98,7 +98,7 @@ def test_a_rejection_that_is_not_written_gives_the_record_back() -> None:
 
 def test_neighbours_are_archived_each_after_its_own_dead_letter() -> None:
     """A leader that dies between the two leaves the second to the next one."""
-    world = World()
+    world = ArchivingPartition()
     world.acquire()
     world.done(world.acknowledge(0, 2, AcknowledgeType.REJECT))
     world.done(world.acknowledge(3, 5, AcknowledgeType.REJECT))
@@ -111,7 +111,7 @@ def test_neighbours_are_archived_each_after_its_own_dead_letter() -> None:
 
 
 def test_a_gap_has_no_dead_letter() -> None:
-    world = World()
+    world = ArchivingPartition()
     world.acquire()
     write = world.acknowledge(0, 9, AcknowledgeType.GAP)
     assert states(write) == [(0, 9, ARCHIVED)]
@@ -120,7 +120,7 @@ def test_a_gap_has_no_dead_letter() -> None:
 
 
 def test_the_last_release_makes_a_dead_letter() -> None:
-    world = World()
+    world = ArchivingPartition()
     for _ in range(2):
         world.acquire(0)
         world.done(world.acknowledge(0, 0, AcknowledgeType.RELEASE))
@@ -128,14 +128,14 @@ def test_the_last_release_makes_a_dead_letter() -> None:
 
 
 def test_the_last_lock_that_ends_makes_a_dead_letter() -> None:
-    world = World()
+    world = ArchivingPartition()
     write = let_the_last_lock_end(world)
     assert states(write) == [(0, 0, ARCHIVING)]
     world.done(write)
     assert world.partition.take_dead_letters() == [DeadLetters(0, 0, 2, Cause.DELIVERY_COUNT_EXCEEDED)]
 
 
-def let_the_last_lock_end(world: World) -> PendingWrite | None:
+def let_the_last_lock_end(world: ArchivingPartition) -> PendingWrite | None:
     world.acquire(0)
     world.now_ms += LOCK_MS
     world.done(world.partition.expire_locks(world.now_ms))
@@ -146,7 +146,7 @@ def let_the_last_lock_end(world: World) -> PendingWrite | None:
 
 def test_the_dead_letter_of_a_lock_that_ends_waits_until_its_state_is_written() -> None:
     """A leader that was deposed learns it by the write. Its successor may deliver the record again."""
-    world = World()
+    world = ArchivingPartition()
     write = let_the_last_lock_end(world)
     assert world.partition.take_dead_letters() == []
     world.done(write)
@@ -154,7 +154,7 @@ def test_the_dead_letter_of_a_lock_that_ends_waits_until_its_state_is_written() 
 
 
 def test_the_dead_letter_of_a_lock_that_ends_is_made_although_its_state_cannot_be_written() -> None:
-    world = World()
+    world = ArchivingPartition()
     write = let_the_last_lock_end(world)
     world.done(write, FAILED)
     (letters,) = world.partition.take_dead_letters()
@@ -163,7 +163,7 @@ def test_the_dead_letter_of_a_lock_that_ends_is_made_although_its_state_cannot_b
 
 
 def test_a_session_that_ends_at_the_last_delivery_makes_a_dead_letter() -> None:
-    world = World(limit=2)
+    world = ArchivingPartition(limit=2)
     world.acquire(0)
     world.done(world.acknowledge(0, 0, AcknowledgeType.RELEASE))
     world.acquire(0)
@@ -174,7 +174,7 @@ def test_a_session_that_ends_at_the_last_delivery_makes_a_dead_letter() -> None:
 
 
 def test_a_lock_that_ends_while_the_release_fails_makes_a_dead_letter() -> None:
-    world = World()
+    world = ArchivingPartition()
     world.acquire(0)
     world.done(world.acknowledge(0, 0, AcknowledgeType.RELEASE))
     world.acquire(0)
@@ -185,7 +185,9 @@ def test_a_lock_that_ends_while_the_release_fails_makes_a_dead_letter() -> None:
 
 
 def test_a_new_leader_writes_unfinished_dead_letters_again() -> None:
-    world = World(StateBatch(0, 1, ARCHIVING, 1), StateBatch(2, 2, ARCHIVING, 2), StateBatch(3, 3, 0, 1))
+    world = ArchivingPartition(
+        StateBatch(0, 1, ARCHIVING, 1), StateBatch(2, 2, ARCHIVING, 2), StateBatch(3, 3, 0, 1)
+    )
     first, second = world.partition.take_dead_letters()
     assert first == DeadLetters(0, 1, 1, Cause.CLIENT_REJECT)
     assert second == DeadLetters(2, 2, 2, Cause.DELIVERY_COUNT_EXCEEDED)
@@ -197,7 +199,7 @@ def test_a_new_leader_writes_unfinished_dead_letters_again() -> None:
 
 
 def test_without_a_topic_rejected_records_are_archived_at_once() -> None:
-    world = World()
+    world = ArchivingPartition()
     world.settings = ShareSettings()
     world.acquire()
     write = world.acknowledge(0, 9, AcknowledgeType.REJECT)
@@ -205,7 +207,7 @@ def test_without_a_topic_rejected_records_are_archived_at_once() -> None:
 
 
 def test_a_dead_letter_of_records_that_the_log_has_lost_archives_nothing_twice() -> None:
-    world = World()
+    world = ArchivingPartition()
     world.acquire()
     world.done(world.acknowledge(0, 4, AcknowledgeType.REJECT))
     (letters,) = world.partition.take_dead_letters()

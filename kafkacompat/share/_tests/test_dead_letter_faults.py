@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from kafkacompat import faults
-from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, topic_image
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
-from kafkacompat.partition._tests.fakes import partition_image
+from kafkacompat.partition._tests.kit import partition_image
 from kafkacompat.ports import WorkersBusy
 from kafkacompat.share import dead_letter_queue
-from kafkacompat.share._tests.test_dead_letter_queue import OTHER, QUEUE, SOURCE, World
+from kafkacompat.share._tests.test_dead_letter_queue import OTHER, QUEUE, SOURCE, DeadLetterNode
 from kafkacompat.share.dead_letter_queue import SAID_EVERY_MS
 from kafkacompat.share.dead_letters import ATTEMPTS, BACKOFF_MS, HELD_MAX_MS, TIMEOUT_MS, DeadLetterPolicy
 from kafkacompat.wire.errors import ErrorCode
@@ -25,7 +25,7 @@ PAUSES_MS = [BACKOFF_MS << number for number in range(ATTEMPTS - 1)]
 """Between the attempts."""
 
 
-def led_by_other(world: World) -> None:
+def led_by_other(world: DeadLetterNode) -> None:
     world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
 
 
@@ -37,7 +37,7 @@ def test_a_full_disk_of_the_queues_leader_moves_the_letter_to_the_next_leader(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The node gives the log up, as for any write that fails. Another replica takes over, and is asked."""
-    world = World()
+    world = DeadLetterNode()
     world.fill(b"a")
     world.disk.refuse = refusing("write create", f"/data/{QUEUE}-", errno.ENOSPC)
     sent = world.send(0, 0)
@@ -58,7 +58,7 @@ def test_a_full_disk_of_the_queues_leader_moves_the_letter_to_the_next_leader(
 
 def test_what_waits_behind_a_letter_that_fails_has_failed_with_it(caplog: pytest.LogCaptureFixture) -> None:
     """They go to the same partition. Otherwise a thousand ranges would wait for each other's attempts for hours."""
-    world = World()
+    world = DeadLetterNode()
     led_by_other(world)
     sent = [world.send(offset, offset) for offset in range(100)]
     for pause_ms in (*PAUSES_MS, 0):
@@ -71,7 +71,7 @@ def test_what_waits_behind_a_letter_that_fails_has_failed_with_it(caplog: pytest
 
 
 def test_a_letter_that_came_later_has_attempts_of_its_own() -> None:
-    world = World()
+    world = DeadLetterNode()
     led_by_other(world)
     first = world.send(0, 0)
     for pause_ms in PAUSES_MS:
@@ -86,7 +86,7 @@ def test_a_letter_that_came_later_has_attempts_of_its_own() -> None:
 
 
 def test_a_leader_that_says_nothing_holds_records_for_a_bounded_time() -> None:
-    world = World()
+    world = DeadLetterNode()
     led_by_other(world)
     sent = world.send(0, 0)
     begun_ms = world.time.monotonic_ms()
@@ -103,7 +103,7 @@ def test_a_leader_that_says_nothing_holds_records_for_a_bounded_time() -> None:
 
 def test_a_loss_is_said_once_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     """The topic is missing, and records are rejected one by one."""
-    world = World()
+    world = DeadLetterNode()
     world.publish(topic_image("orders", 5), enabled=False)
     for offset in range(500):
         assert world.send(offset, offset).result() is False
@@ -126,7 +126,7 @@ def test_a_loss_is_said_once_and_then_counted(caplog: pytest.LogCaptureFixture) 
 
 
 def test_another_reason_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(DeadLetterPolicy("wrong"))
+    world = DeadLetterNode(DeadLetterPolicy("wrong"))
     world.send(0, 0)
     world.policy = DeadLetterPolicy("dlq.missing")
     world.send(1, 1)
@@ -137,7 +137,7 @@ def test_another_reason_is_said_at_once(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_a_topic_that_is_made_anew_takes_no_letter_that_was_begun_for_the_old_one() -> None:
     """Nobody has enabled the new one, which may belong to somebody else."""
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a")
     sent = world.queue.enqueue(*world.one_letter(0))
     world.time.advance(0)
@@ -154,7 +154,7 @@ def test_a_topic_that_is_made_anew_takes_no_letter_that_was_begun_for_the_old_on
 
 def test_a_read_that_fails_as_none_should_is_reported_and_tried_again(faults: Any) -> None:
     """A full pool is no bug."""
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a")
     sent = world.queue.enqueue(*world.one_letter(0))
     problem = KeyError("a bug")
@@ -172,7 +172,7 @@ def test_a_read_that_fails_as_none_should_is_reported_and_tried_again(faults: An
 
 
 def test_a_topic_that_is_made_anew_and_enabled_takes_the_letter() -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a")
     sent = world.queue.enqueue(*world.one_letter(0))
     world.time.advance(0)
@@ -188,7 +188,7 @@ def test_a_topic_that_is_made_anew_and_enabled_takes_the_letter() -> None:
 
 
 def test_a_topic_that_brokers_may_not_write_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = DeadLetterNode()
     led_by_other(world)
     sent = world.send(0, 0)
     world.peer.answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -204,7 +204,7 @@ def test_a_bug_of_ours_holds_up_nothing(monkeypatch: pytest.MonkeyPatch, broken:
 
     reported: list[BaseException] = []
     monkeypatch.setattr(faults, "listeners", [reported.append])
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b")
     with monkeypatch.context() as patched:
         patched.setattr(dead_letter_queue, broken, fails)
@@ -220,7 +220,7 @@ def test_a_bug_of_ours_holds_up_nothing(monkeypatch: pytest.MonkeyPatch, broken:
 def test_letters_of_a_share_partition_that_has_moved_are_left_to_its_next_leader(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World()
+    world = DeadLetterNode()
     led_by_other(world)
     is_led = True
     sent = [world.queue.enqueue(*world.one_letter(offset), lambda: is_led) for offset in range(3)]
@@ -234,7 +234,7 @@ def test_letters_of_a_share_partition_that_has_moved_are_left_to_its_next_leader
 
 
 def test_the_source_may_be_gone_when_the_letter_is_written() -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a")
     sent = world.queue.enqueue(*world.one_letter(0))
     world.time.advance(0)

@@ -11,13 +11,13 @@ import pytest
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
-from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, image_of, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition._tests.fakes import failing, partition_image
+from kafkacompat.partition._tests.kit import failing, partition_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice, IndexesRebuilt
@@ -59,7 +59,7 @@ class Peer:
         answer.resolve(ProduceResponse(responses=[TopicProduceResponse(partition_responses=[part])]))
 
 
-class World:
+class DeadLetterNode:
     def __init__(self, policy: DeadLetterPolicy | None = None) -> None:
         self.time = HandTime()
         self.workers = HandWorkers()
@@ -136,7 +136,7 @@ class World:
 
 
 def test_dead_letters_lie_in_the_partition_with_the_sources_number() -> None:
-    world = World()
+    world = DeadLetterNode()
     world.fill(b"a", b"b")
     assert world.send(0, 1).result() is True
     assert world.letters() == [(None, "0"), (None, "1")]
@@ -144,14 +144,14 @@ def test_dead_letters_lie_in_the_partition_with_the_sources_number() -> None:
 
 
 def test_records_are_copied_where_the_group_says_so() -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b")
     assert world.send(0, 1).result() is True
     assert world.letters() == [(b"a", "0"), (b"b", "1")]
 
 
 def test_a_record_that_retention_took_is_told_without_its_contents() -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b")
     log = world.manager.log(SOURCE)
     assert log is not None
@@ -164,7 +164,7 @@ def test_a_record_that_retention_took_is_told_without_its_contents() -> None:
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
 def test_a_source_that_cannot_be_read_for_a_while_is_copied_later(number: int) -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b")
     refused: list[str] = []
 
@@ -185,7 +185,7 @@ def test_a_source_that_cannot_be_read_for_a_while_is_copied_later(number: int) -
 
 
 def test_the_indexes_of_a_source_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b")
     log = world.manager.log(SOURCE)
     assert isinstance(log, UnifiedLog)
@@ -200,7 +200,7 @@ def test_the_indexes_of_a_source_are_waited_for(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_source_that_stays_unreadable_is_told_without_its_contents() -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b")
     world.disk.refuse = lambda operation, path: (
         OSError(errno.EIO, "broken") if operation == "read" and "/orders-" in path else None
@@ -216,7 +216,7 @@ def test_a_source_that_stays_unreadable_is_told_without_its_contents() -> None:
 
 def test_records_are_copied_that_lie_behind_the_first_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_queue, "READ_BYTES", 300)
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     values = [b"%d" % number * 100 for number in range(5)]
     world.fill(*values)
     assert world.send(0, 4).result() is True
@@ -224,7 +224,7 @@ def test_records_are_copied_that_lie_behind_the_first_read(monkeypatch: pytest.M
 
 
 def test_records_are_copied_that_retention_has_left() -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a", b"b", b"c")
     log = world.manager.log(SOURCE)
     assert log is not None
@@ -236,14 +236,14 @@ def test_records_are_copied_that_retention_has_left() -> None:
 
 
 def test_a_large_range_is_written_in_batches_that_the_topic_takes() -> None:
-    world = World(DeadLetterPolicy(QUEUE, copies_records=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(*[b"x" * 600] * 9)
     assert world.send(0, 8).result() is True
     assert [offset for _, offset in world.letters()] == [str(offset) for offset in range(9)]
 
 
 def test_ranges_of_a_share_partition_are_written_in_order() -> None:
-    world = World()
+    world = DeadLetterNode()
     world.fill(b"a", b"b", b"c")
     world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
     first = world.send(0, 0)
@@ -258,7 +258,7 @@ def test_ranges_of_a_share_partition_are_written_in_order() -> None:
 
 
 def test_the_leader_of_the_queue_is_asked() -> None:
-    world = World()
+    world = DeadLetterNode()
     world.fill(b"a")
     queue = topic_image(QUEUE, 3)
     queue = replace(
@@ -281,7 +281,7 @@ def test_the_leader_of_the_queue_is_asked() -> None:
 def test_a_lost_leader_is_tried_again_and_given_up_after_some_attempts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World()
+    world = DeadLetterNode()
     world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
     sent = world.send(0, 2)
     for attempt in range(1, ATTEMPTS + 1):
@@ -298,7 +298,7 @@ def test_a_lost_leader_is_tried_again_and_given_up_after_some_attempts(
 
 
 def test_an_error_that_no_attempt_mends_is_given_up_at_once() -> None:
-    world = World()
+    world = DeadLetterNode()
     world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
     sent = world.send(0, 0)
     world.peer.answer(ErrorCode.MESSAGE_TOO_LARGE)
@@ -307,7 +307,7 @@ def test_an_error_that_no_attempt_mends_is_given_up_at_once() -> None:
 
 
 def test_a_range_that_is_given_up_does_not_hold_up_the_next() -> None:
-    world = World()
+    world = DeadLetterNode()
     world.fill(b"a")
     world.policy = DeadLetterPolicy("wrong")
     assert world.send(0, 0).result() is False
@@ -316,7 +316,7 @@ def test_a_range_that_is_given_up_does_not_hold_up_the_next() -> None:
 
 
 def test_a_missing_topic_is_created_where_the_broker_may() -> None:
-    world = World(DeadLetterPolicy(QUEUE, creates_topics=True))
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, creates_topics=True))
     world.fill(b"a")
     world.publish(topic_image("orders", 5), enabled=False)
     sent = world.send(0, 0)
@@ -334,7 +334,7 @@ def test_a_missing_topic_is_created_where_the_broker_may() -> None:
 
 
 def test_a_topic_that_was_made_without_leave_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = DeadLetterNode()
     world.publish(topic_image("orders", 5), topic_image(QUEUE, 3), enabled=False)
     assert world.send(0, 0).result() is False
     assert "errors.deadletterqueue.group.enable of topic dlq.orders is false" in caplog.text
@@ -342,7 +342,7 @@ def test_a_topic_that_was_made_without_leave_takes_nothing(caplog: pytest.LogCap
 
 
 def test_nothing_is_written_after_the_end() -> None:
-    world = World()
+    world = DeadLetterNode()
     world.publish(topic_image("orders", 5), topic_image(QUEUE, 3, leader=OTHER), enabled=True)
     waiting = world.send(0, 0)
     world.queue.close()

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports import Buffer, FileSlice
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
-from kafkacompat.share._tests.share_world import ACCEPT, GROUP, REJECT, RELEASE, ShareWorld, taken
+from kafkacompat.share._tests.kit import ACCEPT, GROUP, REJECT, RELEASE, ShareLeader, taken
 from kafkacompat.share.service import ReadState, ShareError, SharePartitionKey, StateBatch
 from kafkacompat.wire.errors import ErrorCode
 
@@ -18,8 +18,8 @@ QUEUE = "dlq.t"
 LOCK_MS = 30_000
 
 
-def world_with(records: int = 3, **overrides: str) -> ShareWorld:
-    world = ShareWorld(
+def world_with(records: int = 3, **overrides: str) -> ShareLeader:
+    world = ShareLeader(
         topic_image("t", 1),
         topic_image(QUEUE, 1),
         errors_deadletterqueue_topic_name=QUEUE,
@@ -37,7 +37,7 @@ def batch_of(data: Buffer, header: BatchHeader) -> bytes:
     return bytes(data[header.position : header.position + header.size])
 
 
-def letters(world: ShareWorld) -> list[bytes | None]:
+def letters(world: ShareLeader) -> list[bytes | None]:
     """The values in the dead-letter topic."""
     world.time.advance(0)
     log = world.manager.log(TopicPartition(QUEUE, 0))
@@ -88,7 +88,7 @@ def test_a_deposed_leader_makes_no_dead_letters_of_locks_that_end() -> None:
     assert letters(world) == []
 
 
-def world_with_a_last_delivery() -> ShareWorld:
+def world_with_a_last_delivery() -> ShareLeader:
     world = world_with(1)
     world.fetched(epoch=0, partitions=[0])
     assert taken(world.fetched(epoch=1, partitions={0: [(0, 0, RELEASE)]})) == {0: [(0, 0, 2)]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.partition._tests.fakes import batch_of
+from kafkacompat.partition._tests.kit import batch_of
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.records.control import build_end_transaction_marker

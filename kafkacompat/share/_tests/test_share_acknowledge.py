@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.partition._tests.fakes import topic_image
-from kafkacompat.share._tests.share_world import ACCEPT, RELEASE, ShareWorld, codes, rows, taken
+from kafkacompat.partition._tests.kit import topic_image
+from kafkacompat.share._tests.kit import ACCEPT, RELEASE, ShareLeader, codes, rows, taken
 from kafkacompat.share.share_partition_manager import WORK_AT_ONCE, AcknowledgementMeter, are_valid, work_of
 from kafkacompat.share.values import AcknowledgementBatch
 from kafkacompat.wire.errors import ErrorCode
@@ -100,8 +100,8 @@ def test_what_is_changed_together_is_less_work(types: list[int], takes_steps: bo
     assert (work_of(batches) > WORK_AT_ONCE) == takes_steps
 
 
-def filled(records: int = 4) -> ShareWorld:
-    world = ShareWorld()
+def filled(records: int = 4) -> ShareLeader:
+    world = ShareLeader()
     world.produce("t", 0, *([b"v"] * records))
     world.produce("t", 1)
     world.fetched(partitions=[0, 1])
@@ -167,7 +167,7 @@ def test_the_last_acknowledgement_ends_the_session_when_it_is_written() -> None:
 
 
 def test_many_acknowledgements_take_several_steps() -> None:
-    world = ShareWorld(share_partition_max_record_locks="4000")
+    world = ShareLeader(share_partition_max_record_locks="4000")
     world.produce("t", 0, *([b"v"] * 3900))
     assert taken(world.fetched(partitions=[0], max_records=4000)) == {0: [(0, 3899, 1)]}
     response = world.acknowledged("m", 1, {0: [(each, each, ACCEPT) for each in range(3900)]})
@@ -177,7 +177,7 @@ def test_many_acknowledgements_take_several_steps() -> None:
 
 def test_what_many_partitions_write_takes_several_steps() -> None:
     """A share coordinator on this node writes each change at once."""
-    world = ShareWorld(topic_image("t", 30))
+    world = ShareLeader(topic_image("t", 30))
     for index in range(30):
         world.produce("t", index)
     assert len(taken(world.fetched(partitions=range(30)))) == 30

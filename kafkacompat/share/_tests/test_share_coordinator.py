@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from kafkacompat.config import LogConfig
-from kafkacompat.coordinator._tests.harness import topic_image as topic_of
-from kafkacompat.coordinator._tests.share_world import (
+from kafkacompat.coordinator._tests.kit import topic_image as topic_of
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.ids import SHARE_STATE_TOPIC
+from kafkacompat.share._tests.share_coordinator_kit import (
     TOPIC,
-    ShareWorld,
+    ShareCoordinatorNode,
     initialization,
     partition_name,
     reading,
     results,
     writing,
 )
-from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
-from kafkacompat.coordinator.shard import ShardState
-from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.share.service import StateBatch
 from kafkacompat.share.share_coordinator import ShareCoordinatorSettings
 from kafkacompat.share.state.records import ShareGroupOffset, ShareUpdate
@@ -53,7 +53,7 @@ def summary_of(*partitions: int, group: str = "g") -> Any:
 
 
 def test_a_state_is_written_read_summed_up_and_deleted() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     assert results(world.initialize(0, 1, epoch=2, start=10)) == {0: FINE, 1: FINE}
     state = world.read(0, leader=4).result().results[0].partitions[0]
     assert (state.state_epoch, state.start_offset, state.state_batches) == (2, 10, [])
@@ -78,14 +78,14 @@ def test_a_state_is_written_read_summed_up_and_deleted() -> None:
 
 
 def test_share_partitions_of_one_request_are_one_batch() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0, 1, 2)
     assert len(world.records()) == 3
     assert world.batch_count() == 1
 
 
 def test_a_share_partition_that_is_named_twice_is_written_twice_and_answered_once() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0)
     request = writing({0: [StateBatch(0, 0, 2, 1)]})
     request.topics[0].partitions *= 2
@@ -99,7 +99,7 @@ def test_a_share_partition_that_is_named_twice_is_written_twice_and_answered_onc
 
 
 def test_large_requests_are_written_in_several_batches() -> None:
-    world = ShareWorld(partitions=1)
+    world = ShareCoordinatorNode(partitions=1)
     groups = "g" * 1000
     world.initialize(0, 1, 2, group=groups)
     many = [StateBatch(2 * each, 2 * each, 2, 1) for each in range(1_000)]
@@ -113,7 +113,7 @@ def test_large_requests_are_written_in_several_batches() -> None:
 def test_snapshots_that_are_due_at_once_are_written_in_several_batches() -> None:
     """Small writes may lead to large records."""
     config = LogConfig(max_message_bytes=32_768)
-    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=1), config=config)
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(updates_per_snapshot=1), config=config)
 
     def told(answer: Any) -> Any:
         while not answer.done:
@@ -142,7 +142,7 @@ def test_snapshots_that_are_due_at_once_are_written_in_several_batches() -> None
     ],
 )
 def test_requests_that_cannot_be_served(ask: str, request_: Any) -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     verb = ask.replace("_state", " share group state").replace("_", " ")
     world.resign()
     serve = getattr(world.coordinator, ask)
@@ -159,7 +159,7 @@ def test_requests_that_cannot_be_served(ask: str, request_: Any) -> None:
 
 
 def test_requests_without_content_get_empty_responses() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0)
     for request in (deletion(0, group=""), deletion(), delete.DeleteShareGroupStateRequest(group_id="g")):
         assert world.coordinator.delete_state(request).result().results == []
@@ -167,7 +167,7 @@ def test_requests_without_content_get_empty_responses() -> None:
 
 
 def test_an_answer_waits_for_the_followers_and_a_failed_wait_is_an_error() -> None:
-    world = ShareWorld(followed=True)
+    world = ShareCoordinatorNode(followed=True)
     answer = world.initialize(0, 1)
     assert not answer.done
     world.follow()
@@ -186,7 +186,7 @@ def test_an_answer_waits_for_the_followers_and_a_failed_wait_is_an_error() -> No
 
 
 def test_a_write_that_the_log_refuses_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0)
     refused = (E.NOT_LEADER_OR_FOLLOWER, -1)
     monkeypatch.setattr(ServicePartitionWriter, "append", lambda writer, partition, batch: refused)
@@ -196,7 +196,7 @@ def test_a_write_that_the_log_refuses_changes_nothing(monkeypatch: pytest.Monkey
 
 
 def test_states_are_the_same_after_a_restart_and_after_a_time_as_follower() -> None:
-    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=3))
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(updates_per_snapshot=3))
     world.initialize(0, 1)
     world.read(0, leader=3)
     for offset in range(10):
@@ -216,7 +216,7 @@ def test_states_are_the_same_after_a_restart_and_after_a_time_as_follower() -> N
 
 
 def test_a_shard_that_loads_says_so() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0)
     world.resign()
     world.leader_epoch += 1
@@ -229,7 +229,7 @@ def test_a_shard_that_loads_says_so() -> None:
     assert results(world.read(0)) == {0: FINE}
 
 
-def machine(world: ShareWorld) -> Any:
+def machine(world: ShareCoordinatorNode) -> Any:
     (shard,) = list(world.coordinator._shards)
     assert shard.state is ShardState.ACTIVE
     return shard.machine
@@ -239,7 +239,7 @@ def machine(world: ShareWorld) -> Any:
 
 
 def test_records_that_snapshots_replace_are_removed() -> None:
-    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=2, cold_interval_ms=1 << 30))
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(updates_per_snapshot=2, cold_interval_ms=1 << 30))
     world.initialize(0)
     for offset in range(4):
         world.write({0: [StateBatch(offset, offset, 2, 1)]})
@@ -255,7 +255,7 @@ def test_records_that_snapshots_replace_are_removed() -> None:
 
 
 def test_what_replaces_records_must_be_committed() -> None:
-    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=0), followed=True)
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(updates_per_snapshot=0), followed=True)
     world.initialize(0)
     world.follow()
     world.follow()
@@ -270,7 +270,7 @@ def test_what_replaces_records_must_be_committed() -> None:
 
 
 def test_what_replaces_records_must_be_committed_also_if_an_earlier_leader_wrote_it() -> None:
-    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=0), followed=True)
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(updates_per_snapshot=0), followed=True)
     world.initialize(0)
     world.follow()
     world.follow()
@@ -289,7 +289,7 @@ def test_a_cold_share_partition_does_not_hold_up_pruning_for_ever() -> None:
     settings = ShareCoordinatorSettings(
         updates_per_snapshot=0, cold_interval_ms=1_000, prune_interval_ms=10_000
     )
-    world = ShareWorld(settings)
+    world = ShareCoordinatorNode(settings)
     world.initialize(0, 1)
     world.time.advance(999)
     world.write({0: []})
@@ -304,7 +304,7 @@ def test_a_cold_share_partition_does_not_hold_up_pruning_for_ever() -> None:
 
 
 def test_what_comes_while_cold_share_partitions_are_snapshotted_stays() -> None:
-    world = ShareWorld(ShareCoordinatorSettings(cold_interval_ms=1_000))
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(cold_interval_ms=1_000))
     world.initialize(0, 1, 2)
     # So many batches that the snapshot of this one takes all of a turn.
     world.write({0: [StateBatch(2 * at, 2 * at, 2, 1) for at in range(2_001)]})
@@ -329,7 +329,7 @@ def test_what_comes_while_cold_share_partitions_are_snapshotted_stays() -> None:
 
 
 def test_quiet_shards_are_left_alone() -> None:
-    world = ShareWorld(ShareCoordinatorSettings(cold_interval_ms=1_000))
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(cold_interval_ms=1_000))
     world.initialize(0, 1)
     world.time.advance(1_000)
     assert len(world.records()) == 4
@@ -338,7 +338,7 @@ def test_quiet_shards_are_left_alone() -> None:
 
 
 def test_nothing_is_done_without_share_groups() -> None:
-    world = ShareWorld(ShareCoordinatorSettings(updates_per_snapshot=0, cold_interval_ms=1_000))
+    world = ShareCoordinatorNode(ShareCoordinatorSettings(updates_per_snapshot=0, cold_interval_ms=1_000))
     world.initialize(0)
     world.write({0: []})
     old = world.image
@@ -354,7 +354,7 @@ def test_nothing_is_done_without_share_groups() -> None:
 
 
 def test_states_of_a_deleted_topic_are_deleted() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0, 1)
     world.publish(deleted=["t"])
     assert [record.value for _, record in world.records()][2:] == [None, None]
@@ -362,7 +362,7 @@ def test_states_of_a_deleted_topic_are_deleted() -> None:
 
 
 def test_a_topic_deleted_while_its_states_are_loaded_is_not_forgotten() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0)
     world.resign()
     world.leader_epoch += 1
@@ -375,7 +375,7 @@ def test_a_topic_deleted_while_its_states_are_loaded_is_not_forgotten() -> None:
 def test_states_of_a_deleted_topic_that_the_log_did_not_let_go_go_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0, 1)
     with monkeypatch.context() as patch:
         patch.setattr(ServicePartitionWriter, "append", lambda *_: (E.KAFKA_STORAGE_ERROR, -1))
@@ -388,7 +388,7 @@ def test_states_of_a_deleted_topic_that_the_log_did_not_let_go_go_later(
 
 
 def test_states_of_a_topic_that_was_deleted_while_nobody_coordinated_go() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0, 1)
     world.resign()
     world.publish(deleted=["t"])
@@ -398,7 +398,7 @@ def test_states_of_a_topic_that_was_deleted_while_nobody_coordinated_go() -> Non
 
 
 def test_a_shard_that_goes_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.initialize(0)
     monkeypatch.setattr(ServicePartitionWriter, "append", lambda *_: (E.KAFKA_STORAGE_ERROR, -1))
     world.publish(deleted=["t"])
@@ -408,7 +408,7 @@ def test_a_shard_that_goes_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
 
 
 def test_of_many_states_only_those_of_deleted_topics_go() -> None:
-    world = ShareWorld()
+    world = ShareCoordinatorNode()
     world.publish(topic_of("u", 3, bytes(15) + b"\x09"))
     request = initialization(0, 1, 2)
     request.topics += initialization(0, 1, 2).topics
@@ -420,7 +420,7 @@ def test_of_many_states_only_those_of_deleted_topics_go() -> None:
 
 
 def test_the_coordinator_finds_the_partition_as_kafka_does() -> None:
-    world = ShareWorld(partitions=50)
+    world = ShareCoordinatorNode(partitions=50)
     key = "group:AAAAAAAAAAAAAAAAAAAABw:3"
     expected = 0
     for each in key:

@@ -11,16 +11,16 @@ import pytest
 from conftest import Faults
 from kafkacompat.deferred import Deferred
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition._tests.fakes import partition_image, topic_image, with_partitions
+from kafkacompat.partition._tests.kit import partition_image, topic_image, with_partitions
 from kafkacompat.partition.delayed_operations import ANSWER_US, TURN_US
 from kafkacompat.ports import WorkersBusy
-from kafkacompat.share._tests.share_world import (
+from kafkacompat.share._tests.kit import (
     ACCEPT,
     GROUP,
     REJECT,
     RELEASE,
     RENEW,
-    ShareWorld,
+    ShareLeader,
     acquired,
     codes,
     offsets_sent,
@@ -41,8 +41,8 @@ from kafkacompat.share.share_partition_manager import RELEASED_AT_ONCE
 from kafkacompat.wire.errors import ErrorCode
 
 
-def filled(batches: int = 1, records: int = 1, partition: int = 0, **overrides: str) -> ShareWorld:
-    world = ShareWorld(**overrides)
+def filled(batches: int = 1, records: int = 1, partition: int = 0, **overrides: str) -> ShareLeader:
+    world = ShareLeader(**overrides)
     for _ in range(batches):
         world.produce("t", partition, *([b"value"] * records))
     return world
@@ -79,7 +79,7 @@ def test_a_group_without_offset_begins_at_the_end_by_default() -> None:
 
 
 def test_a_group_may_begin_some_time_ago() -> None:
-    world = ShareWorld(share_auto_offset_reset="by_duration:PT1H")
+    world = ShareLeader(share_auto_offset_reset="by_duration:PT1H")
     world.produce()
     world.time.advance(2 * 3_600_000)
     world.produce()
@@ -89,7 +89,7 @@ def test_a_group_may_begin_some_time_ago() -> None:
 
 
 def test_without_a_record_since_then_the_group_cannot_begin() -> None:
-    world = ShareWorld(share_auto_offset_reset="by_duration:PT1H")
+    world = ShareLeader(share_auto_offset_reset="by_duration:PT1H")
     answer = world.parked(partitions=[0])
     world.workers.run_all()
     world.time.advance(500)
@@ -97,7 +97,7 @@ def test_without_a_record_since_then_the_group_cannot_begin() -> None:
 
 
 def test_a_fetch_waits_for_records() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     answer = world.parked(partitions=[0, 1])
     world.produce("t", 1)
     assert taken(answer.result()) == {1: [(0, 0, 1)]}
@@ -168,7 +168,7 @@ def test_a_lost_connection_releases_what_its_member_holds() -> None:
 def test_a_bug_in_one_release_ends_no_other(
     method: str, monkeypatch: pytest.MonkeyPatch, faults: Faults
 ) -> None:
-    world = ShareWorld(topic_image("t", 2))
+    world = ShareLeader(topic_image("t", 2))
     world.produce("t", 0)
     world.produce("t", 1)
     world.fetched("a", partitions=[0])
@@ -187,7 +187,7 @@ def test_a_member_that_comes_back_at_once_keeps_what_it_gets_then() -> None:
     """What a session of many partitions held is released in several turns of the loop. The member opens another session
     meanwhile."""
     last = 3 * RELEASED_AT_ONCE
-    world = ShareWorld(topic_image("t", last + 1))
+    world = ShareLeader(topic_image("t", last + 1))
     world.fetched("b", partitions=[last], max_wait_ms=0)
     world.produce("t", last)
     assert taken(world.fetched("a", partitions=range(last + 1))) == {last: [(0, 0, 1)]}
@@ -302,7 +302,7 @@ def test_loading_is_awaited() -> None:
 
 
 def test_a_partition_led_elsewhere_is_refused() -> None:
-    world = ShareWorld(topic_image("t", {0: partition_image(replicas=(1, 2), leader=2)}))
+    world = ShareLeader(topic_image("t", {0: partition_image(replicas=(1, 2), leader=2)}))
     response = world.fetched("a", partitions=[0])
     row = rows(response)[0]
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -310,7 +310,7 @@ def test_a_partition_led_elsewhere_is_refused() -> None:
 
 
 def test_a_lost_leadership_ends_the_wait_and_drops_the_share_partition() -> None:
-    world = ShareWorld(topic_image("t", {0: partition_image(replicas=(1, 2))}))
+    world = ShareLeader(topic_image("t", {0: partition_image(replicas=(1, 2))}))
     answer = world.parked("a", partitions=[0], max_wait_ms=60_000)
     moved = partition_image(replicas=(1, 2), leader=2, epoch=1)
     world.publish(with_partitions(world.image, "t", {0: moved}))
@@ -399,7 +399,7 @@ def test_a_full_share_partition_goes_on_when_there_is_room() -> None:
 
 
 def test_a_fetch_has_its_maximum_of_records_from_all_partitions_together() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     for partition in range(3):
         world.produce("t", partition, b"a", b"b", b"c")
     found = taken(world.fetched(partitions=[0, 1, 2], max_records=4, share_acquire_mode=1))
@@ -407,7 +407,7 @@ def test_a_fetch_has_its_maximum_of_records_from_all_partitions_together() -> No
 
 
 def test_a_first_batch_that_is_too_large_leaves_no_bytes_for_other_partitions() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.produce("t", 0, b"x" * 500)
     world.produce("t", 1, b"y")
     assert taken(world.fetched(partitions=[0, 1], max_bytes=300)) == {0: [(0, 0, 1)]}
@@ -440,7 +440,7 @@ def test_a_group_that_comes_back_while_its_state_is_written_is_not_forgotten() -
 
 def test_a_group_that_comes_back_while_records_are_released_is_not_forgotten() -> None:
     partitions = 3 * RELEASED_AT_ONCE
-    world = ShareWorld(topic_image("t", partitions))
+    world = ShareLeader(topic_image("t", partitions))
     for partition in range(partitions):
         world.produce("t", partition)
     assert len(taken(world.fetched("a", partitions=range(partitions)))) == partitions
@@ -478,7 +478,7 @@ def test_a_fetch_that_finds_a_lock_taken_for_several_steps_gets_what_is_left(
 
 
 def test_aborted_records_are_not_delivered_under_read_committed() -> None:
-    world = ShareWorld(share_isolation_level="read_committed")
+    world = ShareLeader(share_isolation_level="read_committed")
     from kafkacompat.records.batch import trusted_batch
     from kafkacompat.records.control import build_end_transaction_marker
 
@@ -542,13 +542,13 @@ def test_a_fetch_that_nobody_waits_for_acquires_nothing() -> None:
 
 
 def test_an_abandoned_fetch_leaves_its_place() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.parked("a", partitions=[0]).abandon()
     assert len(world.shares.fetches.purgatory) == 0
 
 
 def test_many_waiting_fetches_get_one_record_each() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     answers = [world.parked(f"m{each}", partitions=[0], max_records=1) for each in range(150)]
     for _ in range(150):
         world.produce()
@@ -559,7 +559,7 @@ def test_many_waiting_fetches_get_one_record_each() -> None:
 
 
 def test_a_batch_of_records_is_divided_among_waiting_fetches() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     answers = [
         world.parked(f"m{each}", partitions=[0], max_records=1, share_acquire_mode=1) for each in range(300)
     ]
@@ -576,7 +576,7 @@ def test_a_batch_of_records_is_divided_among_waiting_fetches() -> None:
 
 def test_fetches_that_wait_for_more_bytes_are_looked_at_a_few_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look counts what the log has from the share-partition's next offset on, far from its end."""
-    world = ShareWorld()
+    world = ShareLeader()
     answers = [world.parked(f"m{each}", partitions=[0], min_bytes=1 << 20) for each in range(300)]
     looks: list[int] = []
     original = UnifiedLog.readable_bytes
@@ -601,7 +601,7 @@ def test_fetches_that_wait_for_more_bytes_are_looked_at_a_few_a_turn(monkeypatch
 
 def test_a_step_reads_of_a_bounded_number_of_partitions() -> None:
     """A fetch may acquire one batch of each of hundreds of partitions."""
-    world = ShareWorld(topic_image("t", 300))
+    world = ShareLeader(topic_image("t", 300))
     for partition in range(300):
         world.produce("t", partition)
     world.settle()
@@ -752,8 +752,8 @@ def test_an_answer_has_a_bounded_number_of_ranges(monkeypatch: pytest.MonkeyPatc
     assert sorted(taken(world.fetched("a", 1, max_records=1_000, batch_size=1))) == [2]
 
 
-def many_batches() -> ShareWorld:
-    world = ShareWorld()
+def many_batches() -> ShareLeader:
+    world = ShareLeader()
     for partition in range(3):
         for _ in range(8):
             world.produce("t", partition)
@@ -763,7 +763,7 @@ def many_batches() -> ShareWorld:
 def test_what_cannot_be_loaded_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """A client may ask for hundreds of partitions in a request, of groups that do not exist and with names of 32 KiB."""
     caplog.set_level(logging.WARNING)
-    world = ShareWorld()
+    world = ShareLeader()
     world.persister.read_error = ShareError(ErrorCode.INVALID_REQUEST, "not initialized")
     group = "g" * 30_000
     for epoch in range(10):
@@ -786,7 +786,7 @@ def test_the_share_of_partitions_that_fetches_get_and_the_time_until_then_are_no
     meter = world.shares.cache.fetch_meters[GROUP]
     assert list(meter.acquired_percent.recent) == [100]
     assert list(meter.acquire_times_ms.recent) == [0]
-    many = ShareWorld()
+    many = ShareLeader()
     many.configure(share_partition_max_record_locks="100")
     for _ in range(2):
         many.produce("t", 0, *[b"v"] * 100)
@@ -812,7 +812,7 @@ def test_what_was_noted_of_a_group_goes_with_it() -> None:
 def test_a_fetch_of_many_new_partitions_opens_a_few_logs_in_each_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = ShareWorld(topic_image("t", 200))
+    world = ShareLeader(topic_image("t", 200))
     monkeypatch.setattr(world, "result", lambda answer: world.share_tasks.run("a fetch", answer))
 
     def opened() -> int:

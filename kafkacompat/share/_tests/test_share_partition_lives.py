@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.share._tests.world import World
+from kafkacompat.share._tests.share_partition_life import SharePartitionLife
 
 SEEDS = 50
 STEPS = 150
@@ -17,7 +17,7 @@ MEMBERS = ("a", "b", "c")
 ROUNDS_TO_DRAIN = 500
 
 
-def live(world: World) -> None:
+def live(world: SharePartitionLife) -> None:
     choose = world.random
     member = choose.choice(MEMBERS)
     roll = choose.random()
@@ -47,7 +47,7 @@ def live(world: World) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_life(seed: int) -> None:
-    world = World(seed)
+    world = SharePartitionLife(seed)
     world.check()
     for _ in range(STEPS):
         live(world)
@@ -55,7 +55,7 @@ def test_a_life(seed: int) -> None:
     drain(world)
 
 
-def drain(world: World) -> None:
+def drain(world: SharePartitionLife) -> None:
     """Members that accept everything come to the end of the log, whatever happened before."""
     for _ in range(ROUNDS_TO_DRAIN):
         while world.writes:

@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import CountingRandom
-from kafkacompat.coordinator._tests.harness import NODE_ID, AutoCreate
-from kafkacompat.coordinator._tests.share_world import FOLLOWER, TOPIC, ShareWorld, initialization
+from kafkacompat.coordinator._tests.kit import NODE_ID, AutoCreate
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut, UnsupportedByPeer
+from kafkacompat.share._tests.share_coordinator_kit import (
+    FOLLOWER,
+    TOPIC,
+    ShareCoordinatorNode,
+    initialization,
+)
 from kafkacompat.share.persister import ATTEMPTS_MAX, DefaultStatePersister
 from kafkacompat.share.service import (
     ReadState,
@@ -70,7 +75,7 @@ class Channel:
         self.asked.pop(0)[1].fail(error)
 
 
-class World(ShareWorld):
+class PersisterNode(ShareCoordinatorNode):
     """The state topic is led by another node, if it is not told otherwise."""
 
     def __init__(self, leader: int = FOLLOWER, partitions: int = 1) -> None:
@@ -118,7 +123,7 @@ def partitions_of(message: Any) -> list[int]:
 
 
 def test_the_own_coordinator_is_asked_directly() -> None:
-    world = World(NODE_ID)
+    world = PersisterNode(NODE_ID)
     starts = {TopicIdPartition(TOPIC, 0): 5, TopicIdPartition(TOPIC, 1): -1}
     assert world.persister.initialize("g", 1, starts).result() == dict.fromkeys(starts, ShareError())
     assert world.batch_count() == 1
@@ -135,7 +140,7 @@ def test_the_own_coordinator_is_asked_directly() -> None:
 
 
 def test_errors_have_kafkas_texts() -> None:
-    world = World(NODE_ID)
+    world = PersisterNode(NODE_ID)
     text = "Error in write state RPC. Write operation on uninitialized share partition not allowed."
     assert world.asks().result() == ShareError(E.INVALID_REQUEST, text)
     world.coordinator.initialize_state(initialization(0, epoch=5))
@@ -149,7 +154,7 @@ def test_errors_have_kafkas_texts() -> None:
 
 
 def test_nothing_asked_is_answered_at_once() -> None:
-    world = World()
+    world = PersisterNode()
     assert world.persister.delete("g", []).result() == {}
     assert world.persister.initialize("g", 0, {}).result() == {}
 
@@ -158,7 +163,7 @@ def test_nothing_asked_is_answered_at_once() -> None:
 
 
 def test_requests_of_a_kind_for_a_group_are_collected_while_one_is_in_flight() -> None:
-    world = World()
+    world = PersisterNode()
     first = world.asks()
     more = [world.asks(OTHER), world.asks(KEY._replace(partition=2))]
     (message, _) = world.remote.asked[0]
@@ -182,7 +187,7 @@ def test_requests_of_a_kind_for_a_group_are_collected_while_one_is_in_flight() -
 
 
 def test_writes_of_one_share_partition_that_wait_become_one() -> None:
-    world = World()
+    world = PersisterNode()
     world.asks(KEY, StateBatch(0, 0, 2, 1))
     waiting = [
         world.asks(KEY, StateBatch(1, 1, 2, 1), start_offset=1, delivery_complete_count=5),
@@ -203,7 +208,7 @@ def test_writes_of_one_share_partition_that_wait_become_one() -> None:
 
 
 def test_reads_of_one_leader_are_asked_once() -> None:
-    world = World()
+    world = PersisterNode()
     first = world.persister.read(KEY, 3)
     second, third = world.persister.read(KEY, 4), world.persister.read(KEY, 4)
     world.remote.answer()
@@ -213,7 +218,7 @@ def test_reads_of_one_leader_are_asked_once() -> None:
 
 
 def test_a_later_write_does_not_overtake_one_that_is_retried() -> None:
-    world = World()
+    world = PersisterNode()
     first = world.asks(KEY, StateBatch(0, 0, 2, 1), start_offset=1)
     second = world.asks(KEY, StateBatch(1, 1, 2, 1), start_offset=2)
     world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
@@ -226,13 +231,13 @@ def test_a_later_write_does_not_overtake_one_that_is_retried() -> None:
     assert all(each.done for each in (first, second))
 
 
-def kinds_asked(world: World) -> list[str]:
+def kinds_asked(world: PersisterNode) -> list[str]:
     return [type(message).__name__ for message, _ in world.remote.asked]
 
 
 def test_a_deletion_does_not_overtake_what_makes_the_state() -> None:
     """Otherwise the state of a group that is deleted would come to be after that, and nothing would ever delete it."""
-    world = World()
+    world = PersisterNode()
     place = KEY.topic_id_partition
     made = world.persister.initialize("g", 1, {place: 5})
     deleted = world.persister.delete("g", [place])
@@ -247,7 +252,7 @@ def test_a_deletion_does_not_overtake_what_makes_the_state() -> None:
 
 def test_a_state_that_waits_for_its_back_off_is_not_made_before_it_is_deleted() -> None:
     """The deletion waits for one more attempt, and not for the others."""
-    world = World()
+    world = PersisterNode()
     place = KEY.topic_id_partition
     made = world.persister.initialize("g", 1, {place: 5})
     world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
@@ -267,7 +272,7 @@ def test_a_state_that_waits_for_its_back_off_is_not_made_before_it_is_deleted() 
 
 def test_what_makes_a_state_anew_does_not_overtake_its_deletion() -> None:
     """Otherwise the group would have no state of a share-partition that it assigns."""
-    world = World()
+    world = PersisterNode()
     place = KEY.topic_id_partition
     deleted = world.persister.delete("g", [place])
     world.remote.answer(E.COORDINATOR_LOAD_IN_PROGRESS)
@@ -288,7 +293,7 @@ def test_what_makes_a_state_anew_does_not_overtake_its_deletion() -> None:
 
 @pytest.mark.parametrize("leader", [FOLLOWER, -1])
 def test_a_caller_that_was_refused_may_ask_for_something_else(leader: int) -> None:
-    world = World(leader)
+    world = PersisterNode(leader)
     place = KEY.topic_id_partition
     found: list[E] = []
 
@@ -322,7 +327,7 @@ def test_a_caller_that_was_refused_may_ask_for_something_else(leader: int) -> No
     ],
 )
 def test_what_may_pass_is_retried_with_a_growing_back_off(code: E | Exception) -> None:
-    world = World()
+    world = PersisterNode()
     answer = world.asks()
     waits = []
     for attempt in range(ATTEMPTS_MAX):
@@ -345,7 +350,7 @@ def test_what_may_pass_is_retried_with_a_growing_back_off(code: E | Exception) -
 
 
 def test_what_cannot_pass_is_told_at_once() -> None:
-    world = World()
+    world = PersisterNode()
     answer = world.asks()
     world.remote.answer(E.FENCED_STATE_EPOCH, "why")
     assert answer.result() == ShareError(E.FENCED_STATE_EPOCH, "Error in write state RPC. why")
@@ -358,7 +363,7 @@ def test_what_cannot_pass_is_told_at_once() -> None:
 
 
 def test_an_answer_without_the_share_partition_is_an_error() -> None:
-    world = World()
+    world = PersisterNode()
     answer = world.persister.read(KEY, 0)
     _, asked = world.remote.asked.pop()
     asked.resolve(READ.response())
@@ -374,7 +379,7 @@ def test_an_answer_without_the_share_partition_is_an_error() -> None:
 
 
 def test_the_state_topic_is_created_at_its_first_use() -> None:
-    world = World()
+    world = PersisterNode()
     world.publish(deleted=[SHARE_STATE_TOPIC])
     answer = world.asks()
     assert world.auto_create.asked == [SHARE_STATE_TOPIC]
@@ -386,7 +391,7 @@ def test_the_state_topic_is_created_at_its_first_use() -> None:
 
 
 def test_a_coordinator_that_is_not_found_is_an_error_in_the_end() -> None:
-    world = World(leader=-1)
+    world = PersisterNode(leader=-1)
     answers = [world.asks(), world.asks(KEY)]
     world.time.advance(60_000)
     text = "Error in find coordinator. Exhausted max retries to find coordinator without success."
@@ -397,7 +402,7 @@ def test_a_coordinator_that_is_not_found_is_an_error_in_the_end() -> None:
 
 
 def test_a_fenced_node_is_no_coordinator() -> None:
-    world = World()
+    world = PersisterNode()
     brokers = {**world.image.brokers, FOLLOWER: replace(world.image.brokers[FOLLOWER], fenced=True)}
     world.image = replace(world.image, brokers=brokers)
     world.asks()
@@ -405,7 +410,7 @@ def test_a_fenced_node_is_no_coordinator() -> None:
 
 
 def test_a_node_without_an_address_is_asked_again_later() -> None:
-    world = World()
+    world = PersisterNode()
     channel, world.channel = world.channel, None
     answer = world.asks()
     world.channel = channel
@@ -416,7 +421,7 @@ def test_a_node_without_an_address_is_asked_again_later() -> None:
 
 
 def test_a_coordinator_that_has_moved_is_asked_as_soon_as_the_image_tells() -> None:
-    world = World()
+    world = PersisterNode()
     world.coordinator.initialize_state(initialization(0))
     answer = world.asks()
     world.remote.answer(E.NOT_COORDINATOR)
@@ -429,7 +434,7 @@ def test_a_coordinator_that_has_moved_is_asked_as_soon_as_the_image_tells() -> N
 
 @pytest.mark.parametrize("said", [E.NOT_COORDINATOR, RequestTimedOut("paused")])
 def test_a_coordinator_that_had_moved_before_it_answered_is_asked_at_once(said: E | Exception) -> None:
-    world = World()
+    world = PersisterNode()
     world.coordinator.initialize_state(initialization(0))
     answer = world.asks()
     world.lead(NODE_ID)
@@ -443,7 +448,7 @@ def test_a_coordinator_that_had_moved_before_it_answered_is_asked_at_once(said: 
 
 
 def test_a_stopped_persister_refuses() -> None:
-    world = World()
+    world = PersisterNode()
     flying, waiting = world.asks(), world.asks()
     resting = world.persister.read(KEY, 1)
     world.remote.asked.pop(1)[1].fail(ConnectionLost("gone"))
@@ -456,7 +461,7 @@ def test_a_stopped_persister_refuses() -> None:
 
 
 def test_an_answer_may_ask_again() -> None:
-    world = World(NODE_ID)
+    world = PersisterNode(NODE_ID)
     world.coordinator.initialize_state(initialization(0))
     found: list[ShareError] = []
 
@@ -471,7 +476,7 @@ def test_an_answer_may_ask_again() -> None:
 
 
 def test_an_answer_that_cannot_be_read_holds_up_nothing(faults: Any) -> None:
-    world = World()
+    world = PersisterNode()
     read = world.persister.read(KEY, 1)
     _, answer = world.remote.asked.pop()
     unreadable = SimpleNamespace(partition=0, error_code=0)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.partition._tests.fakes import topic_image
-from kafkacompat.share._tests.share_world import GROUP, ShareWorld, codes, rows, taken
+from kafkacompat.partition._tests.kit import topic_image
+from kafkacompat.share._tests.kit import GROUP, ShareLeader, codes, rows, taken
 from kafkacompat.share.delayed_share_fetch import max_bytes_of_each
 from kafkacompat.share.service import TopicIdPartition
 from kafkacompat.share.share_partition_cache import STALE_KEPT
@@ -26,7 +26,7 @@ from kafkacompat.wire.messages import share_fetch_request as fetch
 
 
 def test_a_session_must_be_opened_first() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     assert world.fetched(epoch=1, partitions=[0]).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert world.fetched(epoch=-1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert world.acknowledged("m", 1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -34,7 +34,7 @@ def test_a_session_must_be_opened_first() -> None:
 
 
 def test_requests_of_a_session_are_counted() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(partitions=[0], max_wait_ms=0)
     assert world.fetched(epoch=2).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert world.fetched(epoch=1, max_wait_ms=0).error_code == ErrorCode.NONE
@@ -44,17 +44,17 @@ def test_requests_of_a_session_are_counted() -> None:
 
 
 def test_an_acknowledgement_opens_no_session() -> None:
-    assert ShareWorld().acknowledged("m", 0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert ShareLeader().acknowledged("m", 0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
 def test_a_first_fetch_cannot_acknowledge() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     assert world.fetched(partitions={0: [(0, 0, 1)]}).error_code == ErrorCode.INVALID_REQUEST
     assert len(world.shares.sessions) == 0
 
 
 def test_a_partition_that_is_named_twice_fails_a_first_fetch() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     request = world.request_fetch
     assert request(partitions=[0], max_wait_ms=0).error_code == ErrorCode.NONE
     twice = fetch.ShareFetchRequest(group_id="g", member_id="m", share_session_epoch=0, max_records=1)
@@ -69,7 +69,7 @@ def test_a_partition_that_is_named_twice_fails_a_first_fetch() -> None:
 
 
 def test_too_many_sessions_are_refused_after_the_wait() -> None:
-    world = ShareWorld(sessions_max=1)
+    world = ShareLeader(sessions_max=1)
     world.fetched("a", partitions=[0], max_wait_ms=0)
     answer = world.parked("b", partitions=[0])
     world.time.advance(499)
@@ -81,7 +81,7 @@ def test_too_many_sessions_are_refused_after_the_wait() -> None:
 
 
 def test_a_new_session_of_a_member_replaces_its_old_one() -> None:
-    world = ShareWorld(sessions_max=1)
+    world = ShareLeader(sessions_max=1)
     world.fetched("a", partitions=[0], max_wait_ms=0, connection=1)
     world.fetched("a", partitions=[1], max_wait_ms=0, connection=2)
     world.shares.on_connection_closed(1)
@@ -92,7 +92,7 @@ def test_a_new_session_of_a_member_replaces_its_old_one() -> None:
 
 
 def test_a_session_fetches_all_its_partitions() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(partitions=[0], max_wait_ms=0)
     answer = world.parked(epoch=1, partitions=[2], forget=[0])
     world.produce("t", 0)
@@ -102,7 +102,7 @@ def test_a_session_fetches_all_its_partitions() -> None:
 
 
 def test_a_partition_is_told_when_it_is_new_or_has_something() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     assert codes(world.fetched(partitions=[0, 1], max_wait_ms=0)) == {0: 0, 1: 0}
     assert codes(world.fetched(epoch=1, max_wait_ms=0)) == {}
     assert codes(world.fetched(epoch=2, partitions=[1, 2], max_wait_ms=0)) == {2: 0}
@@ -112,7 +112,7 @@ def test_a_partition_is_told_when_it_is_new_or_has_something() -> None:
 
 
 def test_an_error_is_told_and_its_end_too() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(partitions=[0], max_wait_ms=0)
     assert codes(world.fetched(epoch=1, may_read=lambda _: False)) == {
         0: ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -122,7 +122,7 @@ def test_an_error_is_told_and_its_end_too() -> None:
 
 
 def test_unknown_partitions_are_told() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     assert codes(world.fetched(partitions=[7])) == {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     world.image.topics["other"] = topic_image("other")  # type: ignore[index]
     response = world.fetched(partitions=[0], topic="other")
@@ -130,7 +130,7 @@ def test_unknown_partitions_are_told() -> None:
 
 
 def test_a_fetch_that_ends_the_session_fetches_nothing() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.produce()
     world.fetched(partitions=[0])
     response = world.fetched(epoch=-1, partitions={0: [(0, 0, 1)]})
@@ -140,7 +140,7 @@ def test_a_fetch_that_ends_the_session_fetches_nothing() -> None:
 
 
 def test_a_renewal_fetches_nothing() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.produce()
     world.fetched(partitions=[0])
     world.produce()
@@ -152,7 +152,7 @@ def test_a_renewal_fetches_nothing() -> None:
 
 
 def test_a_renewal_tells_nothing_of_the_other_partitions() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.produce()
     unknown = {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes(world.fetched(partitions=[0, 7])) == {0: ErrorCode.NONE} | unknown
@@ -164,7 +164,7 @@ def test_a_renewal_tells_nothing_of_the_other_partitions() -> None:
 
 
 def test_a_partition_with_records_is_the_last_one_of_the_next_fetch() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(partitions=[0, 1, 2], max_wait_ms=0)
     world.produce("t", 0)
     assert taken(world.fetched(epoch=1)) == {0: [(0, 0, 1)]}
@@ -174,7 +174,7 @@ def test_a_partition_with_records_is_the_last_one_of_the_next_fetch() -> None:
 
 
 def test_a_fetch_of_no_records_is_answered_at_once() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     world.produce()
     assert taken(world.fetched(partitions=[0], max_records=0)) == {}
     assert taken(world.fetched(epoch=1, max_bytes=0)) == {}
@@ -200,7 +200,7 @@ def test_bytes_are_divided() -> None:
 
 
 def test_a_session_with_very_many_partitions_fetches_them_in_turns() -> None:
-    world = ShareWorld(topic_image("t", 1200))
+    world = ShareLeader(topic_image("t", 1200))
     world.fetched(partitions=range(1200), max_wait_ms=0)
     for partition in (10, 600, 1100):
         world.produce("t", partition)
@@ -230,7 +230,7 @@ def test_sessions_count_their_partitions() -> None:
 
 
 def test_a_member_that_goes_between_two_steps_gets_nothing() -> None:
-    world = ShareWorld(topic_image("t", 300))
+    world = ShareLeader(topic_image("t", 300))
     world.produce("t", 7)
     world.settle()
     world.fetched("other", partitions=[1], max_wait_ms=0)
@@ -247,7 +247,7 @@ def test_a_member_that_goes_between_two_steps_gets_nothing() -> None:
 
 
 def test_a_member_that_goes_between_two_steps_leaves_no_share_partitions() -> None:
-    world = ShareWorld(topic_image("t", 300))
+    world = ShareLeader(topic_image("t", 300))
     topic = fetch.FetchTopic(
         topic_id=world.topic_id(),
         partitions=[fetch.FetchPartition(partition_index=index) for index in range(300)],
@@ -268,7 +268,7 @@ def test_the_partitions_of_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch,
     """A client may name half a million partitions in a request, and as many more in each that follows."""
     monkeypatch.setattr(f"kafkacompat.share.share_session.{bound}", 5)
     monkeypatch.setattr("kafkacompat.share.share_session.FEW_PARTITIONS", 1)
-    world = ShareWorld()
+    world = ShareLeader()
     refused = world.fetched(partitions=range(6), max_wait_ms=0)
     assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert (len(world.shares.sessions), world.shares.sessions.partition_count) == (0, 0)
@@ -285,7 +285,7 @@ def test_the_partitions_of_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch,
 def test_forgotten_partitions_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkacompat.share.share_session.PARTITIONS_MAX", 5)
     monkeypatch.setattr("kafkacompat.share.share_session.FEW_PARTITIONS", 1)
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(partitions=range(5), max_wait_ms=0)
     world.fetched(epoch=1, forget=[4, 7], max_wait_ms=0)
     assert world.fetched(epoch=2, partitions=[8], max_wait_ms=0).error_code == ErrorCode.NONE
@@ -296,7 +296,7 @@ def test_forgotten_partitions_make_room(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_a_large_session_keeps_is_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkacompat.memory.FREED_AT_ONCE", 10)
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(partitions=range(25), max_wait_ms=0)
     session = world.shares.sessions.get(SessionKey("g", "m"))
     assert session is not None
@@ -307,13 +307,13 @@ def test_what_a_large_session_keeps_is_freed_in_steps(monkeypatch: pytest.Monkey
     assert sizes == [25, 15, 5, 0]
 
 
-def held(world: ShareWorld, partitions: int) -> list[int]:
+def held(world: ShareLeader, partitions: int) -> list[int]:
     return [world.core(index).held().records for index in range(partitions)]
 
 
 def test_a_member_that_holds_many_records_is_released_in_several_turns() -> None:
     """Each record takes some microseconds."""
-    world = ShareWorld()
+    world = ShareLeader()
     for partition in range(3):
         world.produce("t", partition, *[b"x"] * 500)
     world.fetched("other", partitions=[0], max_wait_ms=0, max_records=0)
@@ -328,7 +328,7 @@ def test_a_member_that_holds_many_records_is_released_in_several_turns() -> None
 
 
 def test_locks_on_many_records_end_in_several_turns() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     for partition in range(3):
         world.produce("t", partition, *[b"x"] * 2_000)
     world.fetched(partitions=range(3), max_records=10_000)
@@ -340,7 +340,7 @@ def test_locks_on_many_records_end_in_several_turns() -> None:
 
 
 def test_the_settings_of_groups_that_are_gone_are_forgotten() -> None:
-    world = ShareWorld()
+    world = ShareLeader()
     known = world.shares.services.settings._known
     for each in range(3):
         world.produce()
@@ -358,7 +358,7 @@ def test_the_settings_of_groups_that_are_gone_are_forgotten() -> None:
 
 def test_a_fetch_that_names_too_many_partitions_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkacompat.share.share_partition_manager.PARTITIONS_OF_ONE_MAX", 2)
-    world = ShareWorld()
+    world = ShareLeader()
     refused = world.fetched(partitions=range(4), max_wait_ms=0)
     assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert len(world.shares.sessions) == 0
@@ -372,7 +372,7 @@ def test_a_fetch_that_names_too_many_partitions_opens_no_session(monkeypatch: py
 def test_share_partitions_that_are_dropped_keep_no_memory() -> None:
     """Whoever opens a session, acquires a full window and goes, again and again, took some hundred kilobytes each time
     until the locks would have ended."""
-    world = ShareWorld()
+    world = ShareLeader()
     world.produce("t", 0, *[b"x"] * 20)
     dropped: list[weakref.ref[Any]] = []
     for turn in range(160):
@@ -388,7 +388,7 @@ def test_share_partitions_that_are_dropped_keep_no_memory() -> None:
 
 def test_a_fetch_that_is_over_keeps_no_share_partitions() -> None:
     """Its deadline may be weeks away."""
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched(partitions=[0, 1], max_wait_ms=0)
     ended = world.parked(epoch=1, max_wait_ms=2**31 - 1)
     core = weakref.ref(world.core(1))
@@ -403,7 +403,7 @@ def test_a_fetch_that_is_over_keeps_no_share_partitions() -> None:
 def test_large_sessions_take_no_room_from_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkacompat.share.share_session.PARTITIONS_MAX", 5)
     monkeypatch.setattr("kafkacompat.share.share_session.FEW_PARTITIONS", 3)
-    world = ShareWorld()
+    world = ShareLeader()
     world.fetched("large", partitions=range(5), max_wait_ms=0)
     assert world.fetched("small", partitions=range(3), max_wait_ms=0).error_code == ErrorCode.NONE
     refused = world.fetched("other", partitions=range(4), max_wait_ms=0)

@@ -10,7 +10,7 @@ import pytest
 from kafkacompat._tests.doubles import START_MS
 from kafkacompat.controller._tests.clusters import TOPIC_ID, broker, partition
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
-from kafkacompat.coordinator._tests.harness import KeptLog
+from kafkacompat.coordinator._tests.kit import KeptLog
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record

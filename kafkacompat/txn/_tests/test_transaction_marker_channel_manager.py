@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.coordinator._tests.harness import NODE_ID, image_of, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, image_of, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.tasks import Tasks
@@ -96,7 +96,7 @@ class Node:
         return self.asked[-1]
 
 
-class World:
+class LedByOthers:
     """Three partitions, each led by another node."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class World:
 
 
 def test_each_leader_is_asked_once_and_all_of_them_end_the_sending_once() -> None:
-    world = World()
+    world = LedByOthers()
     world.send(T0, T1, T2)
     assert [node.last.partitions for node in world.nodes.values()] == [[T0], [T1], [T2]]
     (marker,) = world.nodes[SECOND].last.request.markers
@@ -166,7 +166,7 @@ def test_each_leader_is_asked_once_and_all_of_them_end_the_sending_once() -> Non
 def test_what_is_not_written_is_sent_again_after_a_pause_and_nothing_else(
     code: E | None, after_ms: int
 ) -> None:
-    world = World()
+    world = LedByOthers()
     world.lead({T0: SECOND, T1: SECOND})
     world.send(T0, T1)
     node = world.nodes[SECOND]
@@ -182,14 +182,14 @@ def test_what_is_not_written_is_sent_again_after_a_pause_and_nothing_else(
     assert len(world.finished) == 1
 
 
-def many_of_this_node(world: World) -> list[TopicPartition]:
+def many_of_this_node(world: LedByOthers) -> list[TopicPartition]:
     partitions = [TopicPartition("t", at) for at in range(2 * WRITTEN_AT_ONCE + 1)]
     world.lead(dict.fromkeys(partitions, NODE_ID))
     return partitions
 
 
 def test_thousands_of_this_node_are_written_in_several_turns_of_the_loop() -> None:
-    world = World()
+    world = LedByOthers()
     partitions = many_of_this_node(world)
     world.send(*partitions)
     own = world.nodes[NODE_ID]
@@ -207,7 +207,7 @@ def test_thousands_of_this_node_are_written_in_several_turns_of_the_loop() -> No
 
 
 def test_what_is_left_of_thousands_is_not_written_for_whoever_is_no_coordinator_any_more() -> None:
-    world = World()
+    world = LedByOthers()
     world.send(*many_of_this_node(world))
     world.sender.cancel(SHARD)
     world.time.advance(10 * WRONG_RETRY_MS)
@@ -215,7 +215,7 @@ def test_what_is_left_of_thousands_is_not_written_for_whoever_is_no_coordinator_
 
 
 def test_a_bug_in_a_later_turn_has_the_rest_written_again(faults: Any) -> None:
-    world = World()
+    world = LedByOthers()
     partitions = many_of_this_node(world)
     world.send(*partitions)
     own = world.nodes[NODE_ID]
@@ -233,7 +233,7 @@ def test_a_bug_in_a_later_turn_has_the_rest_written_again(faults: Any) -> None:
 
 
 def test_a_partition_without_a_leader_waits_for_one_and_one_that_is_gone_is_left_out() -> None:
-    world = World()
+    world = LedByOthers()
     world.lead({T0: NO_LEADER, T1: SECOND})
     world.send(T0, T1, T2)
     assert world.counts() == [0, 1, 0]
@@ -255,7 +255,7 @@ def test_a_partition_without_a_leader_waits_for_one_and_one_that_is_gone_is_left
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 @pytest.mark.parametrize("then", [Asked.lose, lambda asked: asked.give_all(E.NONE)])
 def test_a_sending_that_is_overtaken_in_one_partition_goes_on_in_none(code: E, then: Any) -> None:
-    world = World()
+    world = LedByOthers()
     world.lead({T0: SECOND, T1: SECOND, T2: THIRD})
     world.send(T0, T1, T2)
     world.nodes[SECOND].last.give({T0: code, T1: E.NOT_LEADER_OR_FOLLOWER})
@@ -267,7 +267,7 @@ def test_a_sending_that_is_overtaken_in_one_partition_goes_on_in_none(code: E, t
 
 @pytest.mark.parametrize("then", [Asked.lose, lambda asked: asked.give_all(E.NONE)])
 def test_a_former_coordinator_ends_no_transaction(then: Any) -> None:
-    world = World()
+    world = LedByOthers()
     world.send(T1)
     world.send(T2, producer_id=11, shard=OTHER_SHARD)
     world.nodes[THIRD].last.lose()
@@ -282,7 +282,7 @@ def test_a_former_coordinator_ends_no_transaction(then: Any) -> None:
 
 
 def test_a_bug_behind_a_request_is_reported_and_the_markers_are_sent_again(faults: Any) -> None:
-    world = World()
+    world = LedByOthers()
     world.send(T1)
     bug = KeyError("a bug")
     world.nodes[SECOND].last.answer.fail(bug)
@@ -293,7 +293,7 @@ def test_a_bug_behind_a_request_is_reported_and_the_markers_are_sent_again(fault
 
 
 def test_nothing_is_sent_after_the_end() -> None:
-    world = World()
+    world = LedByOthers()
     world.send(T0, T1)
     world.send(T1, producer_id=11, shard=OTHER_SHARD)
     own = world.nodes[NODE_ID].last
@@ -306,7 +306,7 @@ def test_nothing_is_sent_after_the_end() -> None:
 
 
 def test_a_bug_in_one_partitions_way_keeps_no_other_from_its_marker(faults: Any) -> None:
-    world = World()
+    world = LedByOthers()
     world.nodes[NODE_ID].problem = ValueError("a bug")
     world.send(T0, T1)
     assert [str(each) for each in faults.take()] == ["a bug"]

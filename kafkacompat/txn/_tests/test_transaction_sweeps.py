@@ -17,7 +17,7 @@ from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.txn import transaction_coordinator
-from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, World
+from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, TransactionNode
 from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
 
@@ -26,13 +26,13 @@ EXPIRY_INTERVAL_MS = 3_600_000
 EXPIRATION_MS = 604_800_000
 
 
-def known(world: World) -> int:
+def known(world: TransactionNode) -> int:
     (shard,) = world.coordinator._shards
     assert isinstance(shard.machine, TransactionStateManager)
     return len(shard.machine.transactions)
 
 
-def steps_of(world: World) -> list[int]:
+def steps_of(world: TransactionNode) -> list[int]:
     """The number of records that each due step writes."""
     log = world.partitions.logs[LOG]
     counts = []
@@ -44,7 +44,7 @@ def steps_of(world: World) -> list[int]:
 
 
 def test_unused_ids_are_forgotten_in_steps() -> None:
-    world = World()
+    world = TransactionNode()
     for index in range(2_000):
         world.init(f"tx{index}")
     world.time.ms = EXPIRATION_MS + 2 * EXPIRY_INTERVAL_MS
@@ -58,7 +58,7 @@ def test_unused_ids_are_forgotten_in_steps() -> None:
 def test_unused_ids_that_cannot_be_forgotten_keep_no_others(
     broken: str, monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:
-    world = World()
+    world = TransactionNode()
     for index in range(2_000):
         world.init(f"tx{index}")
     place: Any = transaction_coordinator if broken == "expired_records" else Shard
@@ -82,7 +82,7 @@ def test_unused_ids_that_cannot_be_forgotten_keep_no_others(
 def test_timed_out_transactions_are_aborted_in_steps_and_one_that_fails_keeps_none_from_it(
     monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:
-    world = World()
+    world = TransactionNode()
     size = 200
     for index in range(size):
         world.init(f"tx{index}")
@@ -104,7 +104,7 @@ def test_timed_out_transactions_are_aborted_in_steps_and_one_that_fails_keeps_no
 
 def test_an_outcome_in_doubt_gives_way_to_the_one_that_follows_it_also_for_the_next_coordinator() -> None:
     """As in Kafka, a step whose wait failed may be repeated or replaced. The last record in the log counts."""
-    world = World()
+    world = TransactionNode()
     world.begin(T0, T1)
     world.partitions.held = True
     lost = world.end(0, True)
@@ -120,7 +120,7 @@ def test_an_outcome_in_doubt_gives_way_to_the_one_that_follows_it_also_for_the_n
 
 
 def test_an_id_whose_first_record_the_log_refused_is_not_kept() -> None:
-    world = World()
+    world = TransactionNode()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
     assert world.init().result().error_code == E.COORDINATOR_NOT_AVAILABLE
     assert known(world) == 0
@@ -262,7 +262,7 @@ def test_all_that_wait_for_a_node_are_told_of_the_end(faults: Any) -> None:
 def test_an_end_that_fails_to_be_written_is_written_again(
     monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     complete = TransactionStateManager.complete
     broken = [True]

@@ -12,7 +12,7 @@ from conftest import Faults
 from kafkacompat._tests.doubles import HandTime, PauselessTasks, PromptWorkers
 from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
-from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, image_of, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, Partitions, image_of, topic_image
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
@@ -84,7 +84,7 @@ def led_by(topic: TopicImage, leader: int, epoch: int = 0) -> TopicImage:
     return replace(topic, partitions=partitions)
 
 
-class World:
+class TransactionNode:
     def __init__(self, version: int = 2, settings: TransactionCoordinatorSettings | None = None) -> None:
         self.settings = settings or TransactionCoordinatorSettings()
         self.time = HandTime()
@@ -172,7 +172,7 @@ def written(request: WriteTxnMarkersRequest, code: E) -> WriteTxnMarkersResponse
 
 
 def test_a_transaction_of_this_nodes_partitions_is_over_at_once() -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0, T1)
     answer = world.end(0).result()
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (E.NONE, 10, 1)
@@ -181,7 +181,7 @@ def test_a_transaction_of_this_nodes_partitions_is_over_at_once() -> None:
 
 
 def test_offsets_are_ended_by_the_group_coordinator() -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(TopicPartition(OFFSETS_TOPIC, 0))
     world.groups.code = E.COORDINATOR_LOAD_IN_PROGRESS
     world.end(0)
@@ -193,7 +193,7 @@ def test_offsets_are_ended_by_the_group_coordinator() -> None:
 
 
 def test_nothing_but_the_first_end_counts_until_it_is_committed() -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     world.partitions.held = True
     first = world.end(0)
@@ -217,7 +217,7 @@ def test_nothing_but_the_first_end_counts_until_it_is_committed() -> None:
     ],
 )
 def test_a_step_that_cannot_be_written_has_not_been(failure: E, told: E) -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     world.partitions.refusal = failure
     assert world.end(0).result().error_code == told
@@ -229,7 +229,7 @@ def test_a_step_that_cannot_be_written_has_not_been(failure: E, told: E) -> None
 
 def test_a_step_whose_wait_is_over_at_once_is_told_how_it_ended() -> None:
     """As when too many requests wait already."""
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     world.partitions.held = True
     world.partitions.when_replicated = lambda ends, timeout_ms: Deferred.of(  # type: ignore[method-assign]
@@ -240,7 +240,7 @@ def test_a_step_whose_wait_is_over_at_once_is_told_how_it_ended() -> None:
 
 
 def test_ids_that_are_on_their_way_are_retriable() -> None:
-    world = World()
+    world = TransactionNode()
     world.next_id = None
     assert world.init().result().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
     world.next_id = 10
@@ -248,7 +248,7 @@ def test_ids_that_are_on_their_way_are_retriable() -> None:
 
 
 def test_a_timeout_is_refused_before_the_coordinator_is_looked_for() -> None:
-    world = World()
+    world = TransactionNode()
     world.move(OTHER_NODE, 9)
     for timeout_ms, code in ((0, E.INVALID_TRANSACTION_TIMEOUT), (1, E.NOT_COORDINATOR)):
         request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=timeout_ms)
@@ -257,7 +257,9 @@ def test_a_timeout_is_refused_before_the_coordinator_is_looked_for() -> None:
 
 @pytest.mark.parametrize("has_two_phases", [False, True])
 def test_a_transaction_without_a_timeout_stays_open(has_two_phases: bool) -> None:
-    world = World(settings=TransactionCoordinatorSettings(TransactionSettings(has_two_phase_commit=True)))
+    world = TransactionNode(
+        settings=TransactionCoordinatorSettings(TransactionSettings(has_two_phase_commit=True))
+    )
     assert world.init(enable_2pc=has_two_phases).result().error_code == E.NONE
     assert world.add(0, T0).result() is E.NONE
     for _ in range(10):
@@ -266,11 +268,11 @@ def test_a_transaction_without_a_timeout_stays_open(has_two_phases: bool) -> Non
 
 
 def test_two_phase_commit_has_to_be_enabled() -> None:
-    answer = World().init(enable_2pc=True).result()
+    answer = TransactionNode().init(enable_2pc=True).result()
     assert answer.error_code == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def far(world: World) -> Channel:
+def far(world: TransactionNode) -> Channel:
     """The other node leads `t`."""
     world.publish(led_by(world.image.topics["t"], OTHER_NODE))
     assert world.channel is not None
@@ -290,7 +292,7 @@ def far(world: World) -> Channel:
     ],
 )
 def test_markers_are_sent_until_they_are_written(code: E | None) -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     channel = far(world)
     assert world.end(0).result().error_code == E.NONE
@@ -310,7 +312,7 @@ def test_markers_are_sent_until_they_are_written(code: E | None) -> None:
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 def test_a_coordinator_that_was_overtaken_sends_no_more(code: E) -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     channel = far(world)
     world.end(0)
@@ -321,7 +323,7 @@ def test_a_coordinator_that_was_overtaken_sends_no_more(code: E) -> None:
 
 
 def test_a_deleted_topic_needs_no_marker() -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     channel = far(world)
     world.end(0)
@@ -335,7 +337,7 @@ def test_a_deleted_topic_needs_no_marker() -> None:
 
 
 def test_the_completion_is_written_again_until_it_is() -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     channel = far(world)
     world.end(0)
@@ -354,7 +356,7 @@ def test_the_completion_is_written_again_until_it_is() -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_prepared_outcome_is_brought_to_its_end_by_the_next_coordinator(committed: bool) -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     channel = far(world)
     world.end(0, committed)
@@ -373,7 +375,7 @@ def test_a_prepared_outcome_is_brought_to_its_end_by_the_next_coordinator(commit
 
 def test_a_new_epoch_of_the_same_leader_loads_anew() -> None:
     """A record of the old epoch may be committed although its writer got an error."""
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     world.partitions.held = True
     answer = world.end(0)
@@ -392,7 +394,7 @@ def test_a_new_epoch_of_the_same_leader_loads_anew() -> None:
 def test_nothing_follows_from_what_was_loaded_before_it_is_committed(kept: bool) -> None:
     """A prepared commit that only some replicas have may be lost with the next leader. Markers already sent would
     commit one half of a transaction whose other half is then aborted."""
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     world.partitions.held = True
     world.end(0)
@@ -413,7 +415,7 @@ def test_nothing_follows_from_what_was_loaded_before_it_is_committed(kept: bool)
 
 def test_markers_of_a_transaction_topic_that_is_gone_end_nothing() -> None:
     """The epochs of its partitions start again, and its ids are unknown."""
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     channel = far(world)
     world.end(0)
@@ -426,7 +428,7 @@ def test_markers_of_a_transaction_topic_that_is_gone_end_nothing() -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_transactions_time_out_and_ids_expire(version: int) -> None:
-    world = World(version)
+    world = TransactionNode(version)
     world.begin(T0)
     world.time.advance(60_000)
     assert world.state() == "Ongoing"
@@ -441,13 +443,13 @@ def test_transactions_time_out_and_ids_expire(version: int) -> None:
     assert world.state() == "TRANSACTIONAL_ID_NOT_FOUND"
 
 
-def listed(world: World, request: ListTransactionsRequest) -> Any:
+def listed(world: TransactionNode, request: ListTransactionsRequest) -> Any:
     return PauselessTasks(world.time).run("listing", world.coordinator.list_transactions(request)).result()
 
 
 @pytest.mark.parametrize("pattern", ["(", "a\\1", "(?=x)", "x" * 4001, r"\pL" * 300 + "abcd"])
 def test_patterns_that_are_not_taken(pattern: str) -> None:
-    world = World()
+    world = TransactionNode()
     assert world.init().result().error_code == 0
     request = ListTransactionsRequest(transactional_id_pattern=pattern)
     answer = listed(world, request)
@@ -468,7 +470,7 @@ def test_transactions_are_listed_by_state_and_unknown_states_are_told(
     filters: list[str], names: list[str], unknown: list[str]
 ) -> None:
     """Kafka's names, exact. Each unknown name is reported once and matches nothing."""
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     assert world.init("other").result().error_code == 0
     answer = listed(world, ListTransactionsRequest(state_filters=filters))
@@ -478,7 +480,7 @@ def test_transactions_are_listed_by_state_and_unknown_states_are_told(
 
 
 def test_a_transactional_id_that_is_named_twice_is_described_once() -> None:
-    world = World()
+    world = TransactionNode()
     world.begin(T0)
     request = DescribeTransactionsRequest(transactional_ids=["tx", "no", "tx"])
     answer = at_once(world.coordinator.describe_transactions(request))
@@ -489,7 +491,7 @@ def test_a_transactional_id_that_is_named_twice_is_described_once() -> None:
 
 
 def test_nothing_is_served_before_the_start_or_after_the_stop() -> None:
-    world = World()
+    world = TransactionNode()
     world.coordinator.stop()
     assert world.init().result().error_code == E.COORDINATOR_NOT_AVAILABLE
     assert world.state() == "COORDINATOR_NOT_AVAILABLE"
@@ -503,7 +505,7 @@ class Verifying:
     """A verifier whose coordinator is the other node."""
 
     def __init__(self) -> None:
-        world = World()
+        world = TransactionNode()
         world.publish(led_by(world.image.topics[TRANSACTION_TOPIC], OTHER_NODE, 1))
         self.channel = world.channel
         assert self.channel is not None
@@ -652,7 +654,7 @@ def test_a_coordinator_that_is_here_is_asked_directly() -> None:
 
 
 def test_old_producers_are_believed_where_verification_is_off() -> None:
-    world = World()
+    world = TransactionNode()
     verifier = AddPartitionsToTxnManager(
         NODE_ID,
         lambda: world.image,
@@ -708,7 +710,7 @@ def test_questions_are_timed_and_partitions_that_may_not_be_written_counted() ->
 
 
 def test_new_ids_are_bounded_for_a_connection_and_ids_that_are_there_go_on() -> None:
-    world = World()
+    world = TransactionNode()
     memory = world.coordinator._memory
     taken = 0
     while world.init_from(7, f"{'i' * 32_000}{taken}") is E.NONE:
@@ -723,7 +725,7 @@ def test_new_ids_are_bounded_for_a_connection_and_ids_that_are_there_go_on() -> 
 
 
 def test_ids_are_bounded_for_the_node_and_given_back() -> None:
-    world = World(settings=TransactionCoordinatorSettings(ids_max_bytes=1 << 20))
+    world = TransactionNode(settings=TransactionCoordinatorSettings(ids_max_bytes=1 << 20))
     numbers = iter(range(1_000))
     while world.init_from(number := next(numbers), f"{'i' * 32_000}{number}") is E.NONE:
         pass
@@ -735,7 +737,7 @@ def test_ids_are_bounded_for_the_node_and_given_back() -> None:
 
 
 def test_loaded_ids_are_counted_and_an_id_that_the_log_refuses_is_not() -> None:
-    world = World()
+    world = TransactionNode()
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
     assert world.init_from(1, "refused") is not E.NONE
     assert world.coordinator._memory.used == 0

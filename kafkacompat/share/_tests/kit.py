@@ -11,7 +11,7 @@ from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.controller.image import ConfigResourceType, TopicImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World, topic_image
+from kafkacompat.partition._tests.kit import LISTENER, NODE_ID, LedPartitions, topic_image
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
@@ -108,7 +108,7 @@ class MemoryPersister:
         raise NotImplementedError
 
 
-class ShareWorld(World):
+class ShareLeader(LedPartitions):
     def __init__(self, *topics: TopicImage, sessions_max: int = 1000, **overrides: str) -> None:
         super().__init__(*(topics or (topic_image("t", 3),)))
         self.static = ServerConfig.from_properties(defaults_without_file(), {})

@@ -85,7 +85,7 @@ class Written:
         self.deleted = False
 
 
-class World:
+class CollectorKit:
     """A folder, the server that writes access.log there, and the collector of `access.log*`."""
 
     def __init__(self, folder: str) -> None:
@@ -239,9 +239,9 @@ class World:
 
 
 @contextmanager
-def a_world() -> Iterator[World]:
+def a_collector() -> Iterator[CollectorKit]:
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(running, "READ_BYTES", READ_BYTES):
-        world = World(folder)
+        world = CollectorKit(folder)
         try:
             yield world
         finally:

@@ -76,7 +76,7 @@ class Persisted:
         return result
 
 
-class World:
+class SharePartitionLife:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now = 0

@@ -164,7 +164,7 @@ def image_of(
     )
 
 
-class World:
+class LedPartitions:
     """A partition manager and fetch engine over real logs, which are durable after construction."""
 
     def __init__(

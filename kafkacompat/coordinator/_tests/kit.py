@@ -202,7 +202,7 @@ AT_ONCE = {"group.consumer.assignment.interval.ms": 0, "group.share.assignment.i
 """Settings of a broker that assigns partitions again without a delay."""
 
 
-class World:
+class LeadingCoordinator:
     """A coordinator that leads all partitions of the offsets topic, with topics `t` (3 partitions) and `u` (1)."""
 
     def __init__(

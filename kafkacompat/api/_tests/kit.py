@@ -22,7 +22,7 @@ from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
+from kafkacompat.partition._tests.kit import LISTENER, NODE_ID, LedPartitions
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.tasks import TURN_COST, Tasks, at_once
 from kafkacompat.txn.service import Transactions
@@ -164,7 +164,7 @@ class Api:
         overrides: dict[str, str] | None = None,
         directories: int = 1,
     ) -> None:
-        self.world = World(*topics, brokers=brokers, directories=directories)
+        self.world = LedPartitions(*topics, brokers=brokers, directories=directories)
         static = ServerConfig.from_properties(defaults_without_file(), overrides or {})
         self.controller = RecordingController()
         self.creator = RecordingCreator()

@@ -10,15 +10,15 @@ from typing import Any
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage, TopicImage
-from kafkacompat.coordinator._tests.harness import NODE_ID, image_of
-from kafkacompat.coordinator._tests.harness import topic_image as topic_of
+from kafkacompat.coordinator._tests.kit import NODE_ID, image_of
+from kafkacompat.coordinator._tests.kit import topic_image as topic_of
 from kafkacompat.coordinator._tests.real_log import at_once
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
-from kafkacompat.partition._tests.fakes import partition_image
+from kafkacompat.partition._tests.kit import partition_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.ports import FileSlice
@@ -40,7 +40,7 @@ def partition_name(partition: int = 0) -> TopicPartition:
     return TopicPartition(SHARE_STATE_TOPIC, partition)
 
 
-class ShareWorld:
+class ShareCoordinatorNode:
     """Topic `t` with 3 partitions, and the state topic. With `followed` it has a second in-sync replica, which fetches
     when told to."""
 
