@@ -134,7 +134,7 @@ def codecs(talk: Talk) -> None:
 
 
 def sizes(talk: Talk) -> None:
-    """telemetry.max.bytes bounds what is sent, and not what it expands to."""
+    """telemetry.max.bytes bounds what is sent, and what it expands to."""
     talk.connect()
     talk.subscribe()
     for number, size in enumerate((MAX_BYTES, MAX_BYTES + 1)):
@@ -146,7 +146,7 @@ def sizes(talk: Talk) -> None:
     talk.get(10)
     body = compress("gzip", otlp(400))
     assert len(body) <= MAX_BYTES < len(otlp(400))
-    assert talk.push(10, codec=CODECS["gzip"], metrics=body) == OK
+    assert talk.push(10, codec=CODECS["gzip"], metrics=body) == INVALID_RECORD
     talk.get(11)
     talk.push(11, codec=CODECS["zstd"], metrics=b"")
     talk.push(11, codec=CODECS["zstd"], metrics=b"", terminating=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
+from math import isfinite
 
 from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.image import MetadataImage
@@ -175,6 +176,8 @@ def _check_value(quotas: Mapping[str, str], key: str, value: float) -> None:
     kind = quotas.get(key)
     if kind is None:
         raise QuotaRefused(f"Invalid configuration key {key}")
+    if not isfinite(value):
+        raise QuotaRefused(f"Quota {key} must be a finite number")
     if value <= 0:
         raise QuotaRefused(f"Quota {key} must be greater than 0")
     if value > LARGEST[kind]:

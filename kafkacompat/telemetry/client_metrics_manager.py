@@ -56,8 +56,10 @@ class PointsTooLarge(PointsRefused):
 class Receiver(Protocol):
     """Takes the metrics of clients."""
 
-    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
-        """Raises PointsRefused, PointsTooLarge."""
+    async def take(
+        self, client: bytes, attributes: Attributes, codec: int, metrics: bytes, max_bytes: int
+    ) -> None:
+        """Metrics that expand to more than `max_bytes` are refused, as in Kafka. Raises PointsRefused, PointsTooLarge."""
         ...
 
     def forget(self, client: bytes) -> None: ...
@@ -189,7 +191,7 @@ class ClientMetricsManager:
         instance.is_terminating = is_terminating
         if error is ErrorCode.NONE and metrics:
             try:
-                await self.receiver.take(client, instance.attributes, codec, metrics)
+                await self.receiver.take(client, instance.attributes, codec, metrics, self.max_bytes)
             except PointsTooLarge:
                 error = ErrorCode.TELEMETRY_TOO_LARGE
             except PointsRefused:

@@ -36,6 +36,9 @@ SCALARS = ("string_value", "int_value", "double_value", "bool_value")
 """What an attribute may be. Kafka's clients send texts. Others could be nested, and are left out."""
 
 
+ANY_SIZE = 1 << 31
+
+
 class OtlpReceiver:
     """Implements Receiver."""
 
@@ -45,10 +48,12 @@ class OtlpReceiver:
         """What half a megabyte means may take tens of megabytes, which stay in memory until its last piece is read. A connection
         has one push at most, because it is not read meanwhile."""
 
-    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
+    async def take(
+        self, client: bytes, attributes: Attributes, codec: int, metrics: bytes, max_bytes: int = ANY_SIZE
+    ) -> None:
         """Usually without a pause."""
         async with self._one_at_a_time:
-            points = Points(codec, metrics)
+            points = Points(codec, metrics, max_bytes)
             if points.size > PARSED_WITH_ELEMENTS_BYTES_MAX:
                 await pause()
             await in_turns(self.series.add(client, attributes, iter(points)))
@@ -61,17 +66,19 @@ class OtlpReceiver:
 class Points:
     """The gauges and sums of one push. Histograms and summaries, which Kafka's clients do not send, are left out."""
 
-    def __init__(self, codec: int, metrics: bytes) -> None:
+    def __init__(self, codec: int, metrics: bytes, max_bytes: int) -> None:
         """Raises PointsRefused, PointsTooLarge."""
         if len(metrics) * UNPACKING_COST.get(codec, 0) > PACKED_BYTES_MAX:
             raise PointsTooLarge(f"{len(metrics)} bytes in this compression may take too long")
+        bound = min(max_bytes, UNPACKED_BYTES_MAX)
+        refusal = PointsRefused if max_bytes <= UNPACKED_BYTES_MAX else PointsTooLarge
         try:
-            body = metrics if codec == NO_CODEC else decompress(codec, metrics, UNPACKED_BYTES_MAX)
-            if len(body) > UNPACKED_BYTES_MAX:
-                raise PointsTooLarge(f"more than {UNPACKED_BYTES_MAX} bytes")
+            body = metrics if codec == NO_CODEC else decompress(codec, metrics, bound)
+            if len(body) > bound:
+                raise refusal(f"more than {bound} bytes")
             self._data = metrics_pb2.MetricsData.FromString(body)
         except DecompressedTooLarge as error:
-            raise PointsTooLarge(str(error)) from error
+            raise refusal(str(error)) from error
         except (DecodeError, ValueError) as error:
             raise PointsRefused(str(error)) from error
         self.size = len(body)

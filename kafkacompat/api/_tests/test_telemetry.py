@@ -26,7 +26,9 @@ class Taken:
     def __init__(self) -> None:
         self.attributes: list[Attributes] = []
 
-    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
+    async def take(
+        self, client: bytes, attributes: Attributes, codec: int, metrics: bytes, max_bytes: int
+    ) -> None:
         self.attributes.append(attributes)
 
     def forget(self, client: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -107,6 +108,11 @@ def test_what_is_only_validated_is_not_written() -> None:
         ({"ip": None}, ("producer_byte_rate", 1), "Invalid configuration key producer_byte_rate"),
         (ALICE, ("producer_byte_rate", 0), "Quota producer_byte_rate must be greater than 0"),
         (ALICE, ("producer_byte_rate", -1), "Quota producer_byte_rate must be greater than 0"),
+        *(
+            (ALICE, (name, value), f"Quota {name} must be a finite number")
+            for name in ("producer_byte_rate", "request_percentage")
+            for value in (inf, -inf, nan)
+        ),
         (ALICE, ("producer_byte_rate", 1.5), "producer_byte_rate cannot be a fractional value."),
         (
             ALICE,

@@ -34,7 +34,9 @@ class Taken:
         self.bodies: list[tuple[bytes, int, bytes]] = []
         self.forgotten: list[bytes] = []
 
-    async def take(self, client: bytes, attributes: Attributes, codec: int, metrics: bytes) -> None:
+    async def take(
+        self, client: bytes, attributes: Attributes, codec: int, metrics: bytes, max_bytes: int
+    ) -> None:
         if metrics == b"bad":
             raise PointsRefused("bad")
         if metrics == b"large":

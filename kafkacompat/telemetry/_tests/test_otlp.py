@@ -150,6 +150,19 @@ def test_a_body_that_unpacks_to_too_much_is_refused(
             value_of(receiver.take(A, {}, codec, compress(codec, message())))
 
 
+@pytest.mark.parametrize("codec", [NO_CODEC, *ACCEPTED_CODECS])
+def test_a_body_that_unpacks_to_more_than_the_broker_takes_is_refused_for_good(
+    receiver: OtlpReceiver, codec: int
+) -> None:
+    """Kafka's plug-ins do not get it, and the client pushes nothing any more."""
+    body = message()
+    with pytest.raises(PointsRefused) as raised:
+        value_of(receiver.take(A, {}, codec, compress(codec, body), len(body) - 1))
+    assert not isinstance(raised.value, PointsTooLarge)
+    value_of(receiver.take(A, {}, codec, compress(codec, body), len(body)))
+    assert shown(receiver)
+
+
 def test_a_body_that_takes_long_to_unpack_is_refused_unread(receiver: OtlpReceiver) -> None:
     with pytest.raises(PointsTooLarge, match="too long"):
         value_of(receiver.take(A, {}, GZIP, tables(message(), 150_000)))
