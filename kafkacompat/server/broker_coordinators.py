@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.controller.features import SHARE_VERSION
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.coordinator.inter_broker_sender import Requests, channels_to
 from kafkacompat.coordinator.services import CoordinatorServices
@@ -88,6 +89,7 @@ class BrokerCoordinators:
         group_settings = GroupSettingsCache(
             lambda: settings.effective,
             lambda group: partitions.image.config(ConfigResourceType.GROUP, group),
+            lambda: partitions.image.features.get(SHARE_VERSION, 0),
         )
         self.dead_letters = DeadLetterQueue(
             config.node_id,

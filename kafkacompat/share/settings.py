@@ -40,23 +40,39 @@ class GroupSettings:
         return max(now_ms - duration_ms(self.offset_reset), _EPOCH_MS)
 
 
+FIRST_LEVEL_WITH_DEAD_LETTERS = 2
+"""Of share.version. What was to become a dead letter at this level is finished whatever the level is now, as in Kafka."""
+
+
 class GroupSettingsCache:
-    """`effective` has the node's settings, `overrides` those of a group in the present image."""
+    """`effective` has the node's settings, `overrides` those of a group in the present image, `share_version` the level of
+    that feature there."""
 
     def __init__(
         self,
         effective: Callable[[], ServerConfig],
         overrides: Callable[[str], Mapping[str, str]],
+        share_version: Callable[[], int],
     ) -> None:
         self._effective = effective
         self._overrides = overrides
-        self._known: dict[str, tuple[ServerConfig, Mapping[str, str], GroupSettings]] = {}
+        self._share_version = share_version
+        self._known: dict[str, tuple[ServerConfig, Mapping[str, str], int, GroupSettings]] = {}
 
     def of(self, group_id: str) -> GroupSettings:
-        effective, overrides = self._effective(), self._overrides(group_id)
+        effective, overrides, share_version = (
+            self._effective(),
+            self._overrides(group_id),
+            self._share_version(),
+        )
         known = self._known.get(group_id)
-        if known is not None and known[0] is effective and (known[1] is overrides or known[1] == overrides):
-            return known[2]
+        if (
+            known is not None
+            and known[0] is effective
+            and (known[1] is overrides or known[1] == overrides)
+            and known[2] == share_version
+        ):
+            return known[3]
         values = group_values(effective, overrides)
         settings = GroupSettings(
             ShareSettings(
@@ -64,7 +80,8 @@ class GroupSettingsCache:
                 delivery_count_limit=int(values["share.delivery.count.limit"]),  # type: ignore[arg-type]
                 max_record_locks=int(values["share.partition.max.record.locks"]),  # type: ignore[arg-type]
                 renew_acknowledge_enabled=bool(values["share.renew.acknowledge.enable"]),
-                has_dead_letters=self.dead_letters_of(group_id).topic != "",
+                has_dead_letters=share_version >= FIRST_LEVEL_WITH_DEAD_LETTERS
+                and self.dead_letters_of(group_id).topic != "",
             ),
             str(values["share.isolation.level"]).lower() == "read_committed",
             str(values["share.auto.offset.reset"]),
@@ -72,7 +89,7 @@ class GroupSettingsCache:
         if len(group_id) <= KEPT_LENGTH_MAX:
             if len(self._known) >= GROUPS_MAX:
                 self._known.clear()
-            self._known[group_id] = effective, overrides, settings
+            self._known[group_id] = effective, overrides, share_version, settings
         return settings
 
     def forget(self, group_id: str) -> None:

@@ -113,8 +113,11 @@ class ShareLeader(LedPartitions):
         super().__init__(*(topics or (topic_image("t", 3),)))
         self.static = ServerConfig.from_properties(defaults_without_file(), {})
         self.persister = MemoryPersister()
+        self.share_version = 2
         settings = GroupSettingsCache(
-            lambda: self.static, lambda group: self.image.config(ConfigResourceType.GROUP, group)
+            lambda: self.static,
+            lambda group: self.image.config(ConfigResourceType.GROUP, group),
+            lambda: self.share_version,
         )
         self.share_tasks = tasks = Tasks(self.time)
         dead_letters = DeadLetterQueue(

@@ -323,7 +323,7 @@ def test_a_missing_topic_is_created_where_the_broker_may() -> None:
     (made,) = world.created
     assert (made.name, [(each.name, each.value) for each in made.configs]) == (
         QUEUE,
-        [(GROUP_ENABLE, "true")],
+        [(GROUP_ENABLE, "true"), ("message.timestamp.type", "CreateTime")],
     )
     world.publish(topic_image("orders", 5), topic_image(QUEUE, 1), enabled=True)
     assert not sent.done

@@ -1,4 +1,4 @@
-"""The settings of dead letters: off by default, and described only where they are set."""
+"""The settings of dead letters: off by default, and below share.version 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacompat.config import (
     validate_group_configs,
 )
 from kafkacompat.share.dead_letters import DeadLetterPolicy
-from kafkacompat.share.settings import dead_letter_policy
+from kafkacompat.share.settings import GroupSettingsCache, dead_letter_policy
 
 NODE = {
     "node.id": "1",
@@ -41,12 +41,24 @@ def test_the_groups_and_the_brokers_settings_count() -> None:
     assert dead_letter_policy(broker, overrides) == DeadLetterPolicy("dead.a", True, "dead.", True)
 
 
-def test_dead_letter_settings_are_described_only_where_they_are_set() -> None:
+def test_dead_letter_settings_are_described_like_others() -> None:
     config = DynamicConfig(effective(), {})
-    assert [each.name for each in describe_group(config, {}) if "deadletter" in each.name] == []
-    assert [each.name for each in describe_topic(config, {}) if "deadletter" in each.name] == []
-    (found,) = [each for each in describe_group(config, {NAME: "dlq.a"}) if "deadletter" in each.name]
-    assert (found.name, found.value) == (NAME, "dlq.a")
+    told = {each.name: each.value for each in describe_group(config, {NAME: "dlq.a"})}
+    assert (told[NAME], told["errors.deadletterqueue.copy.record.enable"]) == ("dlq.a", "false")
+    told = {each.name: each.value for each in describe_topic(config, {})}
+    assert told["errors.deadletterqueue.group.enable"] == "false"
+
+
+@pytest.mark.parametrize("share_version", [0, 1, 2])
+def test_a_group_has_dead_letters_from_share_version_2_on(share_version: int) -> None:
+    """Its settings may be there before: earlier releases of kafkacompat had them at level 1."""
+    level = 1
+    node = effective()
+    settings = GroupSettingsCache(lambda: node, lambda group: {NAME: "dlq.a"}, lambda: level)
+    assert not settings.of("g").partition.has_dead_letters
+    level = share_version
+    assert settings.of("g").partition.has_dead_letters is (share_version == 2)
+    assert settings.dead_letters_of("g").topic == "dlq.a", "what was begun is finished"
 
 
 @pytest.mark.parametrize("name", ["__dlq", "a b", "..", "x" * 250])
