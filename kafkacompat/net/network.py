@@ -89,14 +89,6 @@ class TrioSocketServer:
         self._bound: frozenset[str] = frozenset()
         """The names of the listeners, of those too that are being bound. A node with both roles has a server for each."""
 
-    @property
-    def dispatcher(self) -> Dispatcher:
-        return self._server.dispatcher
-
-    @dispatcher.setter
-    def dispatcher(self, dispatcher: Dispatcher) -> None:
-        self._server.dispatcher = dispatcher
-
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         async def bind() -> tuple[EndPoint, ...]:
             wanted = tuple(endpoints)
@@ -111,7 +103,8 @@ class TrioSocketServer:
 
         return later(self._nursery, bind)
 
-    def serve(self) -> Deferred[None]:
+    def serve(self, dispatcher: Dispatcher) -> Deferred[None]:
+        self._server.dispatcher = dispatcher
         return later(self._nursery, partial(self._nursery.start, self._server.run))
 
     def hold(self, listeners: Collection[str]) -> None:

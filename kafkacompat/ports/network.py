@@ -110,17 +110,14 @@ class Channels(Protocol):
 class SocketServer(Protocol):
     """Listeners and their connections. Call `bind`, `serve` and `drain` in this order, `serve` and `drain` once each."""
 
-    dispatcher: Dispatcher
-    """The handler of requests. Set before `serve`."""
-
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         """Listen on all endpoints, or on none. Returns the endpoints with the ports actually bound. Clients wait until
         `serve`. Listeners that are bound later are served at once. Fails with OSError that names the setting, or
         ConfigError."""
         ...
 
-    def serve(self) -> Deferred[None]:
-        """Resolves when requests are accepted."""
+    def serve(self, dispatcher: Dispatcher) -> Deferred[None]:
+        """Pass requests to the dispatcher. Resolves when they are accepted."""
         ...
 
     def hold(self, listeners: Collection[str]) -> None:

@@ -191,7 +191,7 @@ class BrokerServer:
         await self.broker_logs.load()
         self._server = server = services.network.socket_server()
         listeners = config.broker_listeners()
-        server.dispatcher = admitting(self._dispatcher, services, listeners, lambda: shared.machine.image)
+        dispatcher = admitting(self._dispatcher, services, listeners, lambda: shared.machine.image)
         self.bound = await server.bind(listeners)
         advertised = await broker_addresses(config, self.bound, services.network)
         await shared.machine.when_at(await self._register(advertised))
@@ -210,7 +210,7 @@ class BrokerServer:
         bound_ms = self._session_timeout_ms
         self._opening.begin(self.lifecycle.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
         self._opening.on_image(shared.machine.image)
-        await server.serve()
+        await server.serve(dispatcher)
         await self.lifecycle.ready_to_unfence()
         self.broker_logs.start_upkeep()
 

@@ -576,7 +576,7 @@ class SimulatedNetwork:
 class SimulatedSocketServer:
     def __init__(self, life: Life) -> None:
         self._life = life
-        self.dispatcher: Dispatcher = cast(Any, None)
+        self.dispatcher: Dispatcher
         self._listeners: dict[int, EndPoint] = {}
         """By port."""
         self.serves = False
@@ -595,7 +595,8 @@ class SimulatedSocketServer:
                 self._life.listening[each.port] = self
         return Deferred.of(bound)
 
-    def serve(self) -> Deferred[None]:
+    def serve(self, dispatcher: Dispatcher) -> Deferred[None]:
+        self.dispatcher = dispatcher
         self.serves = True
         waiting, self._waiting = self._waiting, []
         for call in waiting:

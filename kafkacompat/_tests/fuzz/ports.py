@@ -125,7 +125,8 @@ class FrameServer:
     def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
         return Deferred.of(tuple(endpoints))
 
-    def serve(self) -> Deferred[None]:
+    def serve(self, dispatcher: Dispatcher) -> Deferred[None]:
+        self.dispatcher = dispatcher
         self.serves = True
         return Deferred.of(None)
 

@@ -49,7 +49,7 @@ class Listening:
         self.done += [f"release {each}" for each in sorted(self._held - held)]
         self._held = held
 
-    def serve(self) -> Deferred[None]:
+    def serve(self, dispatcher: Any) -> Deferred[None]:
         self.done.append("serve")
         return Deferred.of(None)
 
@@ -66,7 +66,9 @@ class Start:
         self.loaded: Deferred[None] = Deferred()
         self._carry_out(ControllerServer.listen(services))
         shared = SimpleNamespace(acls_loaded=self.loaded)
-        controller: Any = SimpleNamespace(_services=services, _server=self.server, _shared=shared)
+        controller: Any = SimpleNamespace(
+            _services=services, _server=self.server, _shared=shared, _admitted=None
+        )
         self._start = ControllerServer.start(controller)
         self.goes_on()
 

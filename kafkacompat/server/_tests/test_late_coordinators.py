@@ -18,6 +18,7 @@ from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.late import AGAIN_MS
+from kafkacompat.ports.dispatcher import Dispatcher
 from kafkacompat.server.broker_coordinators import BrokerCoordinators
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -99,9 +100,9 @@ def test_coordinators_of_an_existing_topic_are_made_before_clients_are_served(
     coordinating.node.kill()
     serve, made = FrameServer.serve, []
 
-    def serving(server: FrameServer) -> Deferred[None]:
+    def serving(server: FrameServer, dispatcher: Dispatcher) -> Deferred[None]:
         made.append(made_of(coordinating.node))
-        return serve(server)
+        return serve(server, dispatcher)
 
     monkeypatch.setattr(FrameServer, "serve", serving)
     coordinating.node.start()
