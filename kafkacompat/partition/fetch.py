@@ -514,15 +514,22 @@ class FetchReads:
         replica_id = parameters.replica_id
         if arrived or replica_id >= 0:  # a consumer's fetch that waits counts once
             core.traffic.fetches += 1
-        error = self._check(core, asked, parameters)
-        log = core.log
-        if error is not NONE:
-            return self.refuse(asked, error, parameters)
+        log, epoch = core.log, asked.current_leader_epoch
+        # The usual outcome of `_check`, without the calls.
+        if not (
+            core.is_leader
+            and (epoch < 0 or epoch == core.leader_epoch)
+            and (not core.is_being_made_durable if replica_id < 0 else replica_id in core.followers)
+        ):
+            error = self._check(core, asked, parameters)
+            if error is not NONE:
+                return self.refuse(asked, error, parameters)
         offset = asked.fetch_offset
+        high_watermark, last_stable_offset = log.high_watermark, log.last_stable_offset
         answer = PartitionData(
             partition_index=asked.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=[] if parameters.read_committed else None,
             records=EMPTY_RECORDS,
@@ -549,15 +556,17 @@ class FetchReads:
                 answer.high_watermark = log.high_watermark
             if self._is_held_back(core, replica_id):
                 return answer
-        elif self._selects_by_rack and core.is_leader and parameters.rack_id:
-            nearest = nearest_replica(
-                core, parameters.rack_id, offset, parameters.listener_name, self._clock.monotonic_ms()
-            )
-            if nearest is not None:
-                answer.preferred_read_replica = nearest
-                answer.aborted_transactions = None
-                return answer
-        end = readable_end(core, parameters)
+            end = log.log_end_offset
+        else:
+            if self._selects_by_rack and core.is_leader and parameters.rack_id:
+                nearest = nearest_replica(
+                    core, parameters.rack_id, offset, parameters.listener_name, self._clock.monotonic_ms()
+                )
+                if nearest is not None:
+                    answer.preferred_read_replica = nearest
+                    answer.aborted_transactions = None
+                    return answer
+            end = last_stable_offset if parameters.read_committed else high_watermark
         if offset >= end or (max_bytes <= 0 and not minimum_one_batch):
             return answer
         try:
@@ -702,7 +711,7 @@ class FetchReads:
                 last_name, last_id = asked.topic, asked.topic_id
                 topics.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id))
             topics[-1].partitions.append(answer)
-            if answer.records:
+            if answer.records is not EMPTY_RECORDS:
                 self._count(asked, answer, parameters)
             if answer.current_leader is not None:
                 leaders.add(answer.current_leader.leader_id)
@@ -928,10 +937,18 @@ class FetchPurgatory:
     def note_sizes(self, waiter: DelayedFetch, partitions: Iterable[Any]) -> bool:
         """Record what each partition could give now. Returns False if one of them ends the wait."""
         parameters = waiter.parameters
+        is_consumer, read_committed = parameters.replica_id < 0, parameters.read_committed
         for asked in partitions:
             core = self._reads.find(asked, parameters)
             if core is None:
                 continue
+            if is_consumer and core.is_leader and not core.is_being_made_durable:
+                # Most partitions have nothing, which is what counts as long as nothing is noted.
+                log, epoch = core.log, asked.current_leader_epoch
+                end = log.last_stable_offset if read_committed else log.high_watermark
+                if asked.fetch_offset == end and (epoch < 0 or epoch == core.leader_epoch):
+                    waiter.asked[core.topic_partition] = asked
+                    continue
             counted = self._reads.available(core, asked, parameters)
             if counted.size == ANSWER_NOW:
                 return False

@@ -111,11 +111,7 @@ class CachedPartition:
 
     def must_tell(self, answer: Any) -> bool:
         """Whether an incremental response must include this answer. Remembers what is sent."""
-        must = (
-            len(answer.records) > 0
-            or answer.preferred_read_replica != -1
-            or answer.diverging_epoch is not None
-        )
+        must = False
         if answer.high_watermark != self.told_high_watermark:
             must = True
             self.told_high_watermark = answer.high_watermark
@@ -125,7 +121,12 @@ class CachedPartition:
         if answer.error_code != NONE:
             must = True
             self.told_high_watermark = -1  # so that the first success after an error is sent
-        return must
+        return (
+            must
+            or len(answer.records) > 0
+            or answer.preferred_read_replica != -1
+            or answer.diverging_epoch is not None
+        )
 
 
 class FetchSession:

@@ -536,15 +536,17 @@ class EncoderSource(FieldsSource):
             self.depth -= 1
         self.length(n, compact, "h" if kind == "string" else "i")
         if kind == "records" and self.parts:
-            self.records_part(v)
+            self.records_part(v, n, 1 if compact else 0)
         else:
             self.emit(f"{self.out} += {v}")
 
-    def records_part(self, v: str) -> None:
+    def records_part(self, v: str, n: str, empty: int) -> None:
+        """`n` has the length that is written, which is `empty` without records: len() of a slice of a file is a function."""
         assert self.out == "out", "records lie in no tagged field"
         self.namespace |= {"bytes_like": (bytes, bytearray, memoryview)}
-        self.emit(f"if len({v}) <= {INLINE_RECORDS_BYTES} and isinstance({v}, bytes_like): out += {v}")
-        self.emit(f"elif len({v}): parts.append(out); parts.append({v}); out = bytearray()")
+        most = INLINE_RECORDS_BYTES + empty
+        self.emit(f"if {n} <= {most} and isinstance({v}, bytes_like): out += {v}")
+        self.emit(f"elif {n} > {empty}: parts.append(out); parts.append({v}); out = bytearray()")
 
     def array(self, target: str, field: FieldSpec, compact: bool, nullable: bool) -> None:
         v, n = self.fresh("v"), self.fresh("n")
