@@ -182,10 +182,13 @@ class Route:
         """Return the message after size and header. Raises EncodeError if this version cannot represent the message."""
         out = bytearray(self.prefix.pack(0, correlation_id))
         if type(message) is EncodedAnswer:
-            first, *others = message.parts
-            out += first
-            SIZE.pack_into(out, 0, sum(map(len, others), len(out)) - 4)
-            return [out, *others]
+            parts = message.parts
+            out += parts[0]
+            if len(parts) == 1:
+                SIZE.pack_into(out, 0, len(out) - 4)
+                return [out]
+            SIZE.pack_into(out, 0, sum(map(len, parts[1:]), len(out)) - 4)
+            return [out, *parts[1:]]
         if self.encode is not None:
             self.encode(message, out)
             SIZE.pack_into(out, 0, len(out) - 4)

@@ -170,7 +170,7 @@ class Connection:
         until_s = now_s + TURN_S
         try:
             while taken < TURN_RECEIVED_BYTES and self._watched & READ:
-                room = self._buffer.room(self._must_hold())
+                room = self._buffer.room(self._replies.parked is not None or self._muted)
                 if room is None:
                     break
                 if memory is not None and not memory.held_bytes:
@@ -300,7 +300,9 @@ class Connection:
                 return False
             if answer is not None:
                 self._replies.add(answer)
-            if not buffer or monotonic() >= until_s:  # most requests come alone
+            if not buffer:  # most requests come alone
+                return False
+            if monotonic() >= until_s:
                 break
         return buffer.has_frame() and self._may_dispatch()
 

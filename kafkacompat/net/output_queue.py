@@ -130,6 +130,10 @@ class OutputQueue:
                         return _EMPTY
                 else:
                     sent = self._send_gathered()
+                    if sent == self.queued_bytes and not self._head_sent:  # mostly
+                        parts.clear()
+                        self.queued_bytes = self._known_warm_to = 0
+                        return _EMPTY
                     if not sent:
                         # a FileSlice: everything else is gathered
                         sent = self._send_slice(head)  # type: ignore[arg-type]

@@ -63,13 +63,13 @@ class ReceiveBuffer:
     def room(self, hold: bool) -> memoryview | None:
         """The place for the next bytes. None if there is no room. Never empty.
 
-        With `hold` (a returned frame is still in use) nothing is moved. Without it, only an incomplete frame may wait
-        at the front, and the result is never None.
+        With `hold` (a returned frame is still in use), or while a complete frame waits, nothing is moved. Otherwise the
+        result is never None.
         """
         start, end, capacity = self._start, self._end, len(self._buffer)
-        if hold:
-            return self._view[end:] if end < capacity else None
         waiting = end - start
+        if hold or (waiting and self.has_frame()):
+            return self._view[end:] if end < capacity else None
         if not waiting:
             self._start = self._end = end = 0
             if capacity > RETAINED_BYTES_MAX:

@@ -943,7 +943,7 @@ class FetchPurgatory:
             if core is None:
                 continue
             if is_consumer and core.is_leader and not core.is_being_made_durable:
-                # Most partitions have nothing, which is what counts as long as nothing is noted.
+                # Most partitions have nothing. That is what counts for those that are not in `counted`.
                 log, epoch = core.log, asked.current_leader_epoch
                 end = log.last_stable_offset if read_committed else log.high_watermark
                 if asked.fetch_offset == end and (epoch < 0 or epoch == core.leader_epoch):

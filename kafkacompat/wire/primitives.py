@@ -71,9 +71,16 @@ def read_nullable_string(buffer: ByteSequence, position: int) -> tuple[str | Non
     if position + 2 > len(buffer):
         raise WireError("truncated in a string length")
     length = buffer[position] << 8 | buffer[position + 1]
+    position += 2
     if length == 0xFFFF:
-        return None, position + 2
-    return read_text(buffer, position + 2, length)
+        return None, position
+    end = position + length
+    if length > MAX_STRING_BYTES or end > len(buffer):
+        return read_text(buffer, position, length)  # raises
+    try:
+        return str(buffer[position:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise WireError("a string is not UTF-8") from error
 
 
 def read_compact_nullable_string(buffer: ByteSequence, position: int) -> tuple[str | None, int]:
