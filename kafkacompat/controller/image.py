@@ -5,7 +5,7 @@ component may keep an image."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -288,9 +288,11 @@ def changed_configs(old: MetadataImage, new: MetadataImage) -> list[tuple[int, s
     return _changed(old.configs, new.configs, old.config_changes, new.config_changes)
 
 
-def changed_acls(old: MetadataImage, new: MetadataImage) -> list[Uuid]:
-    """The ids of entries that were added or removed."""
-    return _changed(old.acls, new.acls, old.acl_changes, new.acl_changes)
+def changed_acls(old: MetadataImage, new: MetadataImage) -> Collection[Uuid] | None:
+    """At least the ids of entries that were added or removed. None if any may differ."""
+    if old.acls is new.acls:
+        return ()
+    return new.acl_changes.keys if new.acl_changes.since is old.acl_changes.state else None
 
 
 def _changed(

@@ -7,7 +7,7 @@ A matching deny decides first, then a matching allow. If no entry matches the re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -282,40 +282,64 @@ class StandardAuthorizer:
         self._acls: Mapping[Uuid, Acl] = {}
         self._names: dict[int, _Names] = {}
         self._blocks = _Blocks()
+        self._change = 0
+        """Counts the entries that were added and removed."""
 
-    def update(self, acls: Mapping[Uuid, Acl], changed: Iterable[Uuid] | None = None) -> None:
+    def update(self, acls: Mapping[Uuid, Acl], changed: Collection[Uuid] | None = None) -> None:
         """`acls` has all present entries by id, as in an image. It must not change afterwards. `changed` has at least the
         ids of those that differ from the entries of the last call. None: any may differ."""
         at_once(self.updating(acls, changed))
 
-    def updating(self, acls: Mapping[Uuid, Acl], changed: Iterable[Uuid] | None = None) -> Work[None]:
-        """`update` in steps, for before decisions are made: meanwhile a part of the entries counts."""
+    def updating(self, acls: Mapping[Uuid, Acl], changed: Collection[Uuid] | None = None) -> Work[None]:
+        """`update` in steps. One at a time. Whatever is asked meanwhile is decided as before the update or as after it: an
+        entry that denies is added before all others, and removed after them."""
         before = self._acls
         if acls is before:
             return
-        if changed is None:
-            changed = chain(list(before), (key for key in acls if key not in before))
+        added: dict[bool, list[Acl]] = {True: [], False: []}
+        removed: dict[bool, list[Acl]] = {True: [], False: []}
+        """By whether they deny."""
+        looked = Pace(LOOKED_UP_A_STEP)
+        keys_before, keys_after = (before, acls) if changed is None else (changed, changed)
+        for key in keys_before:
+            if looked.is_over():
+                yield TURN_COST
+            gone = before.get(key)
+            if gone is not None and gone is not acls.get(key):
+                removed[gone.permission_type == DENY].append(gone)
+        for key in keys_after:
+            if looked.is_over():
+                yield TURN_COST
+            new = acls.get(key)
+            if new is not None and new is not before.get(key):
+                added[new.permission_type == DENY].append(new)
         silent: dict[str, list[Acl]] = {}
         pace = Pace(TAKEN_A_STEP)
-        for key in changed:
+        for acl in chain(added[True], added[False]):
             if pace.is_over():
                 yield TURN_COST
-            gone, new = before.get(key), acls.get(key)
-            if gone is new:
-                continue
-            if gone is not None:
-                self._names[gone.resource_type].remove(gone)
-                if SLASH in gone.host:
-                    self._blocks.remove(gone.host)
-            if new is not None:
-                self._names.setdefault(new.resource_type, _Names()).add(new)
-                if SLASH in new.host:
-                    self._blocks.add(new.host)
-                if _is_silent(new.host):
-                    silent.setdefault(new.host, []).append(new)
+            self._add(acl)
+            if _is_silent(acl.host):
+                silent.setdefault(acl.host, []).append(acl)
+        for acl in chain(removed[False], removed[True]):
+            if pace.is_over():
+                yield TURN_COST
+            self._remove(acl)
         self._acls = acls
         if silent:
             _tell_silent(silent)
+
+    def _add(self, acl: Acl) -> None:
+        self._names.setdefault(acl.resource_type, _Names()).add(acl)
+        if SLASH in acl.host:
+            self._blocks.add(acl.host)
+        self._change += 1
+
+    def _remove(self, acl: Acl) -> None:
+        self._names[acl.resource_type].remove(acl)
+        if SLASH in acl.host:
+            self._blocks.remove(acl.host)
+        self._change += 1
 
     def allows(
         self,
@@ -389,7 +413,7 @@ class StandardAuthorizer:
         names = self._names.get(resource_type)
         if names is None:
             return False
-        acls = self._acls
+        change = self._change
         principal, hosts = asker.principal, self._blocks.hosts_for(asker.host)
         denied, denied_prefixes = names.denied_for(principal, hosts, operation)
         allowed = names.named_for(principal, hosts, operation, LITERAL, ALLOW)
@@ -420,9 +444,9 @@ class StandardAuthorizer:
                 if looked_up >= LOOKED_UP_A_STEP:
                     looked_up = 0
                     yield TURN_COST
-                    if self._acls is not acls:
+                    if self._change != change:
                         # What was allowed and denied counts as it is now: a deny that follows an allow must not be missed.
-                        acls = self._acls
+                        change = self._change
                         hosts = self._blocks.hosts_for(asker.host)
                         denied, denied_prefixes = names.denied_for(principal, hosts, operation)
                         lengths = names.lengths if denied_prefixes else []

@@ -28,7 +28,7 @@ from kafkacompat.ports import Network
 from kafkacompat.quota.client_quotas import Entity, Quota, QuotaManagers
 from kafkacompat.quota.connection_rates import CONNECTION_CREATION_RATE, UNLIMITED
 from kafkacompat.raft.network_channel import KafkaNetworkChannel
-from kafkacompat.security.authorizer import authorizer_of
+from kafkacompat.security.authorizer import TAKEN_A_STEP, authorizer_of
 from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
 from kafkacompat.tasks import in_turns
 
@@ -155,24 +155,26 @@ class SharedServer:
 
     def _take_acls(self, authorizer: StandardAuthorizer, old: MetadataImage, new: MetadataImage) -> None:
         """Load the access control entries. They count from the first image that has everything that was committed when
-        this node started: an older one may lack a denial."""
-        if authorizer.is_loaded:
-            authorizer.update(new.acls, changed_acls(old, new))
-            return
+        this node started: an older one may lack a denial. Many changes are taken in steps."""
+        if authorizer.is_loaded and not self.is_loading_acls:
+            changed = changed_acls(old, new)
+            if changed is not None and len(changed) <= TAKEN_A_STEP:
+                authorizer.update(new.acls, changed)
+                return
         self.newest_acls = new.acls, self.driver.has_caught_up
         if not self.is_loading_acls:
             self.is_loading_acls = True
             self._services.tasks.start("loading access control entries", self._load_acls(authorizer))
 
     async def _load_acls(self, authorizer: StandardAuthorizer) -> None:
-        """There may be a hundred thousand. Nobody is answered by them yet."""
+        """There may be a hundred thousand."""
         while True:
             loaded = self.newest_acls
             await in_turns(authorizer.updating(loaded[0]))
             if loaded is self.newest_acls:
                 break
         self.is_loading_acls = False
-        if loaded[1]:
+        if loaded[1] and not authorizer.is_loaded:
             authorizer.is_loaded = True
             self.acls_loaded.resolve(None)
 

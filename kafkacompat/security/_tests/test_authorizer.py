@@ -531,3 +531,49 @@ def test_of_very_many_such_hosts_the_first_are_told_and_the_others_counted(
     authorizer(*(acl(host=f"::{number:x}") for number in range(1, 101)))
     assert len(caplog.records) == HOSTS_TOLD_MAX + 1
     assert f"of {100 - HOSTS_TOLD_MAX} further hosts" in caplog.records[-1].getMessage()
+
+
+ENTRIES = st.lists(
+    st.builds(
+        acl,
+        st.sampled_from(["t", "tt", "*"]),
+        st.just(AclOperation.READ),
+        st.sampled_from([ALLOW, DENY]),
+        pattern=st.sampled_from([LITERAL, PREFIXED]),
+        principal=st.sampled_from(["User:alice", "User:*", "User:bob"]),
+        host=st.sampled_from(["*", "10.0.0.1", "10.0.0.0/8"]),
+    ),
+    max_size=8,
+)
+
+
+@given(before=ENTRIES, after=ENTRIES, default=st.booleans(), shared=st.integers(0, 4))
+def test_a_decision_in_the_middle_of_an_update_is_one_of_before_or_after_it(
+    before: list[Acl], after: list[Acl], default: bool, shared: int
+) -> None:
+    old = by_id(*before)
+    new = dict(list(old.items())[:shared]) | by_id(*after, first=100)
+
+    def decisions(asked: StandardAuthorizer) -> list[bool]:
+        read = AclOperation.READ
+        told = [
+            asked.allows(who, read, ResourceType.TOPIC, name)
+            for who in (ALICE, Asker("User:bob", "10.0.0.2", "Fetch"))
+            for name in ("t", "tt", "u")
+        ]
+        return [*told, at_once(asked.allows_any_of_type(ALICE, read, ResourceType.TOPIC))]
+
+    def loaded(acls: dict[Uuid, Acl]) -> StandardAuthorizer:
+        made = StandardAuthorizer(frozenset(), default)
+        made.is_loaded = True
+        made.update(acls)
+        return made
+
+    changing = loaded(old)
+    possible = list(zip(decisions(changing), decisions(loaded(new)), strict=True))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kafkacompat.security.authorizer.TAKEN_A_STEP", 1)
+        for _ in changing.updating(new):
+            for decided, either in zip(decisions(changing)[:-1], possible[:-1], strict=True):
+                assert decided in either
+    assert decisions(changing) == [each for _, each in possible]

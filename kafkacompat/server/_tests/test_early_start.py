@@ -12,7 +12,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
-from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.image import KeyChanges, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkacompat.security.authorizer import TAKEN_A_STEP, Asker, StandardAuthorizer
@@ -194,6 +194,40 @@ def test_an_image_that_lacks_what_was_committed_is_not_enough_when_it_is_loaded_
     assert not authorizer.is_loaded
     SharedServer._take_acls(shared, authorizer, MetadataImage(acls=acls), MetadataImage(acls=acls))
     assert authorizer.is_loaded
+
+
+def test_many_entries_of_one_image_are_taken_in_steps_after_the_start_too() -> None:
+    time = HandTime()
+    shared = authorized(Tasks(time))
+    shared.driver.has_caught_up = True
+    authorizer = StandardAuthorizer()
+    first = MetadataImage(offset=1)
+    SharedServer._take_acls(shared, authorizer, MetadataImage(), first)
+    assert authorizer.is_loaded
+    few = {number.to_bytes(16, "big"): entry(ALLOW, f"t{number}") for number in range(10)}
+    second = MetadataImage(acls=few, acl_changes=KeyChanges(first.acl_changes.state, tuple(few)))
+    SharedServer._take_acls(shared, authorizer, first, second)
+    assert may_read(authorizer, "t9")
+    many = few | {
+        number.to_bytes(16, "big"): entry(ALLOW, f"t{number}") for number in range(3 * TAKEN_A_STEP)
+    }
+    third = MetadataImage(acls=many, acl_changes=KeyChanges(second.acl_changes.state, tuple(many)))
+    SharedServer._take_acls(shared, authorizer, second, third)
+    last = f"t{3 * TAKEN_A_STEP - 1}"
+    assert not may_read(authorizer, last)
+    without = {key: acl for key, acl in many.items() if acl.resource_name != "t0"}
+    fourth = MetadataImage(acls=without, acl_changes=KeyChanges(third.acl_changes.state, (next(iter(many)),)))
+    SharedServer._take_acls(shared, authorizer, third, fourth)
+    assert may_read(authorizer, "t0")
+    while time.pending():
+        time.fire_next()
+    assert may_read(authorizer, last)
+    assert not may_read(authorizer, "t0")
+
+
+def may_read(authorizer: StandardAuthorizer, name: str) -> bool:
+    asker = Asker("User:a", "127.0.0.1", "Fetch")
+    return authorizer.allows(asker, AclOperation.READ, ResourceType.TOPIC, name)
 
 
 ALLOW, DENY = int(AclPermissionType.ALLOW), int(AclPermissionType.DENY)
