@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from weakref import ref
 
 from kafkacompat.coordinator.core import (
     Caller,
@@ -42,7 +43,7 @@ from kafkacompat.coordinator.loading import (
 )
 from kafkacompat.coordinator.partition_writer import ShardLog
 from kafkacompat.deferred import Deferred
-from kafkacompat.faults import report
+from kafkacompat.faults import forget_locals, report
 from kafkacompat.records.batch import NO_SEQUENCE
 from kafkacompat.tasks import at_once as in_one_step
 from kafkacompat.tasks import in_turns, pause
@@ -237,8 +238,18 @@ class ShardSettings:
     """A shard lives for one leader epoch, since its writes in the former epoch may have failed after they were appended."""
 
 
+class _Asking:
+    """What a machine knows as a Caller. The machine holds it as long as it may still answer."""
+
+    __slots__ = ("__weakref__", "answer")
+
+    def __init__(self, answer: Deferred[Any]) -> None:
+        self.answer = answer
+
+
 class Shard:
     __slots__ = (
+        "_asking",
         "_clock",
         "_load_task",
         "_load_times",
@@ -280,6 +291,8 @@ class Shard:
         self._clock = services.clock
         self._tasks = services.tasks
         self._operations = OperationQueue()
+        self._asking: dict[Deferred[Any], ref[_Asking]] = {}
+        """Whoever was not answered yet."""
         self._load_times = load_times
         self._load_task: Started | None = None
         self._make_machine = make_machine
@@ -505,16 +518,39 @@ class Shard:
     ) -> Deferred[T]:
         self.require_active()
         now_ms = self._clock.now_ms()
-        return self._complete(operation(now_ms), now_ms, owner)
+        return self._complete(self._decided(operation, now_ms), now_ms, owner)
 
     def _ask(self, operation: Callable[[Caller, int], CoordinatorResult[Any, None]]) -> Deferred[Any]:
         self.require_active()
         now_ms = self._clock.now_ms()
         answer: Deferred[Any] = Deferred()
-        written = self._complete(operation(Caller(answer), now_ms), now_ms)
+        asking = _Asking(answer)
+        self._asking[answer] = ref(asking)
+        answer.on_done(self._told)
+        try:
+            written = self._complete(self._decided(operation, Caller(asking), now_ms), now_ms)
+        except BaseException:  # which is the answer
+            del self._asking[answer]
+            raise
         if not written.done or written.has_failed:
             written.unheeded(f"an operation of coordinator partition {self.partition}", OperationRefused)
         return answer
+
+    def _told(self, answer: Deferred[Any]) -> None:
+        self._asking.pop(answer, None)
+
+    def _decided(self, decide: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """What the machine decides. If it fails for a reason that nobody expected, those whom it has taken from its state
+        without a reply get that failure: nobody else would answer them."""
+        try:
+            return decide(*arguments, **options)
+        except OperationRefused:
+            raise
+        except Exception as error:
+            forget_locals(error.__traceback__)
+            for answer in [each for each, asking in self._asking.items() if asking() is None]:
+                answer.fail(error)
+            raise
 
     def _complete(
         self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None = None
@@ -586,7 +622,8 @@ class Shard:
             return
         now_ms = self._clock.now_ms()
         try:
-            following = result.committed(error if error is ErrorCode.NONE else client_error(error), now_ms)
+            told = error if error is ErrorCode.NONE else client_error(error)
+            following = self._decided(result.committed, told, now_ms)
         finally:
             self._send(replies)
         if following is None:
@@ -655,6 +692,6 @@ def _answering(replies: Sequence[Reply]) -> Work[None]:
 
 def _answer(caller: Caller, message: Message) -> None:
     try:
-        cast("Deferred[Message]", caller).resolve(message)
+        cast("_Asking", caller).answer.resolve(message)
     except Exception as error:  # it was answered before
         report("answering a member", error)

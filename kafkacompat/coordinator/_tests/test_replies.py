@@ -245,3 +245,44 @@ def test_what_raises_after_the_commit_answers_whoever_is_parked(
     with pytest.raises(KeyError):
         asked.ask("own", lambda caller, now_ms: asked.answer_parked("at once", *records, committed=broken))
     assert asked.heard == [("parked", "at once")]
+
+
+def told(answer: Deferred[Any]) -> str:
+    try:
+        answer.result()
+    except Exception as error:
+        return type(error).__name__
+    return "answered"
+
+
+@pytest.mark.parametrize("where", ["a request", "a timer", "what a commit is followed by"])
+def test_an_operation_that_raises_loses_nobody_whom_it_has_taken_from_the_state(
+    asked: Asked, where: str
+) -> None:
+    shard, machine = asked.world.shard, asked.world.machine
+
+    def park(caller: Caller, now_ms: int) -> Result:
+        machine.parked.append(caller)
+        return CoordinatorResult((), None)
+
+    answers = [shard.ask(park) for _ in range(3)]
+
+    def takes_two_and_raises(*_: object) -> Any:
+        replies = [(machine.parked.pop(), Heard("never")) for _ in range(2)]
+        raise KeyError(len(replies))
+
+    if where == "a request":
+        with pytest.raises(KeyError):
+            shard.ask(takes_two_and_raises)
+    elif where == "a timer":
+        shard.timers.schedule(("raises",), 10, takes_two_and_raises)
+        with pytest.raises(KeyError):
+            asked.world.time.advance(10)
+    else:
+        with pytest.raises(KeyError):
+            shard.write(lambda _: CoordinatorResult(("record",), None, committed=takes_two_and_raises))
+    assert [answer.done for answer in answers] == [False, True, True]
+    assert [told(answer) for answer in answers[1:]] == ["KeyError"] * 2
+    shard.write(lambda _: asked.answer_parked("at last")).unheeded("test")
+    assert answers[0].result().said == "at last"
+    assert shard._asking == {}
