@@ -13,7 +13,7 @@ from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.ids import TopicPartition
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
+from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
@@ -32,6 +32,8 @@ DELETED_A_STEP = 12
 """Partitions per step. It takes up to a millisecond to open the log of a new one."""
 NAMED_A_STEP = 5_000
 """Topics and partitions per step. One takes half a microsecond."""
+TOLD_US = 1
+"""Of one partition in the response."""
 Answers = Mapping[TopicPartition, tuple[ErrorCode, int]]
 
 
@@ -65,7 +67,10 @@ async def in_steps(
     for wait in waits:
         answers = await wait
         _add(topics, answers)
-    _add(topics, refused)
+        await pause(len(answers) * TOLD_US)
+    for some in pieces(list(refused.items()), NAMED_A_STEP):
+        _add(topics, dict(some))
+        await pause()
     return DeleteRecordsResponse(topics=list(topics.values()))
 
 

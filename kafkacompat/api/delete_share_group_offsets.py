@@ -9,6 +9,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.share_requests import serves_share_groups
 from kafkacompat.deferred import Deferred
 from kafkacompat.security.acl import AclOperation
+from kafkacompat.tasks import pause
 from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from kafkacompat.wire.messages.delete_share_group_offsets_response import (
@@ -63,6 +64,7 @@ async def _in_pieces(
         answer: Any = delete_share_group_offsets(node, context, part)
         if isinstance(answer, Deferred):
             answer = await answer
+        await pause()  # the answer may have been there at once
         if answer.error_code:
             return answer  # type: ignore[no-any-return]  # a response
         told += answer.responses

@@ -40,6 +40,9 @@ GROUPS_TOGETHER = 100
 """Groups that are asked for before the first of them is told: each may take half a minute while a share coordinator is
 looked for, and what is told of each is in memory until then."""
 
+TOLD_US = 20
+"""Of one piece in the response."""
+
 
 def describe_share_group_offsets(
     node: Node, context: RequestContext, request: DescribeShareGroupOffsetsRequest
@@ -79,6 +82,7 @@ async def _in_pieces(
         for answer in of_group:
             described: Described = await answer
             told.add(described)
+            await pause(TOLD_US)
         groups.append(told.done())
     return DescribeShareGroupOffsetsResponse(groups=groups)
 

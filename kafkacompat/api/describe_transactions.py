@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import access_of, seen_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.security.acl import ResourceType
-from kafkacompat.tasks import in_turns
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
     TransactionState,
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 
 
+LOOKED_AT_US = 1
+"""Of one transaction."""
+
+
 async def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Any:
     """Of a transaction's topics, return those that the sender may describe."""
     response: DescribeTransactionsResponse = await in_turns(
@@ -29,9 +33,11 @@ async def handle(node: Node, context: RequestContext, request: DescribeTransacti
     access = access_of(node, context)
     if access is not None:
         for each in response.transaction_states:
-            each.topics = await in_turns(
-                seen_of(access, ResourceType.TOPIC, each.topics, attrgetter("topic"))
-            )
+            if each.topics:
+                each.topics = await in_turns(
+                    seen_of(access, ResourceType.TOPIC, each.topics, attrgetter("topic"))
+                )
+            await pause(LOOKED_AT_US)
     return response
 
 

@@ -77,8 +77,7 @@ async def in_pieces(
         answer: Any = function(node, context, part)
         if isinstance(answer, Deferred):
             answer = await answer
-        else:
-            await pause()
+        await pause()  # the answer may have been there at once
         if getattr(answer, "error_code", 0):
             return answer
         whole = answer

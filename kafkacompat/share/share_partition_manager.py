@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     MayRead = Callable[[str], bool]
 
 SHARE_VERSION = "share.version"
+NOTED_US = 5
+"""Of one acknowledgement that was written."""
 NAMED_AT_ONCE = 1_000
 """Partitions of a request that its session takes up in one step."""
 FETCHED_AT_ONCE = 500
@@ -200,6 +202,7 @@ class SharePartitionManager:
     ) -> None:
         for key, batches, traffic, written in writes:
             self._note(outcome, key, batches, traffic, await written)
+            await pause(NOTED_US)
 
     def _note(
         self,

@@ -505,6 +505,7 @@ def _tombstones_of(
 
 LOOKED_AT_A_STEP = 1_000
 """Transactional ids handled in one step, at one or two microseconds each."""
+LOOKED_AT_US = 2
 MATCHED_AT_ONCE_CHARACTERS = 16_000
 """Characters of the ids that one job of a thread matches."""
 
@@ -544,8 +545,6 @@ async def list_transactions(
     listed: list[Listed] = []
     every = list(machine.transactions.values())
     for start in range(0, len(every), LOOKED_AT_A_STEP):
-        if start:
-            await pause()
         some = [
             Listed(
                 transactional_id=transaction.transactional_id,
@@ -558,6 +557,7 @@ async def list_transactions(
         if wanted.matches_id is not None:
             some = await _matching(some, wanted.matches_id, workers)
         listed += some
+        await pause(min(LOOKED_AT_A_STEP, len(every) - start) * LOOKED_AT_US)
     return listed
 
 

@@ -237,6 +237,7 @@ class TransactionMarkerChannelManager:
         codes: Codes = {}
         for answer in answers:
             codes |= _codes(await answer)
+            await pause(WRITTEN_AT_ONCE)
         return codes
 
     def _to_ask_again(

@@ -259,7 +259,10 @@ def test_what_a_request_holds_is_gone_through_in_steps(name: str) -> None:
 
 def test_logs_are_described_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(describe_log_dirs, "DESCRIBED_A_STEP", 10)
-    response, pauses = handled(Api(topic_image("t", 100)), DescribeLogDirsRequest(topics=None), 4)
+    api = Api(topic_image("t", 100))
+    for index in range(100):
+        api.world.manager.core(("t", index))
+    response, pauses = handled(api, DescribeLogDirsRequest(topics=None), 4)
     ((topic,),) = [result.topics for result in response.results]
     told = [one.partition_index for one in topic.partitions]
     assert told == sorted(told)

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from kafkacompat.api import offset_commit, offset_delete, txn_offset_commit, write_txn_markers
 from kafkacompat.api._tests.kit import pauses_of
-from kafkacompat.api.pieces import PIECE, cut
+from kafkacompat.api.pieces import PIECE, cut, in_pieces
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -66,6 +67,18 @@ def test_many_topics_without_partitions_are_handled_in_steps(
     nothing_done_yet: Any = None
     asked = request_of(topics=[topic] * (PIECE + 1))
     assert isinstance(module.HANDLER.function(nothing_done_yet, context, asked), CoroutineType)
+
+
+def test_there_is_a_pause_after_a_piece_whose_answer_was_there_at_once() -> None:
+    def answered(node: Any, context: Any, part: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
+        topics = [OffsetDeleteResponseTopic(name=topic.name) for topic in part.topics]
+        return Deferred.of(OffsetDeleteResponse(topics=topics))
+
+    asked = OffsetDeleteRequest(
+        topics=[OffsetDeleteRequestTopic(name=str(number)) for number in range(10 * PIECE)]
+    )
+    context: Any = None
+    assert len(list(pauses_of(in_pieces(answered, None, context, asked)))) == 10
 
 
 class Markers:

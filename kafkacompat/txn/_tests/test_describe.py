@@ -106,7 +106,7 @@ def test_many_ids_are_listed_in_steps_and_matched_in_a_thread_few_at_a_time() ->
     for number in range(count):
         made.replay(TransactionRecord(f"id-{number}", KNOWN["idle"]), number, -1)
     names, pauses, jobs = stepped(ListFilter(), made)
-    assert (len(names), pauses, jobs) == (count + len(KNOWN), 3, [])
+    assert (len(names), pauses, jobs) == (count + len(KNOWN), 4, [])
     names, pauses, jobs = stepped(ListFilter(matches_id=lambda name: name.endswith("7")), made)
     assert names == [f"id-{number}" for number in range(7, count, 10)]
     assert sum(jobs) == count + len(KNOWN)
