@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
@@ -164,8 +165,12 @@ def image_of(
     )
 
 
+OPENED_MAX = 32
+"""Logs that are open from the beginning."""
+
+
 class LedPartitions:
-    """A partition manager and fetch engine over real logs, which are durable after construction."""
+    """A partition manager and fetch engine over real logs. The first ones are open and durable after construction."""
 
     def __init__(
         self,
@@ -195,6 +200,9 @@ class LedPartitions:
         self.engine = FetchEngine(services, self.manager, self.sessions, lambda: self.fetch_max_bytes)
         self.image = MetadataImage()
         self.publish(image_of(*topics, brokers=brokers))
+        named = ((topic.name, index) for topic in topics for index in topic.partitions)
+        for partition in islice(named, OPENED_MAX):
+            self.manager.core(partition)
         self.settle()
 
     def settle(self) -> None:
