@@ -36,6 +36,8 @@ from kafkacompat.security.sasl_server import initial_response
 ADMINISTRATOR, USER, PASSWORD = "127.0.0.1", "alice", "s3cret"
 SENDER = "127.0.0.2"
 SENDERS = (SENDER, "127.0.0.3")
+HOSTS = (*SENDERS, "127.0.0.2/31", "127.0.0.3/31", "127.0.0.2/32", "127.0.0.3/32", "10.0.0.0/8", "::/0")
+"""Of entries. No block has the administrator's address."""
 CONNECTIONS = ((None, SENDERS[0]), (USER, SENDERS[0]), (USER, SENDERS[1]))
 """The user and the address of each connection."""
 SECURED = SETTINGS | {
@@ -92,7 +94,7 @@ def _any_entry(chance: random.Random) -> dict[str, Any]:
     return entry(
         kind,
         name,
-        chance.choice(SENDERS),
+        chance.choice(HOSTS),
         chance.choice(operations),
         chance.choices([AclPermissionType.ALLOW, AclPermissionType.DENY], [3, 1])[0],
         pattern,
@@ -121,7 +123,7 @@ def _drop(side: Side) -> None:
         "Operation": 1,
         "PermissionType": 1,
     }
-    filters = [everything | {"HostFilter": host} for host in SENDERS]
+    filters = [everything | {"HostFilter": host} for host in HOSTS]
     reply = side.own.call("DeleteAcls", 3, {"Filters": filters})
     assert not any(each["ErrorCode"] for each in reply["FilterResults"]), reply
     side.pass_barrier()

@@ -8,12 +8,51 @@ from pathlib import Path
 
 import pytest
 
-from interop_tests.raw.rights import AREA
+from interop_tests.raw.rights import AREA, entry, start
 from interop_tests.side_by_side.area import SOAK, kept_brokers, seeds
 from interop_tests.side_by_side.comparison import Comparison
+from kafkacompat.security.acl import ResourceType
 
+BLOCKS = [
+    "10.0.0.0/8",
+    "010.000.0.1/08",
+    "0.0.0.0/0",
+    "10.0.0.0/33",
+    "300.0.0.0/8",
+    "10.0.0/8",
+    "10.0.0.0/",
+    "/8",
+    "/",
+    " 10.0.0.0/8",
+    "one.example/8",
+    "::/0",
+    "[::1]/+64",
+    "fe80::1%1/64",
+    "00001::/64",
+    "2001:DB8::/32",
+    "::1/129",
+    "::1/-1",
+    "::1/x",
+    "::1/64/::1",
+    "::ffff:10.0.0.0/104",
+    "1::2::3/64",
+    "[::1/64",
+    "fe80::1%4294967296/64",
+    "",
+]
+"""Hosts of entries. A node of either kind must take or refuse the same, in the same words (KIP-1276)."""
 SEEDS = seeds((3,))
 REQUESTS = 5000 if SOAK else 320
+ANY_ENTRY = {
+    "ResourceTypeFilter": 1,
+    "ResourceNameFilter": None,
+    "PatternTypeFilter": 1,
+    "PrincipalFilter": None,
+    "HostFilter": None,
+    "Operation": 1,
+    "PermissionType": 1,
+}
+DELETION = {name: value for name, value in ANY_ENTRY.items() if name != "HostFilter"}
 pytestmark = pytest.mark.needs_control
 
 
@@ -25,3 +64,22 @@ def test_rights_differ_in_nothing(
         comparison = brokers.seed(SEEDS[number], REQUESTS)
     alike(AREA.name, comparison, f"--seed {SEEDS[number]} --requests {REQUESTS}")
     assert comparison.asked == REQUESTS
+
+
+def test_blocks_of_addresses_are_taken_and_refused_alike(tmp_path: Path) -> None:
+    with start(tmp_path) as sides:
+        told = []
+        for side in sides:
+            creations = [entry(ResourceType.GROUP, "g", host) for host in BLOCKS]
+            made = side.own.call("CreateAcls", 3, {"Creations": creations})["Results"]
+            side.pass_barrier()
+            described = side.own.call("DescribeAcls", 3, ANY_ENTRY)["Resources"]
+            found = sorted(acl["Host"] for each in described for acl in each["Acls"])
+            filters = [
+                DELETION | {"HostFilter": host} for host in ("10.0.0.0/8", "10.0.0.1/8", "2001:db8::/32")
+            ]
+            gone = side.own.call("DeleteAcls", 3, {"Filters": filters})["FilterResults"]
+            told.append((made, found, [[acl["Host"] for acl in each["MatchingAcls"]] for each in gone]))
+    apache, ours = told
+    assert ours == apache
+    assert [each["ErrorCode"] for each in ours[0]].count(0) == 8
