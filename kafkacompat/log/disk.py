@@ -131,17 +131,32 @@ class RealFile:
 class RealLock:
     """POSIX record locks (lockf), which Java's FileLock uses on Linux. A flock lock would not exclude a Java process."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_path")
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._path = path
+        while True:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(self._fd)
+                raise BlockingIOError(error.errno, "another process has the lock", path) from error
+            if self._is_named():
+                return
+            # Whoever had it has removed it since it was opened here.
+            os.close(self._fd)
+
+    def _is_named(self) -> bool:
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise BlockingIOError(error.errno, "another process has the lock", path) from error
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
+        """Remove the file, as Apache Kafka does, and give up the lock."""
+        with suppress(OSError):
+            os.remove(self._path)
         os.close(self._fd)
 
 

@@ -766,7 +766,8 @@ class UnifiedLog:
         Blocks. The log cannot be used afterwards."""
         self._segments.active.become_inactive()
         self._state.end_offset = self.log_end_offset
-        self._snapshots.take(self._state)
+        if self.log_end_offset:
+            self._snapshots.take(self._state)
         self._write_epochs(sync=True)
         if self.recovery_point < self.log_end_offset or not self.is_durable:
             self.flush()

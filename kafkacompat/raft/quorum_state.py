@@ -270,7 +270,9 @@ class QuorumState:
     def become_leader(self) -> LeaderState:
         assert self.nominee is not None
         granting = tuple(sorted(self.nominee.epoch_election.granting_voters))
-        self._become(Role.LEADER, replace(self.election, leader_id=self.node_id), self.member.endpoints)
+        # The vote was for itself. As in Kafka, quorum-state then names the leader only.
+        election = ElectionState(self.epoch, self.node_id, voters=self.election.voters)
+        self._become(Role.LEADER, election, self.member.endpoints)
         state = LeaderState(self.node_id, self.log.end, self.voters.latest, granting)
         state.check_quorum_at_ms = self.now_ms + self.check_quorum_ms
         state.begin_at_ms = self.now_ms
