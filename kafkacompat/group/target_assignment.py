@@ -76,9 +76,15 @@ def assigned_at_once(
     member_id: str,
     records: list[GroupRecord],
     now_ms: int,
+    inherited: T | None = None,
 ) -> Target[T]:
-    """Add the records of a new target assignment. Return the member's target."""
-    records += [of.target(group.group_id, *each) for each in changed_targets(group, assigned, assigned)]
+    """Add the records of a new target assignment. Return the member's target. `inherited` is the target of the static member
+    whose place it takes: the records of that replacement have it already."""
+    records += [
+        of.target(group.group_id, *each)
+        for each in changed_targets(group, assigned, assigned)
+        if each != (member_id, inherited)
+    ]
     records.append(of.epoch(group.group_id, group_epoch, now_ms))
     return Target(group_epoch, assigned.get(member_id, of.nothing))
 

@@ -943,7 +943,7 @@ def test_a_classic_join_is_refused_for_its_member_before_its_subscription_is_rea
     broken = (("range", b"\0"),)
     assert join(world, "other", broken, instance="i").error_code == E.FENCED_INSTANCE_ID
     assert join(world, "other", broken, instance="j").error_code == E.UNKNOWN_MEMBER_ID
-    assert join(world, "", broken, instance="i").error_code == E.UNKNOWN_SERVER_ERROR
+    assert join(world, "", broken, instance="i").error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_classic_members_must_join_and_sync_in_time(world: LeadingCoordinator) -> None:

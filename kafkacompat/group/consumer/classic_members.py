@@ -93,7 +93,8 @@ def join_consumer_group(
         subscription = subscription_of(protocols[0][1])
     except WireError:
         raise OperationRefused(
-            ErrorCode.UNKNOWN_SERVER_ERROR, "The embedded consumer protocol is malformed."
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "Malformed embedded consumer protocol in subscription deserialization.",
         ) from None
     may_downgrade = replaced is not None and may_downgrade_replacing(env, group, replaced)
     downgrades = may_downgrade and len(group.members) <= CONVERTED_AT_ONCE

@@ -275,13 +275,14 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """The assignor that most members name, with this change of one member. In a tie it is uniform, as in Kafka. None
-        if nobody names one."""
+        """The assignor that most members name, with this change of one member. In a tie it is uniform, or the one that is named
+        now and was not before, as in Kafka. None if nobody names one."""
         counts = dict(self.assignors)
-        move(
-            counts, None if old is None else old.server_assignor, None if new is None else new.server_assignor
-        )
-        return max(counts, key=lambda name: (counts[name], name)) if counts else None
+        move(counts, None if old is None else old.server_assignor, None)
+        named = None if new is None else new.server_assignor
+        first = None if named in counts else named
+        move(counts, None, named)
+        return max(counts, key=lambda name: (counts[name], name == first, name)) if counts else None
 
     # --- classic members
 

@@ -109,7 +109,11 @@ def maybe_update_target(
         assign_beside(_RECORDS, env, group, group_epoch, work, member.instance_id, member.member_id)
         return last
     assigned = assign_to_one(spec) if len(spec.members) == 1 else at_once(assign(spec))
-    return assigned_at_once(_RECORDS, group, group_epoch, assigned, member.member_id, records, now_ms)
+    replaced = _replaced(group, member)
+    inherited = None if replaced is None else group.targets.get(replaced)
+    return assigned_at_once(
+        _RECORDS, group, group_epoch, assigned, member.member_id, records, now_ms, inherited
+    )
 
 
 _RECORDS: TargetRecords[Assignment] = TargetRecords(
@@ -133,13 +137,18 @@ def _spec(
 ) -> Generator[int, None, GroupSpec]:
     """The group as it is now, with the change, described in steps."""
     member = change.new
-    former = group.static_member(member.instance_id)
-    replaced = None if former is None or former.member_id == member.member_id else former.member_id
+    replaced = _replaced(group, member)
     members = {**group.members, member.member_id: member}
     if replaced is not None:
         del members[replaced]
     targets = dict(group.targets)
     return _described(env, group, members, targets, member.member_id, replaced, homogeneous)
+
+
+def _replaced(group: ConsumerGroup, member: ConsumerGroupMember) -> str | None:
+    """The static member whose place the member takes."""
+    former = group.static_member(member.instance_id)
+    return None if former is None or former.member_id == member.member_id else former.member_id
 
 
 def _described(
