@@ -7,7 +7,7 @@ still be carried out before the group's next generation, and never after a commi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kafkacompat.deferred import Deferred
@@ -95,23 +95,9 @@ class StandaloneConsumer(GroupClient):
         self._coordinator.send(request, lambda: True, answered)
 
     def _read(self, then: Callable[[], None]) -> None:
-        ledger, topic = self._ledger, self.topic()
+        topic = self.topic()
         assert topic is not None
-        asked_when = dict(ledger.settled)
-
-        def done(found: dict[Key, int]) -> None:
-            ledger.fetched(asked_when, found)
-            then()
-
-        read_offsets(
-            self,
-            self._coordinator,
-            ledger.group_id,
-            lambda: [(topic[0], 0)],
-            lambda: True,
-            _nothing,
-            done,
-        )
+        read_offsets(self, self._coordinator, self._ledger, lambda: [(topic[0], 0)], lambda: True, then)
 
     def _delete(self) -> None:
         ledger = self._ledger
@@ -150,10 +136,6 @@ class StandaloneConsumer(GroupClient):
         self._ledger = self.gone.pop()
         self._coordinator = CoordinatorConnection(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
         self._read(self._look_at_last)
-
-
-def _nothing() -> None:
-    """Only this client changes `settled`."""
 
 
 SESSION_MS, REBALANCE_MS = GROUP_SESSION_MS, 900
@@ -369,15 +351,9 @@ class Member(GroupClient):
 
     def _read(self) -> None:
         attempt = self._attempt
-        asked_when: dict[Hashable, int] = {}
         is_last = self.env.is_over_for_producers
 
-        def asks() -> None:
-            nonlocal asked_when
-            asked_when = dict(self.ledger.settled)
-
-        def done(found: dict[Key, int]) -> None:
-            self.ledger.fetched(asked_when, found)
+        def done() -> None:
             self.has_read_at_last = is_last
             self.env.counters.offsets_read += 1
             self._next()
@@ -385,10 +361,9 @@ class Member(GroupClient):
         read_offsets(
             self,
             self._coordinator,
-            self.ledger.group_id,
+            self.ledger,
             self.committable,
             lambda: self._attempt == attempt,
-            asks,
             done,
         )
 

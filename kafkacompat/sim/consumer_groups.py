@@ -8,7 +8,7 @@ and created again under the same name, so that its partitions are known by its i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
@@ -360,15 +360,9 @@ class ConsumerMember(GroupClient):
 
     def _read(self) -> None:
         attempt = self._attempt
-        asked_when: dict[Hashable, int] = {}
         is_last = self.env.is_over_for_producers
 
-        def asks() -> None:
-            nonlocal asked_when
-            asked_when = dict(self.ledger.settled)
-
-        def done(found: dict[Key, int]) -> None:
-            self.ledger.fetched(asked_when, found)
+        def done() -> None:
             self.has_read_at_last = is_last
             self.counters.offsets_read += 1
             self._next()
@@ -381,10 +375,9 @@ class ConsumerMember(GroupClient):
         read_offsets(
             self,
             self._coordinator,
-            self.ledger.group_id,
+            self.ledger,
             lambda: self.owned,
             lambda: self._attempt == attempt,
-            asks,
             done,
             (self.member_id, self.epoch),
             refused,

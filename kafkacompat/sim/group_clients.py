@@ -5,7 +5,7 @@ A reader asks until it gets an answer from a coordinator that still leads the gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from kafkacompat.deferred import Deferred
@@ -15,6 +15,7 @@ from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Client, CoordinatorConnection
 from kafkacompat.sim.cluster_options import TOPIC
 from kafkacompat.sim.committed_metadata import Key
+from kafkacompat.sim.group_oracles import GroupHistory
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -132,28 +133,29 @@ def leads(client: Client, group_id: str) -> tuple[int, int]:
 def read_offsets(
     client: Client,
     coordinator: CoordinatorConnection,
-    group_id: str,
+    ledger: GroupHistory,
     keys: Callable[[], Iterable[Key]],
     still: Callable[[], bool],
-    asks: Callable[[], None],
-    done: Callable[[dict[Key, int]], None],
+    done: Callable[[], None],
     member: tuple[str, int] | None = None,
     refused: Callable[[ErrorCode], bool] = lambda _: False,
 ) -> None:
-    """`keys` is called before each request is sent, and then `asks`. `done` gets the numbers of those partitions whose topic
-    was not deleted meanwhile, -1 without a commit. `member`: id and epoch. `refused` gets an error that is not IN_DOUBT, and
-    returns whether the member expects it."""
+    """`keys` is called before each request is sent. The ledger gets the numbers of those partitions whose topic was not
+    deleted meanwhile, -1 without a commit, and what was settled when they were asked for. `member`: id and epoch. `refused`
+    gets an error that is not IN_DOUBT, and returns whether the member expects it."""
+    group_id = ledger.group_id
     asked_in = (-1, -1)
+    asked_when: dict[Hashable, int] = {}
 
     def send() -> None:
-        nonlocal asked_in
+        nonlocal asked_in, asked_when
         if not still():
             return
         asked = by_topic(key for key in keys() if not client.env.metadata.is_deleted(key))
         if not asked:
-            done({})
+            found({})
             return
-        asks()
+        asked_when = dict(ledger.settled)
         asked_in = leads(client, group_id)
         topics = [
             OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=indexes)
@@ -182,7 +184,11 @@ def read_offsets(
         elif asked_in != leads(client, group_id) or asked_in[0] != coordinator.node_id:
             again(ErrorCode.NOT_COORDINATOR)
         else:
-            done({key: row.committed_offset for key, row in rows.items()})
+            found({key: row.committed_offset for key, row in rows.items()})
+
+    def found(numbers: dict[Key, int]) -> None:
+        ledger.fetched(asked_when, numbers)
+        done()
 
     def again(error: ErrorCode) -> None:
         if error not in IN_DOUBT:
