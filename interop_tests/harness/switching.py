@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, CLUSTER_ID, KAFKACOMPAT, BrokerProcess
@@ -32,6 +33,7 @@ class SwitchingBroker(BrokerProcess):
         dynamic: bool,
         settings: dict[str, str] | None = None,
         version: str = KAFKA_VERSION,
+        format_options: Sequence[str] = (),
     ) -> None:
         """first is the kind of broker that formats the folder. version is Apache Kafka's."""
         super().__init__(first, root, ONE_PARTITION_EACH | (settings or {}))
@@ -39,7 +41,7 @@ class SwitchingBroker(BrokerProcess):
         if dynamic:
             del self.settings["controller.quorum.voters"]
             self.settings["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{self.controller_port}"
-        self._format(dynamic)
+        self._format(dynamic, format_options)
         self._formatted = True
 
     def become(self, kind: str) -> SwitchingBroker:
@@ -53,14 +55,14 @@ class SwitchingBroker(BrokerProcess):
         self.start()
         return self
 
-    def _format(self, dynamic: bool) -> None:
+    def _format(self, dynamic: bool, options: Sequence[str]) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         self.settings_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         if self.kind == APACHE:
             command = [*kafka_java(version=self.version), "kafka.tools.StorageTool", "format"]
         else:
             command = [sys.executable, "-m", "kafkacompat", "format"]
-        command += ["-t", CLUSTER_ID, "-c", str(self.settings_path)]
+        command += ["-t", CLUSTER_ID, "-c", str(self.settings_path), *options]
         command += ["--standalone"] if dynamic else []
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"

@@ -24,8 +24,10 @@ from confluent_kafka.admin import (
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.java_tools import KafkaTools, dump_faults
+from interop_tests.harness.kafka_jars import BEFORE, KAFKA_VERSION, OLDEST
 from interop_tests.harness.switching import SwitchingBroker
 from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection
 from interop_tests.storage.contents import (
     BIG_RECORDS,
     MODERN_READERS,
@@ -216,6 +218,37 @@ def test_from_apache_kafka_and_back(tools: KafkaTools, node: MakeNode, dynamic: 
     after = contents(broker.bootstrap)
     assert after.committed_records[TRANSACTIONAL, 0] == [0, 1, 2, 3, 4]
     assert after.records[TRANSACTIONAL, 0] == changed.records[TRANSACTIONAL, 0]
+
+
+@pytest.mark.parametrize(
+    ("formatting", "opening", "version", "release"),
+    [
+        (KAFKACOMPAT, APACHE, BEFORE, "4.3"),
+        (KAFKACOMPAT, APACHE, OLDEST, "3.9"),
+        (KAFKACOMPAT, APACHE, KAFKA_VERSION, "4.3"),
+        (APACHE, KAFKACOMPAT, KAFKA_VERSION, "4.3"),
+        (APACHE, KAFKACOMPAT, BEFORE, "4.3"),
+        (APACHE, KAFKACOMPAT, OLDEST, "3.9"),
+    ],
+)
+@pytest.mark.parametrize("dynamic", IN_A_SOAK, ids=BY_QUORUM.get)
+def test_a_directory_for_an_earlier_release_opens(
+    tmp_path: Path, formatting: str, opening: str, version: str, release: str, dynamic: bool
+) -> None:
+    """Whoever formats it, the other program begins the cluster at the levels of the release."""
+    options = ("--release-version", release)
+    broker = SwitchingBroker(formatting, tmp_path / "node", dynamic, version=version, format_options=options)
+    try:
+        broker.become(opening)
+        with Connection(broker.bootstrap) as connection:
+            reply = connection.call(
+                "ApiVersions", 3, {"ClientSoftwareName": "a", "ClientSoftwareVersion": "1"}
+            )
+        levels = {each["Name"]: each["MaxVersionLevel"] for each in reply["FinalizedFeatures"]}
+        assert levels["metadata.version"] == {"4.3": 30, "3.9": 21}[release]
+        assert levels.get("share.version", 0) == {"4.3": 1, "3.9": 0}[release]
+    finally:
+        broker.kill()
 
 
 @QUORUMS
