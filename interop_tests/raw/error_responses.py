@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parents[1] / "kafkacompat/api/_tests/golden/error_responses.tsv"
 CODES = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT)
 TIMEOUT_S = 120.0
-HEADER = "# name, api key, version, error code, request, Apache Kafka 4.3.0's response to its failure; both without headers\n"
+HEADER = "# name, api key, version, error code, request, Apache Kafka 4.4.0's response to its failure; both without headers\n"
 
 
 def samples() -> Iterator[tuple[str, int, int, int, bytes]]:

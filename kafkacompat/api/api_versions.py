@@ -2,8 +2,8 @@
 
 All version ranges come from the registry's table. A client uses a feature's protocol as soon as it sees the feature.
 So only features that are served here are listed, whatever the cluster has finalized: streams.version is never listed. An
-unsupported version of ApiVersions itself is answered by `unsupported_version`, always in the form of version 0. KIP-35,
-KIP-511, KIP-584.
+unsupported version of ApiVersions itself is answered by `unsupported_version`, always in the form of version 0. A client that
+meant another cluster or another node is told to bootstrap again. KIP-35, KIP-511, KIP-584, KIP-1242.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.registry import BROKER_APIS, broker_apis
-from kafkacompat.wire.apis import ApiKey
+from kafkacompat.api.registry import broker_apis
+from kafkacompat.wire.apis import APIS, ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_response import (
     ApiVersion,
@@ -32,6 +32,7 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
 """Older Java clients throw on a feature whose lowest level is 0."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+NO_NODE = -1
 SERVED_FEATURES = frozenset(
     {
         "metadata.version",
@@ -45,8 +46,13 @@ SERVED_FEATURES = frozenset(
 
 
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if not take_software(context, request):
+    if not take_software(context, request) or not is_whole_identity(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
+        node.cluster_id,
+        node.node_id,
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     image = node.image
     own = image.brokers.get(node.node_id)
     supported = {} if own is None else own.features
@@ -73,6 +79,11 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
     )
 
 
+def is_whole_identity(request: ApiVersionsRequest) -> bool:
+    """Whether a client that means a certain node names its cluster too, and the reverse (KIP-1242)."""
+    return (request.cluster_id is None) is (request.node_id == NO_NODE)
+
+
 def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
     """Store the client's software name and version. Return False if they are malformed."""
     if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
@@ -85,10 +96,10 @@ def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
 
 def unsupported_version() -> ApiVersionsResponse:
     """Return the answer to an unsupported version. Encode it as version 0."""
-    own = BROKER_APIS.by_key[ApiKey.API_VERSIONS]
+    own = APIS[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=own.key, min_version=own.min_version, max_version=own.max_version)],
+        api_keys=[ApiVersion(api_key=own.key, min_version=own.oldest, max_version=own.latest)],
     )
 
 

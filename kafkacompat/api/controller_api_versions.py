@@ -2,7 +2,8 @@
 
 The response has the version ranges of the controller's table, the features that this software supports and those that
 the cluster has finalized. No feature is left out, because no client uses a feature's protocol here, and other nodes
-need the levels: a leader checks kraft.version before it adds a voter. KIP-35, KIP-511, KIP-584, KIP-919.
+need the levels: a leader checks kraft.version before it adds a voter. Which
+cluster and node a client means is not compared, as in Kafka. KIP-35, KIP-511, KIP-584, KIP-919, KIP-1242.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.api.api_versions import (
     FIRST_VERSION_WITH_MINIMUM_ZERO,
     error_response,
+    is_whole_identity,
     take_software,
 )
 from kafkacompat.api.handler import Handler
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: ControllerNode, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if not take_software(context, request):
+    if not take_software(context, request) or not is_whole_identity(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     lowest = 0 if context.api_version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
     image = node.image

@@ -52,13 +52,10 @@ def _entry(
     advertised_min_version: int | None = None,
     needs: tuple[Need, ...] = (),
     named: tuple[NamedRights, ...] = (),
-    max_version: int | None = None,
 ) -> Entry:
-    """`max_version`: the latest version that the handler knows, if the definition already has a later one."""
     api = APIS[key]
     advertised = api.oldest if advertised_min_version is None else advertised_min_version
-    latest = api.latest if max_version is None else max_version
-    return Entry(int(key), api.name, module, api.oldest, latest, advertised, passed, needs, named)
+    return Entry(int(key), api.name, module, api.oldest, api.latest, advertised, passed, needs, named)
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -88,7 +85,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.SHARE_FETCH, "share_fetch", needs=(access.READ_GROUP,)),
     _entry(ApiKey.SHARE_ACKNOWLEDGE, "share_acknowledge", needs=(access.READ_GROUP,)),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
-    _entry(ApiKey.API_VERSIONS, "api_versions", max_version=4),
+    _entry(ApiKey.API_VERSIONS, "api_versions"),
     _entry(ApiKey.CREATE_TOPICS, "create_topics"),
     _entry(ApiKey.DELETE_TOPICS, "delete_topics"),
     _entry(ApiKey.DELETE_RECORDS, "delete_records"),
@@ -112,7 +109,6 @@ ENTRIES: tuple[Entry, ...] = (
             access.WRITE_TRANSACTION,
             access.READ_GROUP,
         ),
-        max_version=5,
     ),
     _entry(ApiKey.DESCRIBE_ACLS, "describe_acls", needs=(access.KNOWN_CODES, access.DESCRIBE_CLUSTER)),
     _entry(ApiKey.CREATE_ACLS, "create_acls"),
@@ -127,7 +123,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.RENEW_DELEGATION_TOKEN, "renew_delegation_token"),
     _entry(ApiKey.EXPIRE_DELEGATION_TOKEN, "expire_delegation_token"),
     _entry(ApiKey.DESCRIBE_DELEGATION_TOKEN, "describe_delegation_token"),
-    _entry(ApiKey.DELETE_GROUPS, "delete_groups", named=(named_rights.DELETE_GROUPS,), max_version=2),
+    _entry(ApiKey.DELETE_GROUPS, "delete_groups", named=(named_rights.DELETE_GROUPS,)),
     _entry(ApiKey.ELECT_LEADERS, "elect_leaders"),
     _entry(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -183,7 +179,7 @@ ENTRIES: tuple[Entry, ...] = (
 CONTROLLER_ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.FETCH, "quorum_fetch", needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
-    _entry(ApiKey.API_VERSIONS, "controller_api_versions", max_version=4),
+    _entry(ApiKey.API_VERSIONS, "controller_api_versions"),
     _entry(ApiKey.CREATE_TOPICS, "create_topics", named=(named_rights.CREATE_TOPICS,)),
     _entry(
         ApiKey.DELETE_TOPICS,
@@ -280,12 +276,7 @@ def broker_apis(has_telemetry: bool, has_unstable: bool) -> ApiTable:
     if not has_unstable:
         return table
     return ApiTable(
-        tuple(
-            each._replace(max_version=request_class(each.key).MAX_VERSION)
-            if each.max_version == APIS[each.key].latest
-            else each
-            for each in table.entries
-        )
+        tuple(each._replace(max_version=request_class(each.key).MAX_VERSION) for each in table.entries)
     )
 
 

@@ -1,12 +1,12 @@
 """TxnOffsetCommit (key 28): existing topics go to the group coordinator, unknown topics are refused
 here.
 
-KIP-98, KIP-447, KIP-890.
+KIP-98, KIP-447, KIP-890, KIP-1319 (topic ids from version 6).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
@@ -30,60 +30,77 @@ if TYPE_CHECKING:
     )
 
 
+FIRST_VERSION_WITH_TOPIC_IDS = 6
+Refused: TypeAlias = "dict[tuple[str, bytes], TxnOffsetCommitResponseTopic]"
+"""By topic name and id."""
+
+
 def handle(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[Any]:
     if named_in(request.topics) > COMMITTED_PIECE:
         return in_pieces(handle, node, context, request, COMMITTED_PIECE)
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    image = node.image
     good: list[TxnOffsetCommitRequestTopic] = []
-    refused: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
+    refused: Refused = {}
     readable = RightToTopics(access_of(node, context), AclOperation.READ)
     for topic in request.topics:
-        known, code = node.image.topics.get(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not readable.holds(topic.name):
+        known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if by_id and known is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not readable.holds(topic.name if known is None else known.name):
             known, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if known is not None:
+            topic.name, topic.topic_id = known.name, known.id
         present = () if known is None else known.partitions
         absent = [each for each in topic.partitions if each.partition_index not in present]
         if absent or known is None:
-            refused.setdefault(topic.name, []).extend(
+            refused.setdefault(
+                (topic.name, topic.topic_id),
+                TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[]),
+            ).partitions += [
                 TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                 for each in absent
-            )
+            ]
             topic.partitions = [each for each in topic.partitions if each.partition_index in present]
         if topic.partitions:
             good.append(topic)
     if not good:
-        return _merged(TxnOffsetCommitResponse(), refused)
+        return _shaped(_merged(TxnOffsetCommitResponse(), refused), by_id)
     request.topics = good
     answer = node.groups.transactional_offset_commit(request, context)
-    return answer.then(lambda response: _merged(response, refused))
+    return answer.then(lambda response: _shaped(_merged(response, refused), by_id))
 
 
-def _merged(
-    response: TxnOffsetCommitResponse, refused: dict[str, list[TxnOffsetCommitResponsePartition]]
-) -> TxnOffsetCommitResponse:
+def _merged(response: TxnOffsetCommitResponse, refused: Refused) -> TxnOffsetCommitResponse:
     """Merge the refusals into the response. A topic with refused partitions then appears once, with all its
     partitions.
 
     Without refusals, a topic appears as often as the request names it.
     """
     if refused:
-        topics: dict[Any, TxnOffsetCommitResponseTopic] = {}
-        unknown = (
-            TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
-            for name, partitions in refused.items()
-        )
-        put_together(topics, unknown)
-        put_together(topics, response.topics)
-        response.topics = list(topics.values())
+        put_together(refused, response.topics)
+        response.topics = list(refused.values())
+    return response
+
+
+def _shaped(response: TxnOffsetCommitResponse, by_id: bool) -> TxnOffsetCommitResponse:
+    for topic in response.topics:
+        if by_id:
+            topic.name = ""
+        else:
+            topic.topic_id = bytes(16)
     return response
 
 
 def error_response(request: TxnOffsetCommitRequest, code: ErrorCode, version: int) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
+    response = TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                     for each in topic.partitions
@@ -92,6 +109,7 @@ def error_response(request: TxnOffsetCommitRequest, code: ErrorCode, version: in
             for topic in request.topics
         ]
     )
+    return _shaped(response, version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 
 HANDLER = Handler(handle, error_response, asks_coordinators=True)

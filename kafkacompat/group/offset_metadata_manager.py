@@ -53,7 +53,10 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
     from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequestGroup
-    from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+    from kafkacompat.wire.messages.txn_offset_commit_request import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestTopic,
+    )
 
 
 OFFSET_BYTES = 300
@@ -244,6 +247,8 @@ _S = ClassicGroupState
 END_OF_TIME_MS = 2**63 - 1
 """The latest expiry time that a record can have."""
 ABSENT_GROUP_ON_COMMIT_SINCE = 9
+EPOCHS_IN_TRANSACTIONS_SINCE = 6
+"""The version of TxnOffsetCommit that tells members of stale epochs and absent groups (KIP-1319)."""
 """The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND."""
 SPARE_BYTES = 32 << 20
 """If the node has this much memory left, a commit has room: no request is as large."""
@@ -332,7 +337,8 @@ def validated(
             member_id, group_instance_id, member_epoch, is_transactional, api_version
         )
     if member_epoch >= 0:
-        if api_version >= ABSENT_GROUP_ON_COMMIT_SINCE and not is_transactional:
+        since = EPOCHS_IN_TRANSACTIONS_SINCE if is_transactional else ABSENT_GROUP_ON_COMMIT_SINCE
+        if api_version >= since:
             raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         raise OperationRefused(ErrorCode.ILLEGAL_GENERATION)
     manager.env.throw_if_no_room(size_of_group(group_id))
@@ -464,7 +470,7 @@ def commit_transactional_offsets(
     records: list[OffsetRecord] = []
     topics = []
     for topic in request.topics:
-        check = None if may_commit is None else _check_of(may_commit, manager, topic.name)
+        check = None if may_commit is None else _check_of(may_commit, topic, api_version)
         answers = []
         for each in topic.partitions:
             metadata = each.committed_metadata or ""
@@ -475,13 +481,15 @@ def commit_transactional_offsets(
                 if check is not None:
                     check(each.partition_index)
                 value = OffsetAndMetadata(
-                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, -1, ZERO_UUID
+                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, -1, topic.topic_id
                 )
                 records.append(OffsetRecord(group_id, topic.name, each.partition_index, value))
             answers.append(
                 TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
             )
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        topics.append(
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
     throw_if_no_room(manager, records)
     return CoordinatorResult(tuple(records), TxnOffsetCommitResponse(topics=topics))
 
@@ -489,7 +497,7 @@ def commit_transactional_offsets(
 def _validated(
     manager: OffsetMetadataManager, request: TxnOffsetCommitRequest, api_version: int
 ) -> CommitPartitionValidator | None:
-    with _stale_epochs_as_generations():
+    with _stale_epochs_as_generations(api_version):
         return validated(
             manager,
             request.group_id,
@@ -502,28 +510,24 @@ def _validated(
 
 
 def _check_of(
-    may_commit: CommitPartitionValidator, manager: OffsetMetadataManager, topic: str
+    may_commit: CommitPartitionValidator, topic: TxnOffsetCommitRequestTopic, api_version: int
 ) -> Callable[[int], None]:
-    """The check of a topic's partitions. The request has no topic ids. Raises OperationRefused for a topic that does not exist,
-    because it is assigned to nobody."""
-    known = manager.env.topics.by_name.get(topic)
-    if known is None:
-        raise OperationRefused(ErrorCode.ILLEGAL_GENERATION)
+    """The check of a topic's partitions."""
 
     def check(partition: int) -> None:
-        with _stale_epochs_as_generations():
-            may_commit(topic, known.id, partition)
+        with _stale_epochs_as_generations(api_version):
+            may_commit(topic.name, topic.topic_id, partition)
 
     return check
 
 
 @contextmanager
-def _stale_epochs_as_generations() -> Iterator[None]:
-    """The API has no STALE_MEMBER_EPOCH."""
+def _stale_epochs_as_generations(api_version: int) -> Iterator[None]:
+    """Earlier versions of the API have no STALE_MEMBER_EPOCH."""
     try:
         yield
     except OperationRefused as refusal:
-        if refusal.code is ErrorCode.STALE_MEMBER_EPOCH:
+        if refusal.code is ErrorCode.STALE_MEMBER_EPOCH and api_version < EPOCHS_IN_TRANSACTIONS_SINCE:
             raise OperationRefused(ErrorCode.ILLEGAL_GENERATION, refusal.message) from None
         raise
 
@@ -554,6 +558,7 @@ def transactional_commit_refusal(request: TxnOffsetCommitRequest, code: ErrorCod
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                     for each in topic.partitions

@@ -142,6 +142,23 @@ def test_versions_and_features_are_those_of_a_controller() -> None:
     assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        ("other", 7, ErrorCode.NONE),
+        ("other", -1, ErrorCode.INVALID_REQUEST),
+        (None, 7, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_controller_does_not_compare_whom_a_client_means(
+    cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
+    request = ApiVersionsRequest(
+        client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    assert World().call(request, 5).error_code == code
+
+
 def test_what_only_brokers_serve_closes_the_connection() -> None:
     with pytest.raises(CloseConnection):
         ListeningController().dispatch(MetadataRequest(), 12)

@@ -157,7 +157,7 @@ def test_too_new_api_versions_are_answered_as_version_zero(version: int, body: b
     assert reply[4:8] == b"\0\0\1\0"
     response = decode(ApiVersionsResponse, 0, bytes(reply), 8)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(one.api_key, one.min_version, one.max_version) for one in response.api_keys] == [(18, 0, 4)]
+    assert [(one.api_key, one.min_version, one.max_version) for one in response.api_keys] == [(18, 0, 5)]
     assert len(reply) == 8 + len(encode(response, 0))
 
 
@@ -166,6 +166,39 @@ def test_the_reply_header_of_api_versions_has_no_tags() -> None:
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     (reply,) = api.raw(api.frame(request, 4))
     assert decode(ApiVersionsResponse, 4, bytes(reply), 8).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("own", 1, ErrorCode.NONE),
+        ("own", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("own", -5, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("other", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("own", -1, ErrorCode.INVALID_REQUEST),
+        ("other", -1, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+        (None, -2, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_client_that_meant_another_node_is_told_to_bootstrap_again(
+    cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
+    """KIP-1242, with the answers of Apache Kafka 4.4.0."""
+    api = Api()
+    assert api.node.node_id == 1
+    if cluster_id == "own":
+        cluster_id = api.node.cluster_id
+    request = ApiVersionsRequest(
+        client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    response = api.call(request, 5)
+    assert response.error_code == code
+    assert bool(response.api_keys) is bool(response.supported_features) is (code is ErrorCode.NONE)
+    # Earlier versions cannot say whom they mean.
+    assert api.call(request, 4).error_code == ErrorCode.NONE
 
 
 def parked_route(api: Api, key: int, version: int, answer: Deferred[Any]) -> Pending:

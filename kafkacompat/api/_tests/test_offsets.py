@@ -43,6 +43,7 @@ from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticate
 from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 
@@ -113,6 +114,23 @@ def test_a_transactional_commit_names_an_unknown_topic_without_partitions() -> N
     asked = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic(name="x", partitions=[])])
     (only,) = filled().call(asked, 3).topics
     assert (only.name, only.partitions) == ("x", [])
+
+
+def test_a_transactional_commit_names_topics_by_id_from_version_6_on() -> None:
+    parts = [TxnOffsetCommitRequestPartition(partition_index=index) for index in (0, 7)]
+    topics = [
+        TxnOffsetCommitRequestTopic(name="x", topic_id=topic_id, partitions=parts[:1])
+        for topic_id in (b"?" * 16, bytes(16))
+    ]
+    topics.append(TxnOffsetCommitRequestTopic(name="x", topic_id=topic_image("t").id, partitions=parts[1:]))
+    answer = filled().call(TxnOffsetCommitRequest(topics=topics), 6)
+    assert [
+        (one.name, one.topic_id, [each.error_code for each in one.partitions]) for one in answer.topics
+    ] == [
+        ("", b"?" * 16, [ErrorCode.UNKNOWN_TOPIC_ID]),
+        ("", bytes(16), [ErrorCode.UNKNOWN_TOPIC_ID]),
+        ("", topic_image("t").id, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+    ]
 
 
 def test_partitions_of_an_epoch_request_that_names_a_topic_twice_are_all_answered() -> None:

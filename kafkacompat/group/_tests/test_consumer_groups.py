@@ -558,14 +558,14 @@ def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has
     one.beat()
     machine = group_machine(world.coordinator._shards.shard_for("g"))
 
-    def told(topic: str = "t", metadata: str = "", **fields: Any) -> int:
+    def told(topic: str = "t", metadata: str = "", version: int = 5, **fields: Any) -> int:
         part = TxnOffsetCommitRequestPartition(committed_offset=5, committed_metadata=metadata)
         fields = {"group_id": "g", "member_id": "one", "generation_id_or_member_epoch": 2, **fields}
-        request = TxnOffsetCommitRequest(
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[part])], **fields
-        )
+        topic_id = world.image.topics[topic].id if topic in world.image.topics else b"?" * 16
+        of_topic = TxnOffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[part])
+        request = TxnOffsetCommitRequest(topics=[of_topic], **fields)
         try:
-            result = commit_transactional_offsets(machine.offsets, request, 5, world.time.now_ms())
+            result = commit_transactional_offsets(machine.offsets, request, version, world.time.now_ms())
         except OperationRefused as refusal:
             return refusal.code
         return int(result.response.topics[0].partitions[0].error_code)
@@ -577,7 +577,13 @@ def test_a_member_of_an_earlier_epoch_commits_in_a_transaction_what_it_still_has
         == told(generation_id_or_member_epoch=1)
         == E.ILLEGAL_GENERATION
     )
-    assert told("gone") == told("gone", "x" * 4_097) == E.ILLEGAL_GENERATION
+    assert told("gone") == E.ILLEGAL_GENERATION
+    assert told("gone", "x" * 4_097) == E.OFFSET_METADATA_TOO_LARGE
+    # From version 6 on the client is told what is wrong with its epoch (KIP-1319).
+    assert told("u", version=6) == told(generation_id_or_member_epoch=4, version=6) == E.STALE_MEMBER_EPOCH
+    assert told(member_id="three", version=6) == E.UNKNOWN_MEMBER_ID
+    assert told(group_id="absent", version=6) == E.GROUP_ID_NOT_FOUND
+    assert told(group_id="absent") == E.ILLEGAL_GENERATION
     assert (
         told("gone", generation_id_or_member_epoch=3)
         == told(member_id="", generation_id_or_member_epoch=-1)
