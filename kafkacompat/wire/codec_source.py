@@ -25,6 +25,7 @@ from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec, MessageSpec, Str
 from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.message import Encoded
 from kafkacompat.wire.primitives import (
+    ARRAY_MAX,
     MAX_STRING_BYTES,
     TAGS_MAX,
     read_uvarint,
@@ -186,7 +187,9 @@ class DecoderSource(FieldsSource):
             self.emit(f"units -= {units}")
 
     def count_elements(self, n: str) -> None:
+        """A request that is not decoded in steps is too small for an array above ARRAY_MAX."""
         if self.in_steps:
+            self.emit(f"if {n} > {ARRAY_MAX}: raise WireError(f'array of length {{{n}}}')")
             self.emit(f"elements += {n}")
             self.emit("if elements > most: raise WireError(f'more than {most} elements')")
 

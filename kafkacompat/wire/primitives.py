@@ -11,8 +11,11 @@ from kafkacompat.wire.errors import EncodeError, WireError
 
 ByteSequence: TypeAlias = bytes | bytearray | memoryview
 MAX_STRING_BYTES = 32767
-TAGS_MAX = 4096
-"""Maximum number of tagged fields in one section. Messages have a handful. Each takes at least two bytes and a microsecond."""
+TAGS_MAX = 10_000
+"""Maximum number of tagged fields in one section, as in Kafka. Messages have a handful. Each takes at least two bytes and a
+microsecond."""
+ARRAY_MAX = 1_000_000
+"""Maximum number of elements of one array in a request, as in Kafka."""
 
 
 def read_uvarint(buffer: ByteSequence, position: int) -> tuple[int, int]:

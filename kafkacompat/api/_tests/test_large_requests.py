@@ -39,13 +39,17 @@ from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from kafkacompat.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
 from kafkacompat.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkacompat.wire.primitives import TAGS_MAX, write_uvarint
+from kafkacompat.wire.primitives import ARRAY_MAX, TAGS_MAX, write_uvarint
 
 MANY = 20_000
 PARTITIONS = 50_000
@@ -81,9 +85,27 @@ def test_every_array_is_counted_and_decoded_in_steps(cls: type[Message], field: 
 
 
 def test_too_many_elements_are_refused_before_they_are_decoded() -> None:
-    data = (10_000_000).to_bytes(4, "big") + b"\0\0" * 10_000_000
+    data = (ARRAY_MAX).to_bytes(4, "big") + b"\0\0" * ARRAY_MAX
     with pytest.raises(WireError, match="elements"):
         next(steps_decoder(MetadataRequest, 4)(data, 0, ELEMENTS_MAX))
+
+
+def test_an_array_has_so_many_elements_as_in_kafka_whatever_is_set() -> None:
+    every = 1 << 30
+    for count in (ARRAY_MAX, ARRAY_MAX + 1):
+        listed = ListPartitionReassignmentsTopics(name="t", partition_indexes=[0] * count)
+        numbers = encode(ListPartitionReassignmentsRequest(topics=[listed]), 0)
+        names = count.to_bytes(4, "big") + b"\0\0" * count
+        if count > ARRAY_MAX:
+            for cls, version, data in (
+                (ListPartitionReassignmentsRequest, 0, numbers),
+                (MetadataRequest, 1, names),
+            ):
+                with pytest.raises(WireError, match="array of length 1000001"):
+                    in_steps(cls, version, data, every)
+        else:
+            (found, _), _ = in_steps(ListPartitionReassignmentsRequest, 0, numbers, every)
+            assert len(found.topics[0].partition_indexes) == count
 
 
 def test_tags_are_bounded_in_a_section_and_paid_for() -> None:
