@@ -50,6 +50,7 @@ REFUSABLE = (("ThrottleTimeMs", "int32"), ("ErrorCode", "int16"), ("ErrorMessage
 
 # name: (key, version, request, response)
 SHAPES: dict[str, tuple[int, int, Shape, Shape]] = {
+    "UnregisterController": (94, 0, (("ControllerId", "int32"),), REFUSABLE),
     "Vote": (
         52,
         2,

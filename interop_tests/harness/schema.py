@@ -21,6 +21,7 @@ from interop_tests.harness import (
     share_group_messages,
     telemetry_messages,
 )
+from interop_tests.harness.later_fields import with_later_fields
 
 with warnings.catch_warnings():
     # kafka-python reads its definitions with a deprecated function of importlib.
@@ -142,7 +143,7 @@ class Message:
                 or consumer_group_messages.definition(name)
                 or share_group_messages.definition(name)
                 or telemetry_messages.definition(name)
-                or load_json(name)
+                or with_later_fields(name, load_json(name))
             )
         self.name = name
         self.key: int = definition.get("apiKey", -1)

@@ -258,6 +258,9 @@ BROKER_ROWS: dict[ApiKey, Row] = {
     ApiKey.DESCRIBE_CLUSTER: row(NONE, endpoint_type=1),
     ApiKey.DESCRIBE_PRODUCERS: row(TOPIC_RIGHT, topics=[{"name": TOPIC, "partition_indexes": [0]}]),
     ApiKey.UNREGISTER_BROKER: row(CLUSTER_RIGHT, E.BROKER_ID_NOT_REGISTERED, broker_id=ABSENT_NODE),
+    ApiKey.UNREGISTER_CONTROLLER: row(
+        CLUSTER_RIGHT, E.CONTROLLER_ID_NOT_REGISTERED, controller_id=ABSENT_NODE
+    ),
     ApiKey.DESCRIBE_TRANSACTIONS: row(TRANSACTION_RIGHT, transactional_ids=[TRANSACTION]),
     ApiKey.LIST_TRANSACTIONS: row(NONE, shows=TRANSACTION),
     ApiKey.LIST_CONFIG_RESOURCES: row(CLUSTER_RIGHT, shows=TOPIC),
@@ -329,6 +332,7 @@ CONTROLLER_ROWS: dict[ApiKey, Row] = {
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.UNREGISTER_CONTROLLER,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
     )

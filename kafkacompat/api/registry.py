@@ -146,6 +146,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.DESCRIBE_CLUSTER, "describe_cluster"),
     _entry(ApiKey.DESCRIBE_PRODUCERS, "describe_producers", named=(named_rights.READ_PRODUCERS,)),
     _entry(ApiKey.UNREGISTER_BROKER, *FORWARDED),
+    _entry(ApiKey.UNREGISTER_CONTROLLER, *FORWARDED),
     _entry(
         ApiKey.DESCRIBE_TRANSACTIONS, "describe_transactions", named=(named_rights.DESCRIBE_TRANSACTIONS,)
     ),
@@ -227,6 +228,7 @@ CONTROLLER_ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.BROKER_REGISTRATION, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.BROKER_HEARTBEAT, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER, needs=(access.ALTER_CLUSTER,)),
+    _entry(ApiKey.UNREGISTER_CONTROLLER, *TO_CONTROLLER, needs=(access.ALTER_CLUSTER,)),
     _entry(ApiKey.ALLOCATE_PRODUCER_IDS, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.CONTROLLER_REGISTRATION, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),
     _entry(ApiKey.ASSIGN_REPLICAS_TO_DIRS, *TO_CONTROLLER, needs=(access.CLUSTER_ACTION,)),

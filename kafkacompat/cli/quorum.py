@@ -1,4 +1,4 @@
-"""`kafkacompat quorum`: manage the metadata quorum of any cluster, and the brokers registered with it.
+"""`kafkacompat quorum`: manage the metadata quorum of any cluster, and the brokers and controllers registered with it.
 
 It is an ordinary client. The controllers decide what a voter is (KIP-853).
 """
@@ -11,7 +11,14 @@ from kafkacompat.addresses import split_host_and_port
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.view import brokers_of
-from kafkacompat.cli.voters import ANSWER_TIMEOUT_S, add_voter, quorum_now, remove_voter, unregister_broker
+from kafkacompat.cli.voters import (
+    ANSWER_TIMEOUT_S,
+    add_voter,
+    quorum_now,
+    remove_voter,
+    unregister_broker,
+    unregister_controller,
+)
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
@@ -26,17 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("address", metavar="HOST:PORT", help="where its controller listens")
     remove = actions.add_parser("remove", help="remove a controller from the voters; it may be dead")
     remove.add_argument("node", type=int, help="its node.id")
+    remove.add_argument("--unregister", action="store_true", help="also unregister the controller")
     unregister = actions.add_parser("unregister", help="unregister a broker that is stopped for good")
     unregister.add_argument("node", type=int, help="its node.id")
-    for each in (describe, add, remove, unregister):
+    controller = actions.add_parser(
+        "unregister-controller", help="unregister a controller that is stopped for good"
+    )
+    controller.add_argument("node", type=int, help="its node.id")
+    for each in (describe, add, remove, unregister, controller):
         add_bootstrap(each, action=True)
 
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
-    {"describe": describe, "add": add, "remove": remove, "unregister": unregister}[arguments.action](
-        arguments
-    )
+    actions = {
+        "describe": describe,
+        "add": add,
+        "remove": remove,
+        "unregister": unregister,
+        "unregister-controller": unregister_a_controller,
+    }
+    actions[arguments.action](arguments)
     return 0
 
 
@@ -64,6 +81,16 @@ def remove(arguments: argparse.Namespace) -> None:
     if not remove_voter(address_of(arguments), arguments.node):
         raise CommandFailed(f"node {arguments.node} is not a voter")
     print(f"node {arguments.node} is no longer a voter")
+    if arguments.unregister:
+        unregister_a_controller(arguments)
+
+
+def unregister_a_controller(arguments: argparse.Namespace) -> None:
+    """A controller that runs registers again."""
+    with Cluster(address_of(arguments), ANSWER_TIMEOUT_S) as cluster:
+        if not unregister_controller(cluster, arguments.node):
+            raise CommandFailed(f"there is no controller {arguments.node}")
+    print(f"controller {arguments.node} is unregistered")
 
 
 def unregister(arguments: argparse.Namespace) -> None:

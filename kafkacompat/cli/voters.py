@@ -1,4 +1,4 @@
-"""Add and remove voters of the metadata quorum, unregister brokers: AddRaftVoter, RemoveRaftVoter, UnregisterBroker.
+"""Add and remove voters of the metadata quorum, unregister brokers and controllers.
 KIP-853, KIP-631.
 
 This module knows the protocol. It does not know that a node is a process.
@@ -20,6 +20,8 @@ from kafkacompat.wire.messages.remove_raft_voter_request import RemoveRaftVoterR
 from kafkacompat.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+from kafkacompat.wire.messages.unregister_controller_request import UnregisterControllerRequest
+from kafkacompat.wire.messages.unregister_controller_response import UnregisterControllerResponse
 
 ANSWER_TIMEOUT_S = 35.0
 CHANGE_TIMEOUT_S = 60.0
@@ -105,6 +107,17 @@ def remove_voter(bootstrap: ClusterAddress, node_id: int) -> bool:
             time.sleep(RETRY_PAUSE_S)
         elif time.monotonic() > deadline:
             raise CommandFailed(f"node {node_id} is still a voter")
+
+
+def unregister_controller(cluster: Cluster, node_id: int) -> bool:
+    """Return whether the controller was registered. Raises CommandFailed if the active controller refuses."""
+    answer = cluster.any().call(
+        UnregisterControllerRequest(controller_id=node_id), UnregisterControllerResponse
+    )
+    if answer.error_code == ErrorCode.CONTROLLER_ID_NOT_REGISTERED:
+        return False
+    check(answer.error_code, f"unregistration of controller {node_id}", answer.error_message)
+    return True
 
 
 def unregister_broker(cluster: Cluster, node_id: int) -> bool:

@@ -18,6 +18,7 @@ from kafkacompat.controller.controller_result import SCANNED_A_STEP, BrokerRefus
 from kafkacompat.controller.features import (
     METADATA_VERSION,
     controller_registration_supported,
+    controller_unregistration_supported,
     cordoned_directories_supported,
     directories_supported,
     metadata_version,
@@ -52,6 +53,9 @@ from kafkacompat.wire.messages.register_controller_record import (
 from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+from kafkacompat.wire.messages.unregister_controller_record import UnregisterControllerRecord
+from kafkacompat.wire.messages.unregister_controller_request import UnregisterControllerRequest
+from kafkacompat.wire.messages.unregister_controller_response import UnregisterControllerResponse
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
@@ -450,6 +454,30 @@ def unregister_broker(
             ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
         )
     return ControllerResult(tuple(records), UnregisterBrokerResponse())
+
+
+def unregister_controller(
+    image: MetadataImage, active_id: int, request: UnregisterControllerRequest
+) -> ControllerResult[MetadataRecord, UnregisterControllerResponse]:
+    """Raises BrokerRefused (INVALID_REQUEST, UNSUPPORTED_VERSION, CONTROLLER_ID_NOT_REGISTERED). A controller that runs registers
+    again (KIP-1312)."""
+    controller_id = request.controller_id
+    if controller_id == active_id:
+        raise BrokerRefused(
+            ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
+        )
+    if not controller_unregistration_supported(metadata_version(image.features)):
+        raise BrokerRefused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller unregistration.",
+        )
+    if controller_id not in image.controllers:
+        raise BrokerRefused(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"Controller ID {controller_id} is not currently registered.",
+        )
+    record = UnregisterControllerRecord(controller_id=controller_id)
+    return ControllerResult((MetadataRecord(record, 0),), UnregisterControllerResponse(error_message=""))
 
 
 def register_controller(

@@ -52,9 +52,11 @@ _RESPONSES = {
     67: ("allocate_producer_ids_response", "AllocateProducerIdsResponse"),
     70: ("controller_registration_response", "ControllerRegistrationResponse"),
     73: ("assign_replicas_to_dirs_response", "AssignReplicasToDirsResponse"),
+    94: ("unregister_controller_response", "UnregisterControllerResponse"),
 }
 """API key -> (module, class)."""
-CONTROLLER_REGISTRATION = 70
+WITH_MESSAGES = (70, 94)
+"""ControllerRegistration and UnregisterController tell why."""
 
 
 TEXT_MAX = 8_000
@@ -80,6 +82,6 @@ def refused_response(request: Message, code: ErrorCode, message: str | None = No
     assert request.API_KEY is not None
     module, name = _RESPONSES[request.API_KEY]
     response: Callable[..., Message] = getattr(import_module(f"kafkacompat.wire.messages.{module}"), name)
-    if request.API_KEY == CONTROLLER_REGISTRATION:
+    if request.API_KEY in WITH_MESSAGES:
         return response(error_code=code, error_message=message)
     return response(error_code=code)

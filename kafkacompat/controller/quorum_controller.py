@@ -567,6 +567,13 @@ class QuorumController:
 
         return self._commands.run_for_broker(request, unregister)
 
+    def unregister_controller(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.cluster_control_manager import unregister_controller
+
+        return self._commands.run_for_node(
+            request, lambda: whole(unregister_controller, self._image, self._settings.node_id, request)
+        )
+
     def alter_partition(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.replication_control_manager import alter_partition
 

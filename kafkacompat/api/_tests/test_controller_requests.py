@@ -18,6 +18,7 @@ MODULES = {
     "broker_registration": "BrokerRegistration",
     "broker_heartbeat": "BrokerHeartbeat",
     "unregister_broker": "UnregisterBroker",
+    "unregister_controller": "UnregisterController",
     "allocate_producer_ids": "AllocateProducerIds",
     "controller_registration": "ControllerRegistration",
     "assign_replicas_to_dirs": "AssignReplicasToDirs",

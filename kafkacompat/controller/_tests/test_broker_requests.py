@@ -23,6 +23,7 @@ from kafkacompat.controller.cluster_control_manager import (
     handle_broker_unfenced,
     register_controller,
     unregister_broker,
+    unregister_controller,
 )
 from kafkacompat.controller.controller_result import BrokerRefused, ControllerResult, refused_response
 from kafkacompat.controller.image import CONTROLLERS, MetadataImage
@@ -47,6 +48,7 @@ from kafkacompat.wire.messages.controller_registration_request import (
     Listener,
 )
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from kafkacompat.wire.messages.unregister_controller_request import UnregisterControllerRequest
 
 # Registration.
 
@@ -341,6 +343,29 @@ def test_controllers_register_from_metadata_version_15_on() -> None:
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_a_controller_is_unregistered_by_another_one_from_metadata_version_33_on() -> None:
+    """In the order of Apache Kafka 4.4.0's refusals, and in its words."""
+    image = cluster(partition(1), features={"metadata.version": 33})
+    image = after(image, register_controller(image, controller_request()))
+    old = cluster(partition(1), features={"metadata.version": 32})
+
+    def told(controller_id: int, active_id: int = 1, of: Any = image) -> tuple[int, str]:
+        with pytest.raises(BrokerRefused) as caught:
+            unregister_controller(of, active_id, UnregisterControllerRequest(controller_id=controller_id))
+        return caught.value.code, caught.value.message
+
+    itself = "Controller cannot unregister itself while it is active."
+    assert told(7, active_id=7) == told(7, 7, old) == (ErrorCode.INVALID_REQUEST, itself)
+    too_old = "The current MetadataVersion is too old to support controller unregistration."
+    assert told(9, of=old) == (ErrorCode.UNSUPPORTED_VERSION, too_old)
+    for absent in (9, -1):
+        text = f"Controller ID {absent} is not currently registered."
+        assert told(absent) == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, text)
+    result = unregister_controller(image, 1, UnregisterControllerRequest(controller_id=7))
+    assert (result.response.error_code, result.response.error_message) == (0, "")
+    assert 7 not in after(image, result).controllers
+
+
 # Refusals.
 
 
@@ -354,13 +379,14 @@ def test_controllers_register_from_metadata_version_15_on() -> None:
         AllocateProducerIdsRequest,
         ControllerRegistrationRequest,
         AssignReplicasToDirsRequest,
+        UnregisterControllerRequest,
     ],
 )
 def test_every_request_can_be_refused_as_a_whole(request_type: Any) -> None:
     response: Any = refused_response(request_type(), ErrorCode.NOT_CONTROLLER, "not here")
     assert response.API_KEY == request_type.API_KEY
     assert response.error_code == ErrorCode.NOT_CONTROLLER
-    if request_type is ControllerRegistrationRequest:
+    if request_type in (ControllerRegistrationRequest, UnregisterControllerRequest):
         assert response.error_message == "not here"
 
 

@@ -297,6 +297,11 @@ def test_a_controller_registers_until_the_log_shows_this_incarnation(faults: Fau
     assert registration.is_registered
     registration.on_image(done, registered(b"\x09" * 16))
     assert len(w.channels.sent) == 4
+    w.answer(ControllerRegistrationResponse())
+    registration.on_image(registered(b"\x09" * 16), done)
+    # Somebody unregisters a controller that runs.
+    registration.on_image(done, MetadataImage(features=done.features))
+    assert len(w.channels.sent) == 5
 
 
 def test_producer_ids_come_from_the_controller_and_a_refusal_is_asked_again() -> None:
