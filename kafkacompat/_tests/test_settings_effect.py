@@ -45,6 +45,12 @@ def is_bound_of_a_group_setting(name: str) -> bool:
     return any(name in (key.minimum, key.maximum) and key.honoured for key in group_keys().values())
 
 
+def is_read_for_each_kind_of_group(name: str) -> bool:
+    """By the kind's own name and the same ending. The kinds that are served are those whose settings are explained."""
+    known = group_keys().get(name)
+    return known is not None and known.honoured and f'}}.{name.partition(".")[2]}"' in sources()
+
+
 def broker_setting_is_read(name: str) -> bool:
     """Also as what a group has without a setting of its own."""
     of_groups = name.removeprefix("group.")
@@ -52,6 +58,7 @@ def broker_setting_is_read(name: str) -> bool:
         f'"{name}"' in sources()
         or is_bound_of_a_group_setting(name)
         or (of_groups != name and of_groups in group_keys() and f'"{of_groups}"' in sources())
+        or is_read_for_each_kind_of_group(of_groups)
         or any(
             topic_setting_is_read(topic)
             for topic, key in topic_keys().items()

@@ -156,7 +156,7 @@ def test_a_controller_does_not_compare_whom_a_client_means(
     request = ApiVersionsRequest(
         client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
     )
-    assert World().call(request, 5).error_code == code
+    assert ListeningController().call(request, 5).error_code == code
 
 
 def test_what_only_brokers_serve_closes_the_connection() -> None:
