@@ -62,7 +62,12 @@ def main() -> None:
                 continue
             say = partial(progress, scenario.name)
             if isinstance(scenario, warm.WarmLoad):
-                figures = warm.measured(scenario, *brokers.of(scenario.nodes), arguments.rounds, say)
+                try:
+                    figures = warm.measured(scenario, *brokers.of(scenario.nodes), arguments.rounds, say)
+                except Exception as error:
+                    # The other loads follow, and --resume tries this one again.
+                    say(f"failed: {error}")
+                    continue
             else:
                 figures = measured(scenario, arguments.rounds)
             results[scenario.name] = figures

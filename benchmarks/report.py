@@ -144,7 +144,9 @@ def with_rows(standing: Section, measured: list[Row], note: str) -> Section:
     """The section after some or all of its loads were measured again. A note without remaining rows is removed."""
     again = {row.scenario for row in measured}
     kept = [row for row in standing.rows if row.scenario not in again]
-    notes = [standing.note, note] if kept and standing.note else [note]
+    notes = [standing.note] if kept and standing.note else []
+    if not notes or note not in notes[0].split("\n\n"):
+        notes.append(note)
     merged: list[Row] = []
     placed: set[str] = set()
     for row in standing.rows:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkacompat.api.request_context import NotController
+from kafkacompat.controller._tests.clusters import settings
 from kafkacompat.controller._tests.harness import (
     DIRECTORY,
     DIRECTORY_ID,
@@ -16,6 +17,7 @@ from kafkacompat.controller._tests.harness import (
     context,
     registration,
 )
+from kafkacompat.controller.core import ControllerCore, bootstrap_values
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import PROBE_AGAIN_MS
 from kafkacompat.controller.reach import AGAIN_MS, Probed
@@ -36,6 +38,7 @@ from kafkacompat.wire.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkacompat.wire.messages.feature_level_record import FeatureLevelRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -609,6 +612,24 @@ def test_a_transaction_left_open_is_aborted_at_activation() -> None:
     second.start()
     assert names(second.messages(start))[0] == "AbortTransactionRecord"
     assert "half" not in second.image.topics
+
+
+def test_the_first_records_are_written_again_if_a_controller_died_among_them() -> None:
+    """Apache Kafka writes them in several batches, within a transaction."""
+    core = ControllerCore(settings())
+    first = MetadataRecord(FeatureLevelRecord(name="metadata.version", feature_level=33), 0)
+    core.load_values(frame_all([MetadataRecord(BeginTransactionRecord(name="Bootstrap records"), 0), first]))
+    core.finish_loading(1, 1)
+    records = core.activation_records(core.decode(bootstrap_values()))
+    assert names([each.message for each in records])[:2] == [
+        "AbortTransactionRecord",
+        "BeginTransactionRecord",
+    ]
+    core.load_values(frame_all(records))
+    image = core.finish_loading(20, 2)
+    assert image.features["metadata.version"] == 33
+    assert not core.in_transaction
+    assert core.activation_records(core.decode(bootstrap_values())) == []
 
 
 def test_a_damaged_metadata_log_stops_the_start_with_its_place() -> None:
