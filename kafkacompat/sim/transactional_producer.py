@@ -97,7 +97,11 @@ class TransactionalOffsets:
                     group_id=self._group_id,
                     producer_id=identity[0],
                     producer_epoch=identity[1],
-                    topics=[TxnOffsetCommitRequestTopic(name=at.topic, partitions=[partition])],
+                    topics=[
+                        TxnOffsetCommitRequestTopic(
+                            name=at.topic, topic_id=at.topic_id, partitions=[partition]
+                        )
+                    ],
                 )
                 self._coordinator.send(request, still, answered)
 
