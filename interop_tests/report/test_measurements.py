@@ -49,6 +49,15 @@ def test_a_ratio_is_read_as_it_was_written() -> None:
     assert f"{read.ours / read.theirs:.2f}" == "0.98"
 
 
+def test_a_note_that_a_section_has_is_not_written_twice(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}\n{END}\n", "utf-8")
+    for load, note in (("logs", "on Monday"), ("metrics", "on Tuesday"), ("activity", "on Tuesday")):
+        update_document([row(f"pipeline: {load}", 1.0)], page, note, whole=False)
+    (section,) = sections_in(inside(page.read_text("utf-8")))[1]
+    assert section.note == "on Monday\n\non Tuesday"
+
+
 def test_a_run_of_some_loads_takes_their_place_and_says_so_there(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\n{END}\nafter\n", "utf-8")
