@@ -71,10 +71,12 @@ class ControllerCore:
     def activation_records(self, bootstrap: Sequence[MetadataRecord]) -> list[MetadataRecord]:
         """The first records of a new active controller: the end of a transaction left open, or the first records of a
         new log."""
+        aborted: list[MetadataRecord] = []
         if self._replayer.in_transaction:
-            return [MetadataRecord(AbortTransactionRecord(reason="Controller failover"), 0)]
+            aborted = [MetadataRecord(AbortTransactionRecord(reason="Controller failover"), 0)]
         if METADATA_VERSION in self.image.features:
-            return []
+            return aborted
+        # A controller may have begun the log and died: its records are written again.
         records = list(bootstrap)
         levels = {
             record.message.name: record.message.feature_level
@@ -92,7 +94,7 @@ class ControllerCore:
         if metadata_transactions_supported(metadata_version(levels)):
             records.insert(0, MetadataRecord(BeginTransactionRecord(name="Bootstrap records"), 0))
             records.append(MetadataRecord(EndTransactionRecord(), 0))
-        return records
+        return aborted + records
 
     def mark(self) -> Replayer:
         """A state to which `revert` can return, or in which a command's records are replayed before they are accepted.
