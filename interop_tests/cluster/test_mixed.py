@@ -509,7 +509,8 @@ def test_our_controller_votes_with_apache_kafkas(
     lost.kill()
     lost.lose_disk()
     remove = ["remove-controller", "--controller-id", str(first), "--controller-directory-id", old]
-    assert f"Removed KRaft controller {first}" in quorum(tools, cluster, *remove)
+    assert f"Removed KRaft controller {first}" in quorum(tools, cluster, *remove, "--unregister")
+    unregister(tools, cluster, first, status=1)
     cluster.format_joining(lost)
     lost.start()
     cluster.wait(lambda: observers(cluster) >= {first}, "the new disk's controller observes")
@@ -537,6 +538,8 @@ def test_our_controller_votes_with_apache_kafkas(
     assert "Removed KRaft controller 5 with directory id" in quorum(tools, cluster, *remove)
     cluster.wait(lambda: voters(cluster) == {1, 2}, "node 5 votes no longer")
     cluster.forget(ours)
+    unregister(tools, cluster, 5)
+    unregister(tools, cluster, 5, status=1)
     for work in works:
         work.wait_for_progress()
         work.stop()
@@ -546,6 +549,13 @@ def test_our_controller_votes_with_apache_kafkas(
     assert f"FinalizedVersionLevel: {KAFKA_VERSION}" in features(tools, cluster)
     assert re.search(r"transaction.version.*FinalizedVersionLevel: 2", features(tools, cluster))
     assert re.search(r"share.version.*FinalizedVersionLevel: 2", features(tools, cluster))
+
+
+def unregister(tools: KafkaTools, cluster: Cluster, node_id: int, *, status: int = 0) -> None:
+    """Run kafka-cluster unregister-controller (KIP-1312). `status` 1: it is not registered."""
+    words = ["unregister-controller", "--bootstrap-server", cluster.bootstrap, "--id", str(node_id)]
+    done = tools.run("ClusterTool", *words, status=status)
+    assert ("is not currently registered" in done.out + done.err) is (status == 1), done
 
 
 def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> None:
