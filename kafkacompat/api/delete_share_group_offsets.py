@@ -64,9 +64,9 @@ async def _in_pieces(
         answer: Any = delete_share_group_offsets(node, context, part)
         if isinstance(answer, Deferred):
             answer = await answer
-        await pause()  # the answer may have been there at once
         if answer.error_code:
             return answer  # type: ignore[no-any-return]  # a response
+        await pause()  # the answer may have been there at once
         told += answer.responses
     return DeleteShareGroupOffsetsResponse(responses=told)
 

@@ -77,9 +77,9 @@ async def in_pieces(
         answer: Any = function(node, context, part)
         if isinstance(answer, Deferred):
             answer = await answer
-        await pause()  # the answer may have been there at once
         if getattr(answer, "error_code", 0):
             return answer
+        await pause()  # the answer may have been there at once
         whole = answer
         put_together(topics, answer.topics)
     whole.topics = list(topics.values())

@@ -14,7 +14,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.quota.client_quotas import CLIENT_ID, USER, USER_AND_CLIENT_QUOTAS
 from kafkacompat.quota.connection_rates import IP_QUOTAS
-from kafkacompat.tasks import TURN_COST, Work, pieces
+from kafkacompat.tasks import TURN_COST, Pace, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from kafkacompat.wire.messages.alter_client_quotas_request import EntryData as Alteration
@@ -33,6 +33,10 @@ FRACTION_IGNORED = 1e-6
 TOLD_A_STEP = 2_000
 """Entities whose result is made in one step, at one to three microseconds."""
 TOO_LARGE_TEXT = "Unable to perform excessively large batch operation."
+PARTS_MAX = 100
+"""Of the parts of an entity, and of its quotas, in one request. An entity has two parts at most, and four quotas. They are compared
+in one step."""
+TOO_MANY_PARTS_TEXT = f"More than {PARTS_MAX} parts or quotas of one entity."
 
 Entity = Mapping[str, str | None]
 EntityKey = tuple[tuple[str, str | None], ...]
@@ -72,6 +76,9 @@ def alter_client_quotas(
     records: list[MetadataRecord] = []
     results: dict[EntityKey, tuple[Entity, str | None]] = {}
     for piece in pieces(request.entries, RECORDS_A_STEP):
+        if any(len(each.entity) > PARTS_MAX or len(each.ops) > PARTS_MAX for each in piece):
+            refused = yield from refusal_of_all(request, ErrorCode.INVALID_REQUEST, TOO_MANY_PARTS_TEXT)
+            return ControllerResult((), refused)
         for each in piece:
             entity = entity_of(each)
             key = entity_key(entity)
@@ -85,7 +92,8 @@ def alter_client_quotas(
             except QuotaRefused as refusal:
                 results[key] = entity, str(refusal)
         if len(records) > MAX_RECORDS_PER_OPERATION:
-            return ControllerResult((), refusal_of_all(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT))
+            refused = yield from refusal_of_all(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
+            return ControllerResult((), refused)
         yield TURN_COST
     entries = []
     for number, (entity, reason) in enumerate(results.values(), 1):
@@ -100,21 +108,20 @@ def alter_client_quotas(
 
 def refusal_of_all(
     request: AlterClientQuotasRequest, code: ErrorCode, text: str | None
-) -> AlterClientQuotasResponse:
+) -> Work[AlterClientQuotasResponse]:
     """Return the response to a request that fails as a whole: the error for each of its entries."""
-    return AlterClientQuotasResponse(
-        entries=[
-            EntryData(
-                error_code=code,
-                error_message=text,
-                entity=[
-                    EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in each.entity
-                ],
-            )
-            for each in request.entries
-        ]
-    )
+    entries: list[EntryData] = []
+    pace = Pace(TOLD_A_STEP)
+    for each in request.entries:
+        entity: list[EntityData] = []
+        for part in each.entity:
+            entity.append(EntityData(entity_type=part.entity_type, entity_name=part.entity_name))
+            if pace.is_over():
+                yield TURN_COST
+        entries.append(EntryData(error_code=code, error_message=text, entity=entity))
+        if pace.is_over():
+            yield TURN_COST
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def entity_key(entity: Entity) -> EntityKey:

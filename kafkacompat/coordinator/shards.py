@@ -94,6 +94,7 @@ class Shards:
             image = partitions.get(index)
             if recreated or image is None or image.leader != self._node_id:
                 self._by_partition.pop(index).close()
+        waiting: list[Shard] = []
         for index, image in partitions.items():
             if image.leader != self._node_id:
                 continue
@@ -108,7 +109,9 @@ class Shards:
                 shard = self._by_partition[index] = self._make_shard(index, image.leader_epoch)
             shard.epoch = image.leader_epoch
             if shard.state is _INITIAL and not just_made:
-                shard.start()
+                waiting.append(shard)
+        if waiting:
+            self._services.tasks.start("starting a coordinator's partitions", _start_each(waiting))
 
     def partition_for(self, key: str) -> int:
         """Raises OperationRefused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
@@ -174,8 +177,18 @@ class Shards:
         )
 
 
+async def _start_each(shards: list[Shard]) -> None:
+    """A request starts its shard sooner. The logs of a topic that was just made may not be open yet."""
+    for shard in shards:
+        if shard.state is _INITIAL:
+            shard.start()
+        await pause(STARTED_US)
+
+
 T = TypeVar("T")
 
+STARTED_US = 500
+"""Of a shard: some 50 if its log is open, and up to 1,000 if not."""
 STRETCH = 250
 """Places examined, and so the most tombstones written, in one step."""
 TOMBSTONE_COST = 12

@@ -232,6 +232,11 @@ def _kept(client_id: str) -> str:
 
 
 def _kept_entity(entity: Entity) -> Entity:
+    for kind, name in entity:
+        if kind == CLIENT_ID and name is not None and len(name) > NAME_MAX:
+            break
+    else:
+        return entity  # nearly always
     return tuple(
         (kind, _kept(name) if kind == CLIENT_ID and name is not None and len(name) > NAME_MAX else name)
         for kind, name in entity

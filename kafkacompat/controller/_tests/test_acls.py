@@ -20,7 +20,7 @@ from kafkacompat.controller.acl_control_manager import (
 from kafkacompat.controller.controller_result import RECORDS_A_STEP
 from kafkacompat.controller.features import METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.security.acl import CLUSTER_NAME, Acl
+from kafkacompat.security.acl import CLUSTER_NAME, Acl, AclFilter
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
@@ -232,6 +232,39 @@ def test_the_matches_of_a_filter_are_told_in_steps(monkeypatch: pytest.MonkeyPat
     for steps, _ in enumerate(delete_acls(MetadataImage(acls=acls), request), 1):
         assert len(told) <= steps * RECORDS_A_STEP
     assert len(told) == 3_000
+
+
+@pytest.mark.parametrize("pattern", [1, 2, 3, 4])
+def test_filters_that_name_a_resource_find_what_a_look_at_all_finds(pattern: int) -> None:
+    names = ["", "a", "ab", "abc", "b", "*", "abcd", "ba"]
+    acls = {
+        number.to_bytes(16, "big"): Acl(TOPIC, name, kind, "User:a", "*", READ, ALLOW)
+        for number, (name, kind) in enumerate((name, kind) for kind in (4, LITERAL) for name in names)
+    }
+    filters = [
+        everything(resource_name_filter=name, pattern_type_filter=pattern) for name in [*names, "x", None]
+    ]
+    together = delete(MetadataImage(acls=acls), *filters)
+    for wanted, found in zip(filters, together.response.filter_results, strict=True):
+        (alone,) = delete(MetadataImage(acls=acls), wanted).response.filter_results
+        assert found == alone
+
+
+def test_filters_that_name_resources_are_not_compared_with_all_entries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The product of filters and entries would hold up the controller for minutes."""
+    acls = {
+        number.to_bytes(16, "big"): Acl(TOPIC, f"t{number}", LITERAL, "User:a", "*", READ, ALLOW)
+        for number in range(500)
+    }
+    compared: list[Acl] = []
+    matches = AclFilter.matches
+    monkeypatch.setattr(AclFilter, "matches", lambda self, acl: (compared.append(acl), matches(self, acl))[1])
+    filters = [everything(resource_name_filter=f"t{number}", pattern_type_filter=2) for number in range(400)]
+    result = delete(MetadataImage(acls=acls), *filters)
+    assert len(result.records) == 400
+    assert len(compared) <= 3 * 500
 
 
 def test_filters_that_are_refused_take_steps_as_well() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kafkacompat.controller import client_quota_control_manager as module
 from kafkacompat.controller._tests.clusters import after, cluster
+from kafkacompat.controller._tests.test_steps import pauses
 from kafkacompat.controller.client_quota_control_manager import (
     RESOLVED_MAX,
     alter_client_quotas,
@@ -194,3 +195,27 @@ def test_too_many_changes_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert not result.records
     assert {code for _, code, _ in told(result)} == {ErrorCode.POLICY_VIOLATION}
     assert [entity["user"] for entity, _, _ in told(result)] == ["a", "b", "c"]
+
+
+def test_the_refusal_of_many_entities_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_RECORDS_PER_OPERATION", 2)
+    count = 5 * module.TOLD_A_STEP
+    entries = [entry({"user": str(number)}, ("producer_byte_rate", 5)) for number in range(count)]
+    result, paused = pauses(alter_client_quotas(cluster(), AlterClientQuotasRequest(entries=entries)))
+    assert len(result.response.entries) == count
+    assert paused >= 2 * 5
+
+
+@pytest.mark.parametrize("of", ["parts", "quotas"])
+def test_an_entity_with_very_many_parts_or_quotas_is_refused_before_they_are_compared(of: str) -> None:
+    count = 10 * module.TOLD_A_STEP
+    many = {f"kind{number}": "x" for number in range(count)} if of == "parts" else {"user": "x"}
+    operations = [("producer_byte_rate", 5)] * (count if of == "quotas" else 1)
+    request = AlterClientQuotasRequest(
+        entries=[entry(many, *operations), entry(ALICE, ("producer_byte_rate", 5))]
+    )
+    result, paused = pauses(alter_client_quotas(cluster(), request))
+    assert not result.records
+    assert {(code, text) for _, code, text in told(result)} == {(INVALID, module.TOO_MANY_PARTS_TEXT)}
+    if of == "parts":
+        assert paused >= count // module.TOLD_A_STEP
