@@ -207,7 +207,7 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         **PRODUCER,
         group_id=GROUP,
         generation_id_or_member_epoch=-1,
-        topics=[{"name": TOPIC, "partitions": [{"committed_offset": 0}]}],
+        topics=[{"topic_id": TOPIC_ID, "partitions": [{"committed_offset": 0}]}],
     ),
     ApiKey.DESCRIBE_ACLS: row(CLUSTER_RIGHT, **FILTER),
     ApiKey.CREATE_ACLS: row(CLUSTER_RIGHT, creations=[BINDING]),
