@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from interop_tests.cli.command import output_of, refusal_of
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.cluster.conftest import MakeCluster
 from interop_tests.cluster.node import ClusterNode
@@ -95,7 +96,7 @@ def test_the_quorum_is_described(cluster: Cluster, tools: KafkaTools) -> None:
 
 def test_a_controller_is_added_and_removed(cluster: Cluster, tools: KafkaTools, kind: str) -> None:
     """It joins as an observer. As one of four voters it takes part in an election. After removal it is an observer
-    again."""
+    again. It registers again while it runs, until it is stopped and unregistered for good (KIP-1312)."""
     node = cluster.add_node(kind, 6, CONTROLLER)
     try:
         cluster.wait(lambda: 6 in observers(cluster), "node 6 observes")
@@ -122,10 +123,22 @@ def test_a_controller_is_added_and_removed(cluster: Cluster, tools: KafkaTools, 
         ]
         assert "VoterNotFoundException" in quorum(tools, cluster, *wrong, status=1)
         right = [*wrong[:-1], directory_id(node)]
-        assert "Removed KRaft controller 6 with directory id" in quorum(tools, cluster, *right)
+        assert "Removed KRaft controller 6 with directory id" in quorum(
+            tools, cluster, *right, "--unregister"
+        )
         cluster.wait(lambda: voters(cluster) == {1, 2, 3}, "node 6 votes no longer")
+        unregister = ["unregister-controller", "--bootstrap-controller", node.controller_bootstrap, "--id"]
+        cluster.wait(
+            lambda: tools.run("ClusterTool", *unregister, "6", status=None).status == 0,
+            "node 6 registers again",
+        )
+        itself = tools.run("ClusterTool", *unregister, str(cluster.active_controller()), status=1)
+        assert "Controller cannot unregister itself while it is active." in itself.out + itself.err
     finally:
         cluster.forget(node)
+    command = ("quorum", "unregister-controller", "6", "--bootstrap", cluster.bootstrap)
+    assert output_of(*command) == "controller 6 is unregistered\n"
+    assert "there is no controller 6" in refusal_of(*command)
 
 
 def test_a_lost_disk_is_filled_again(

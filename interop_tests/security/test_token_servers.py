@@ -14,10 +14,11 @@ import pytest
 from confluent_kafka import Producer
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from interop_tests.harness.broker import BrokerProcess, chosen_kind
+from interop_tests.harness.broker import APACHE, BrokerProcess, chosen_kind
 from interop_tests.harness.java_tools import LOGGING
 from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.ports import free_port
+from interop_tests.harness.wire import Connection
 from interop_tests.security.test_oauthbearer import PACKAGE, good, settings_of
 from kafkacompat._tests.http_server import Asked, Server, serving
 from kafkacompat._tests.tokens import private_key, public_entry, signed, write_jwks
@@ -170,3 +171,37 @@ def test_librdkafka_with_an_assertion(realm: Realm) -> None:
     form = realm.forms()[0]
     assert form["grant_type"] == JWT_BEARER
     assert claims_of(realm, form["assertion"])["sub"] == "me"
+
+
+@pytest.mark.skipif(
+    chosen_kind() == APACHE, reason="the addresses that Apache Kafka may ask are a property of its JVM"
+)
+def test_nobody_sends_a_node_to_another_address_over_the_network(realm: Realm, tmp_path: Path) -> None:
+    """CVE-2025-27817: with an address of the client's choice a node reads files, and asks servers, for the client."""
+    secret = tmp_path / "secret"
+    secret.write_text("a line that nobody may see")
+    addresses = {f"{realm.server.base}/elsewhere", secret.as_uri()}
+    with Connection(realm.broker.bootstrap) as connection:
+        for setting in ("jwks", "token"):
+            for prefix in ("", "listener.name.safe.", "listener.name.safe.oauthbearer."):
+                for address in addresses:
+                    name = f"{prefix}sasl.oauthbearer.{setting}.endpoint.url"
+                    change = {"Name": name, "ConfigOperation": 0, "Value": address}
+                    resource = {"ResourceType": 4, "ResourceName": "1", "Configs": [change]}
+                    reply = connection.call(
+                        "IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False}
+                    )
+                    assert prefix or reply["Responses"][0]["ErrorCode"] != 0
+                    assert "nobody may see" not in repr(reply)
+    made = created(
+        realm,
+        tmp_path,
+        "undeterred",
+        {
+            "sasl.oauthbearer.client.credentials.client.id": "me",
+            "sasl.oauthbearer.client.credentials.client.secret": SECRET,
+        },
+    )
+    assert made.returncode == 0, made
+    assert not [each for each in realm.server.asked if each.target == "/elsewhere"]
+    assert "nobody may see" not in realm.broker.log_text()

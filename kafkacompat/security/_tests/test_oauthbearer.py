@@ -224,6 +224,9 @@ def test_a_token_signed_by_another_key_is_refused() -> None:
         (unsigned({"alg": "RS256"}, "x"), None),
         (unsigned({}, "x"), None),
         (signed(claims(NOW_S), "another"), None),
+        # CVE-2026-33557: keys that the token itself brings or names count for nothing.
+        (signed(claims(NOW_S), "another", jwk=public_entry(private_key("another"))), None),
+        (signed(claims(NOW_S), "another", jku="https://elsewhere.example/keys"), None),
         (good[:-8] + ("A" * 8 if good[-8:] != "A" * 8 else "B" * 8), None),
         (encode(claims(NOW_S), secret, "HS256", headers={"kid": "of-tests"}), FixedKeys(oct_entry)),
         (signed(claims(NOW_S), crit=["x"], x=1), None),
