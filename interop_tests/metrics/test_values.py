@@ -52,7 +52,7 @@ EXCUSED = (
     r"kafka_\w+_rate",
     r"kafka_\w+(?:idle\w*|idlepercent|ratio_avg)",
     r"kafka_\w+(?:agems|lag_?ms|timestamp|start_time_ms|last_run_ms|heartbeatreceivedms)",
-    r"kafka_server_\w+_linux_disk_\w+_bytes",
+    r"kafka_server_\w+_linux_disk_\w+",
     r"kafka_server_quota_(?:tokens|request_time)",
     # The controller writes records without content every half second, and Kafka's has events of its own.
     r"kafka_\w+(?:applied|committed)_?record_?offset",

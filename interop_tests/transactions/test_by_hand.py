@@ -99,7 +99,7 @@ def test_the_feature_is_told_and_every_version_is_served(connection: Connection)
         25: (0, 4),
         26: (0, 5),
         27: (1, 2),
-        28: (0, 5),
+        28: (0, 6),
         65: (0, 0),
         66: (0, 2),
     }

@@ -70,6 +70,14 @@ GROUPS: Metrics[GroupCounts] = Metrics(
         "Groups of the classic protocol.",
         lambda counts: sum(counts.classic.values()),
     ),
+    tuple(
+        gauge(
+            f"{GROUP}state_{state.lower()}_classic_group_count",
+            f"Groups of the classic protocol in state {state}.",
+            _in_state("classic", state),
+        )
+        for state in GROUP_STATES
+    ),
     gauge(
         f"{GROUP}protocol_consumer_group_count",
         "Groups of the consumer protocol.",

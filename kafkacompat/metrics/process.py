@@ -21,6 +21,7 @@ class Stalls(Protocol):
 
 
 IO = "/proc/self/io"
+NUMBERS = {"rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes", "cancelled_write_bytes"}
 SERVERS = {"broker": "kafkaserver", "controller": "controllerserver"}
 
 DISK: Metrics[Mapping[str, int]] = Metrics(
@@ -28,12 +29,37 @@ DISK: Metrics[Mapping[str, int]] = Metrics(
     gauge(
         "kafka_server_{server}_linux_disk_read_bytes",
         "Bytes that the process has read from disks.",
-        lambda numbers: numbers["read"],
+        lambda numbers: numbers["read_bytes"],
     ),
     gauge(
         "kafka_server_{server}_linux_disk_write_bytes",
         "Bytes that the process has written to disks.",
-        lambda numbers: numbers["write"],
+        lambda numbers: numbers["write_bytes"],
+    ),
+    gauge(
+        "kafka_server_{server}_linux_disk_cancelled_write_bytes",
+        "Bytes that the process need not write, because it has truncated the files.",
+        lambda numbers: numbers["cancelled_write_bytes"],
+    ),
+    gauge(
+        "kafka_server_{server}_linux_disk_rchar",
+        "Bytes that the process has read, from memory too (KIP-1301).",
+        lambda numbers: numbers["rchar"],
+    ),
+    gauge(
+        "kafka_server_{server}_linux_disk_wchar",
+        "Bytes that the process has written, to memory too.",
+        lambda numbers: numbers["wchar"],
+    ),
+    gauge(
+        "kafka_server_{server}_linux_disk_syscr",
+        "System calls that read.",
+        lambda numbers: numbers["syscr"],
+    ),
+    gauge(
+        "kafka_server_{server}_linux_disk_syscw",
+        "System calls that write.",
+        lambda numbers: numbers["syscw"],
     ),
 )
 
@@ -42,9 +68,10 @@ def disk_families(roles: Iterable[str], path: str = IO) -> Families:
     """None where the system does not tell."""
     try:
         with open(path, encoding="ascii") as file:
-            told = dict(line.split(": ") for line in file)
-        numbers = {kind: int(told[f"{kind}_bytes"]) for kind in ("read", "write")}
-    except (OSError, ValueError, KeyError):
+            numbers = {kind: int(number) for kind, number in (line.split(": ") for line in file)}
+        if not numbers.keys() >= NUMBERS:
+            return
+    except (OSError, ValueError):
         return
     for role in roles:
         yield from DISK.of(numbers, server=SERVERS[role])

@@ -432,12 +432,16 @@ def test_a_transaction_that_hangs_is_late(shown: ShownNode) -> None:
 def test_where_the_system_tells_nothing_of_disks_there_are_no_series(tmp_path: Path) -> None:
     assert not list(disk_families(["broker"], str(tmp_path / "io")))
     (tmp_path / "io").write_text("rchar: 5\nread_bytes: 7\nwrite_bytes: 9\n")
+    assert not list(disk_families(["broker"], str(tmp_path / "io")))
+    numbers = {"rchar": 5, "wchar": 6, "syscr": 1, "syscw": 2}
+    numbers |= {"read_bytes": 7, "write_bytes": 9, "cancelled_write_bytes": 3}
+    (tmp_path / "io").write_text("".join(f"{name}: {number}\n" for name, number in numbers.items()))
     told: dict[str, float] = {}
     for each in disk_families(["broker"], str(tmp_path / "io")):
         assert each is not None
         ((_, told[each.name]),) = each.samples  # type: ignore[misc]
     name = "kafka_server_kafkaserver_linux_disk_"
-    assert told == {f"{name}read_bytes": 7, f"{name}write_bytes": 9}
+    assert told == {f"{name}{kind}": number for kind, number in numbers.items()}
 
 
 def test_refused_records_are_counted_by_what_is_wrong_with_them(shown: ShownNode) -> None:
