@@ -144,6 +144,13 @@ BROKER_ROWS: dict[ApiKey, Row] = {
         member_epoch=1,
         subscribed_topic_names=[TOPIC],
     ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: row(
+        GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_id=GROUP, member_id="nobody", member_epoch=1
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: row(GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_ids=[GROUP]),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: row(
+        GROUP_RIGHT, E.UNSUPPORTED_VERSION, group_id=GROUP, member_id="nobody"
+    ),
     ApiKey.SHARE_GROUP_DESCRIBE: row(GROUP_RIGHT, E.GROUP_ID_NOT_FOUND, group_ids=[GROUP]),
     ApiKey.SHARE_FETCH: row(
         GROUP_RIGHT, group_id=GROUP, member_id="nobody", share_session_epoch=0, max_wait_ms=0, max_bytes=1000

@@ -32,6 +32,19 @@ STOP_TIMEOUT_S = 40.0
 TIMEOUT_S = 60.0
 # A killed instance stays a member until its session expires, and restores its stores.
 PROGRESS_TIMEOUT_S = 90.0
+CLASSIC_SETTINGS = {
+    "num.standby.replicas": "1",
+    "consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "consumer.heartbeat.interval.ms": "1000",
+}
+BROKER_SETTINGS = {
+    "group.streams.num.standby.replicas": "1",
+    "group.streams.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.streams.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.streams.min.heartbeat.interval.ms": "1000",
+    "group.streams.heartbeat.interval.ms": "1000",
+}
+"""The same for groups of the streams protocol (KIP-1071)."""
 # The number of a word determines its length, so there are several lengths.
 WORDS = [f"word{number * number}" for number in range(40)]
 
@@ -55,7 +68,10 @@ def build() -> Path:
 class WordCount:
     """One application: its topics, and its instances by number, each with its own folder for the stores."""
 
-    def __init__(self, root: Path, bootstrap: str, name: str, replication_factor: int) -> None:
+    def __init__(
+        self, root: Path, bootstrap: str, name: str, replication_factor: int, protocol: str = "classic"
+    ) -> None:
+        """`protocol`: group.protocol. What "streams" leaves to the broker has to be set there (BROKER_SETTINGS)."""
         self.root = root
         self.bootstrap = bootstrap
         self.name = name
@@ -69,10 +85,9 @@ class WordCount:
             "replication.factor": str(replication_factor),
             "statestore.cache.max.bytes": "0",
             "repartition.purge.interval.ms": "1000",
-            "num.standby.replicas": "1",
+            "group.protocol": protocol,
             "main.consumer.auto.offset.reset": "earliest",
-            "consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-            "consumer.heartbeat.interval.ms": "1000",
+            **(CLASSIC_SETTINGS if protocol == "classic" else {}),
             "consumer.metadata.max.age.ms": "2000",
             "producer.metadata.max.age.ms": "2000",
             # Streams gives up when a transaction times out, for example while a busy machine restarts a broker.

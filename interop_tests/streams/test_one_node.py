@@ -12,6 +12,7 @@ import pytest
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.chance import seeded_chance
 from interop_tests.streams.application import (
+    BROKER_SETTINGS,
     Lines,
     Outputs,
     WordCount,
@@ -24,6 +25,42 @@ KILLS = 20 if os.environ.get("KAFKACOMPAT_SOAK") else 2
 """The number of kills of the application and of the broker."""
 LINES = 60
 """Lines before and after each kill."""
+
+
+@pytest.mark.needs_control
+def test_word_count_with_the_streams_protocol(
+    make_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    """KIP-1071: the broker creates the internal topics and assigns the tasks. Instances come, leave and are killed."""
+    broker = make_broker(BROKER_SETTINGS)
+    application = WordCount(tmp_path, broker.bootstrap, "count", 1, protocol="streams")
+    lines = Lines(application, seeded_chance())
+    outputs = Outputs(broker.bootstrap, application.counts)
+    try:
+        application.start(0, threads=2)
+        lines.write(200)
+        lines.flush()
+        wait_for_counts(application, outputs, lines.counts.total())
+        application.start(1)
+        lines.write(200)
+        lines.flush()
+        wait_for_counts(application, outputs, lines.counts.total())
+        application.kill(0)
+        lines.write(100)
+        lines.flush()
+        wait_for_counts(application, outputs, lines.counts.total())
+        broker.kill()
+        broker.start()
+        application.start(0)
+        lines.write(100)
+        lines.flush()
+        wait_for_counts(application, outputs, lines.counts.total())
+        assert_exact(application, lines)
+        assert_internal_topics(application)
+        assert [application.stop(number) for number in (0, 1)] == [0, 0]
+    finally:
+        outputs.close()
+        application.close()
 
 
 def test_word_count(bootstrap: str, unique: Callable[[str], str], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """ApiVersions (key 18): the APIs and features that this broker serves.
 
 All version ranges come from the registry's table. A client uses a feature's protocol as soon as it sees the feature.
-So only features that are served here are listed, whatever the cluster has finalized: streams.version is never listed. An
+So only features that are served here are listed, whatever the cluster has finalized. An
 unsupported version of ApiVersions itself is answered by `unsupported_version`, always in the form of version 0. A client that
 meant another cluster or another node is told to bootstrap again. KIP-35, KIP-511, KIP-584, KIP-1242.
 """
@@ -41,6 +41,7 @@ SERVED_FEATURES = frozenset(
         "transaction.version",
         "group.version",
         "share.version",
+        "streams.version",
     }
 )
 

@@ -13,6 +13,8 @@ from kafkacompat.wire.messages.consumer_group_describe_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
@@ -24,14 +26,14 @@ def consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Deferred[ConsumerGroupDescribeResponse]:
     answer = node.groups.consumer_group_describe(request, context)
-    return as_sender_sees(
-        node,
-        context,
-        request,
-        answer,
-        DescribedGroup,
-        lambda member: (member.assignment, member.target_assignment),
-    )
+    return as_sender_sees(node, context, request, answer, DescribedGroup, _topics_of)
+
+
+def _topics_of(group: DescribedGroup) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for topic in assignment.topic_partitions:
+                yield topic.topic_name
 
 
 def _error_response(

@@ -6,7 +6,7 @@ Handlers do not use sockets, files or threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.share.service import ShareCoordinatorService, SharePartitionService, SharePersister
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
     from kafkacompat.txn.service import ProducerIds, Transactions
+    from kafkacompat.wire.messages.create_topics_request import CreatableTopic
 
 T = TypeVar("T")
 
@@ -224,6 +225,16 @@ class AutoTopicCreator(Protocol):
         The topics are created in the name of the sender of the request `asker`. Without it, this node creates them in
         its own name.
         """
+        ...
+
+    def create_streams_internal_topics(
+        self, topics: Sequence[CreatableTopic], asker: RequestContext, error_kept_ms: int
+    ) -> None:
+        """Start to create the internal topics of a streams group in the asker's name, except those with a recent error."""
+        ...
+
+    def streams_creation_errors(self, names: Iterable[str]) -> dict[str, str]:
+        """The recent errors of such creations, by topic."""
         ...
 
 

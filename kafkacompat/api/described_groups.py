@@ -1,4 +1,5 @@
-"""What ConsumerGroupDescribe and ShareGroupDescribe have in common: what the sender may see of the groups."""
+"""What ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common: what the sender may see of the
+groups."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ def as_sender_sees(
     request: Any,
     answer: Deferred[Any],
     described_group: Callable[..., Any],
-    assignments_of: Callable[[Any], Iterable[Any]],
+    topics_of: Callable[[Any], Iterable[str]],
 ) -> Deferred[Any]:
     """The answer with the sender's rights to each group, if the request asks for them. A group with a topic that the
-    sender may not describe is replaced by an error. `assignments_of` returns those of a member."""
+    sender may not describe is replaced by an error. `topics_of` returns the names in a group."""
     access = access_of(node, context)
     if access is None and not request.include_authorized_operations:
         return answer
@@ -45,12 +46,7 @@ def as_sender_sees(
         return response
 
     def is_visible(group: Any, rights: RightToTopics) -> bool:
-        return all(
-            rights.holds(topic.topic_name)
-            for member in group.members
-            for assignment in assignments_of(member)
-            for topic in assignment.topic_partitions
-        )
+        return all(map(rights.holds, topics_of(group)))
 
     def hidden(group_id: str) -> Any:
         return described_group(

@@ -340,6 +340,7 @@ DESCRIBE_CONSUMER_GROUPS = NamedRights(
     "group_ids", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP)
 )
 DESCRIBE_SHARE_GROUPS = DESCRIBE_CONSUMER_GROUPS
+DESCRIBE_STREAMS_GROUPS = DESCRIBE_CONSUMER_GROUPS
 DESCRIBE_SHARE_GROUP_OFFSETS = NamedRights("groups", "groups", to_group(AclOperation.DESCRIBE))
 DELETE_GROUPS = NamedRights("groups_names", "results", to_itself(AclOperation.DELETE, ResourceType.GROUP))
 DESCRIBE_TRANSACTIONS = NamedRights(

@@ -157,6 +157,15 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.REMOVE_RAFT_VOTER, *FORWARDED),
     _entry(ApiKey.SHARE_GROUP_HEARTBEAT, "share_group_heartbeat", needs=(access.READ_GROUP,)),
     _entry(ApiKey.SHARE_GROUP_DESCRIBE, "share_group_describe", named=(named_rights.DESCRIBE_SHARE_GROUPS,)),
+    _entry(ApiKey.STREAMS_GROUP_HEARTBEAT, "streams_group_heartbeat", needs=(access.READ_GROUP,)),
+    _entry(
+        ApiKey.STREAMS_GROUP_DESCRIBE, "streams_group_describe", named=(named_rights.DESCRIBE_STREAMS_GROUPS,)
+    ),
+    _entry(
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+        "streams_group_topology_description_update",
+        needs=(access.READ_GROUP,),
+    ),
     _entry(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         "describe_share_group_offsets",

@@ -13,6 +13,8 @@ from kafkacompat.wire.messages.share_group_describe_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
@@ -24,7 +26,13 @@ def share_group_describe(
     node: Node, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> Deferred[ShareGroupDescribeResponse]:
     answer = node.groups.share.describe(request, context)
-    return as_sender_sees(node, context, request, answer, DescribedGroup, lambda member: (member.assignment,))
+    return as_sender_sees(node, context, request, answer, DescribedGroup, _topics_of)
+
+
+def _topics_of(group: DescribedGroup) -> Iterator[str]:
+    for member in group.members:
+        for topic in member.assignment.topic_partitions:
+            yield topic.topic_name
 
 
 def _error_response(

@@ -11,6 +11,7 @@ group.consumer.assignors, group.share.assignors and group.streams.assignors name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 
 from kafkacompat.config.keys import (
     ConfigError,
@@ -70,6 +71,9 @@ class GroupConfigManager:
         """`effective` has the node's settings, `overrides` what a group has of its own, as text."""
         self._effective = effective
         self.overrides = overrides
+
+    def get_list(self, group_id: str, name: str) -> list[str]:
+        return cast(list[str], group_value(self._effective(), self.overrides(group_id), name))
 
     def get_int(self, group_id: str, name: str) -> int:
         return as_int(group_value(self._effective(), self.overrides(group_id), name))

@@ -1,6 +1,5 @@
-"""DescribeGroups, ListGroups, ConsumerGroupDescribe (KIP-848) and ShareGroupDescribe (KIP-932) over one shard.
-
-Groups of unsupported kinds, whose records are only kept, are not shown, because a client could do nothing with them.
+"""DescribeGroups, ListGroups, ConsumerGroupDescribe (KIP-848), ShareGroupDescribe (KIP-932) and StreamsGroupDescribe
+(KIP-1071) over one shard.
 """
 
 from __future__ import annotations
@@ -8,9 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.group.classic.classic_group import ClassicGroupState
+from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGroup
-from kafkacompat.group.group import CarriedGroup
 from kafkacompat.group.share.share_group import ShareGroup
+from kafkacompat.group.streams.streams_group import StreamsGroup
+from kafkacompat.group.streams.tasks_tuple import NOTHING, sorted_tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import Assignment as ConsumerAssignment
 from kafkacompat.wire.messages.consumer_group_describe_response import (
@@ -26,6 +27,16 @@ from kafkacompat.wire.messages.share_group_describe_response import Assignment a
 from kafkacompat.wire.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
 from kafkacompat.wire.messages.share_group_describe_response import Member as ShareMember
 from kafkacompat.wire.messages.share_group_describe_response import TopicPartitions as ShareTopicPartitions
+from kafkacompat.wire.messages.streams_group_describe_response import Assignment as StreamsAssignment
+from kafkacompat.wire.messages.streams_group_describe_response import DescribedGroup as DescribedStreamsGroup
+from kafkacompat.wire.messages.streams_group_describe_response import Endpoint as DescribedEndpoint
+from kafkacompat.wire.messages.streams_group_describe_response import KeyValue
+from kafkacompat.wire.messages.streams_group_describe_response import Member as StreamsMember
+from kafkacompat.wire.messages.streams_group_describe_response import Subtopology as DescribedSubtopology
+from kafkacompat.wire.messages.streams_group_describe_response import TaskIds as DescribedTaskIds
+from kafkacompat.wire.messages.streams_group_describe_response import TaskOffset as DescribedTaskOffset
+from kafkacompat.wire.messages.streams_group_describe_response import TopicInfo as DescribedTopicInfo
+from kafkacompat.wire.messages.streams_group_describe_response import Topology as DescribedTopology
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -34,14 +45,21 @@ if TYPE_CHECKING:
     from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
     from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.group.share.share_group_member import ShareGroupMember
+    from kafkacompat.group.streams.streams_group import TaskOffsets
+    from kafkacompat.group.streams.streams_group_member import StreamsGroupMember
+    from kafkacompat.group.streams.streams_topology import TopicInfo as InternalTopic
+    from kafkacompat.group.streams.tasks_tuple import TasksTuple, TasksTupleWithEpochs
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
 
 
+STREAMS_ASSIGNOR = "sticky"
 TOLD_A_STEP = 500
 """Groups or members handled in one step."""
 LOWERED_A_STEP = 4_000
 """Names of a filter handled in one step, at a quarter of a microsecond each."""
+FILTERED_AS = {"NotReady": "not_ready"}
+"""States that a filter names otherwise than in lower case."""
 TOLD_COST = 3
 """Cost of one group or member, in microseconds."""
 
@@ -117,9 +135,8 @@ def list_groups(
                 group_type=group.kind.value,
             )
             for group in some
-            if not isinstance(group, CarriedGroup)
-            and (not types or group.kind.value in types)
-            and (not states or group.state_name.lower() in states)
+            if (not types or group.kind.value in types)
+            and (not states or FILTERED_AS.get(group.state_name, group.state_name.lower()) in states)
         ]
         yield len(some) * TOLD_COST
     return listed
@@ -246,3 +263,118 @@ def _share_member(topics: Topics, member: ShareGroupMember) -> ShareMember:
             ]
         ),
     )
+
+
+# --- StreamsGroupDescribe
+
+
+def describe_streams_group(
+    machine: GroupMetadataManager, group_id: str
+) -> Generator[int, None, DescribedStreamsGroup]:
+    """The group as it is at the first step; the steps report their cost."""
+    group = machine.groups.get(group_id)
+    if not isinstance(group, StreamsGroup):
+        reason = "is not a streams group" if group_id in machine.groups else "not found"
+        return DescribedStreamsGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {reason}.",
+        )
+    described = DescribedStreamsGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=STREAMS_ASSIGNOR,
+        topology=_described_topology(group),
+    )
+    members = [
+        (member, group.targets.get(member.member_id, NOTHING), group.task_offsets(member.member_id))
+        for member in group.members.values()
+    ]
+    for start in range(0, len(members), MEMBERS_A_STEP):
+        some = members[start : start + MEMBERS_A_STEP]
+        described.members += [_streams_member(*each) for each in some]
+        yield len(some) * MEMBER_COST
+    return described
+
+
+def _described_topology(group: StreamsGroup) -> DescribedTopology | None:
+    """With the numbers of partitions that the topics have, if the application can run."""
+    topology, configured = group.topology, group.configured_topology
+    if topology is None:
+        return None
+    counts: Mapping[str, int] = {}
+    if configured is not None and configured.is_ready and configured.subtopologies is not None:
+        counts = {
+            topic.name: topic.number_of_partitions
+            for subtopology in configured.subtopologies.values()
+            for topic in subtopology.internal_topics()
+        }
+    return DescribedTopology(
+        epoch=topology.epoch,
+        subtopologies=[
+            DescribedSubtopology(
+                subtopology_id=subtopology_id,
+                source_topics=sorted(subtopology.source_topics, key=string_order),
+                repartition_sink_topics=sorted(subtopology.repartition_sink_topics, key=string_order),
+                state_changelog_topics=_topic_infos(subtopology.state_changelog_topics, counts),
+                repartition_source_topics=_topic_infos(subtopology.repartition_source_topics, counts),
+            )
+            for subtopology_id, subtopology in sorted(
+                topology.subtopologies.items(), key=lambda each: string_order(each[0])
+            )
+        ],
+    )
+
+
+def _topic_infos(topics: Iterable[InternalTopic], counts: Mapping[str, int]) -> list[DescribedTopicInfo]:
+    return [
+        DescribedTopicInfo(
+            name=topic.name,
+            partitions=counts.get(topic.name, topic.partitions),
+            replication_factor=topic.replication_factor,
+            topic_configs=[KeyValue(key=key, value=value) for key, value in topic.configs],
+        )
+        for topic in sorted(topics, key=lambda each: string_order(each.name))
+    ]
+
+
+def _streams_member(member: StreamsGroupMember, target: TasksTuple, offsets: TaskOffsets) -> StreamsMember:
+    endpoint = member.user_endpoint
+    return StreamsMember(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else DescribedEndpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags.items()],
+        task_offsets=_task_offsets(offsets.offsets),
+        task_end_offsets=_task_offsets(offsets.end_offsets),
+        assignment=_streams_assignment(member.assigned),
+        target_assignment=_streams_assignment(target),
+    )
+
+
+def _streams_assignment(tasks: TasksTuple | TasksTupleWithEpochs) -> StreamsAssignment:
+    def told(some: Mapping[str, Iterable[int]]) -> list[DescribedTaskIds]:
+        return [
+            DescribedTaskIds(subtopology_id=subtopology_id, partitions=partitions)
+            for subtopology_id, partitions in sorted_tasks(some)
+        ]
+
+    return StreamsAssignment(
+        active_tasks=told(tasks.active), standby_tasks=told(tasks.standby), warmup_tasks=told(tasks.warmup)
+    )
+
+
+def _task_offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[DescribedTaskOffset]:
+    return [
+        DescribedTaskOffset(subtopology_id=subtopology_id, partition=partition, offset=offset)
+        for subtopology_id in sorted(offsets, key=string_order)
+        for partition, offset in sorted(offsets[subtopology_id].items())
+    ]

@@ -90,6 +90,20 @@ class ShareGroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsGroupSettings:
+    """Kafka's settings of all streams groups of a node, group.streams. in their names. Times in ms."""
+
+    max_size: int = 2_147_483_647
+    task_offset_interval_ms: int = 60_000
+    acceptable_recovery_lag: int = 10_000
+    """Kafka's values of two settings that it does not offer."""
+
+    @classmethod
+    def from_config(cls, config: Settings) -> StreamsGroupSettings:
+        return cls(max_size=config.get_int("group.streams.max.size"))
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Kafka's settings of the group coordinator. Sizes in characters, times in ms."""
 
@@ -101,6 +115,7 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
+    streams: StreamsGroupSettings = field(default_factory=StreamsGroupSettings)
 
     @classmethod
     def from_config(cls, config: Settings) -> GroupSettings:
@@ -114,6 +129,7 @@ class GroupSettings:
             offsets_retention_ms=config.get_int("offsets.retention.minutes") * 60_000,
             consumer=ConsumerGroupSettings.from_config(config),
             share=ShareGroupSettings.from_config(config),
+            streams=StreamsGroupSettings.from_config(config),
         )
 
 
@@ -159,6 +175,10 @@ class RebalanceMeters(Protocol):
         """A share group has a new epoch for another reason than a member that leaves."""
         ...
 
+    def streams_rebalanced(self) -> None:
+        """A streams group has a new epoch for another reason than a member that leaves."""
+        ...
+
     def rebalance_completed(self) -> None:
         """The assignment of a generation of a classic group is written."""
         ...
@@ -168,6 +188,8 @@ class NoMeters:
     def consumer_rebalanced(self) -> None: ...
 
     def share_rebalanced(self) -> None: ...
+
+    def streams_rebalanced(self) -> None: ...
 
     def rebalance_completed(self) -> None: ...
 
@@ -219,7 +241,7 @@ class Environment:
         self.memory = group_memory(DEFAULT_GROUPS_BYTES) if memory is None else memory
         self.meters = NoMeters() if meters is None else meters
         self.subscribers: dict[str, set[str]] = {}
-        """Topic -> ids of the consumer and share groups that subscribe to it."""
+        """Topic -> ids of the groups of the newer kinds that subscribe to it."""
         self.topics: Topics = NoTopics()
         self.new_topics_version = -1
         """The version of the last image with topics that the one before did not have."""

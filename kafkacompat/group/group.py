@@ -1,22 +1,14 @@
-"""What a group of any kind does for the shard that has it: checks of offset requests, expiry, deletion, listing.
-
-Groups of kinds that are not supported yet do as little as possible (CarriedGroup). Their records are kept, so that a
-broker that supports them finds them.
-"""
+"""What a group of any kind does for the shard that has it: checks of offset requests, expiry, deletion, listing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kafkacompat.coordinator.core import OperationRefused
-from kafkacompat.group.records import DEAD, GroupKind
-from kafkacompat.wire.errors import ErrorCode
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
+    from kafkacompat.group.records import GroupKind, GroupRecord, OffsetAndMetadata
     from kafkacompat.ids import Uuid
 
 
@@ -84,59 +76,3 @@ class Group(Protocol):
     def tombstones(self) -> Sequence[GroupRecord]:
         """Records that delete the group, in an order in which every loader accepts them."""
         ...
-
-
-class CarriedGroup:
-    """A streams group written by Kafka. It exists as long as one of its records does."""
-
-    __slots__ = ("group_id", "kind", "live_keys", "member_count")
-
-    listed_protocol_type = ""
-    state_name = DEAD
-
-    def __init__(self, group_id: str, kind: GroupKind) -> None:
-        self.group_id = group_id
-        self.kind = kind
-        self.live_keys: set[bytes] = set()
-        self.member_count = 0
-
-    def is_empty(self) -> bool:
-        return self.member_count == 0
-
-    def is_dead(self) -> bool:
-        return False
-
-    def validate_offset_commit(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        member_epoch: int,
-        is_transactional: bool,
-        api_version: int,
-    ) -> None:
-        """No member of it can be valid here."""
-        names_nobody = member_epoch < 0 and member_id == "" and group_instance_id is None
-        if (is_transactional and names_nobody) or (member_epoch < 0 and self.is_empty()):
-            return
-        raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID)
-
-    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        pass
-
-    def validate_offset_delete(self) -> None:
-        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        return True
-
-    def expires_since_ms(self, stored: OffsetAndMetadata) -> None:
-        return None
-
-    def mark_dead(self, now_ms: int) -> None:
-        raise NotImplementedError
-
-    def mark_alive(self) -> None:
-        raise NotImplementedError
-
-    def tombstones(self) -> list[GroupRecord]:
-        raise NotImplementedError

@@ -64,6 +64,8 @@ from kafkacompat.group.offset_metadata_manager import (
     tell_offsets,
 )
 from kafkacompat.group.share_groups import ShareGroupOffsets, ShareGroups
+from kafkacompat.group.streams.streams_group import StreamsGroup
+from kafkacompat.group.streams_groups import StreamsGroups
 from kafkacompat.group.sweeps import GroupSweeps, machine_of
 from kafkacompat.group.transactional_offsets import TransactionalOffsets
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -212,6 +214,7 @@ class GroupCoordinator:
         self.share_offsets = ShareGroupOffsets(
             self.share, self._shard, lambda: self._topics, tasks, of_groups.ends
         )
+        self.streams = StreamsGroups(self._shard, self.is_active, tasks)
         self._memory = group_memory(settings.groups_max_bytes)
         self._active = False
         self._expiry: Started | None = None
@@ -330,10 +333,10 @@ class GroupCoordinator:
                 return join(env, request, caller, now_ms)
             if group.is_dead():
                 raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if group.is_empty() and isinstance(group, (ConsumerGroup, StreamsGroup)):
+                return join(env, request, caller, now_ms)
             if not isinstance(group, ConsumerGroup):
                 raise OperationRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            if group.is_empty():
-                return join(env, request, caller, now_ms)
             return join_consumer_group(env, group, request, caller, now_ms)
 
         def refused(refusal: OperationRefused) -> JoinGroupResponse:

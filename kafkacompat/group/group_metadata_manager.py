@@ -1,12 +1,11 @@
 """One shard of the group coordinator: all groups of one partition of `__consumer_offsets`, replayed from its records.
 
-It has the groups and offsets, applies records to them, and keeps the records of group kinds that are not supported
-yet. The runtime's order is: operation, append, replay, replies. records.py has the records and their bytes.
+It has the groups and offsets, and applies records to them. The runtime's order is: operation, append, replay, replies.
+records.py has the records and their bytes.
 
 Expiry and deletion walk the places where offsets may be, a bounded number at a time, and return the tombstones. The
 state may change between two stretches, so each place is checked in its turn, and the tombstones must be written
-before other code runs. Groups of unsupported kinds lose only offsets of deleted topics. Share groups do not expire.
-Follows KIP-211 and offsets.retention.minutes.
+before other code runs. Share groups do not expire. Follows KIP-211 and offsets.retention.minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure, OperationRefused, Reply
+from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, OperationRefused, Reply
 from kafkacompat.faults import report
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
@@ -30,25 +29,25 @@ from kafkacompat.group.environment import (
     RebalanceMeters,
     heartbeat_key,
 )
-from kafkacompat.group.group import CarriedGroup
 from kafkacompat.group.modern_group import ModernGroup, take_up
 from kafkacompat.group.offset_metadata_manager import OffsetMetadataManager, is_gone
 from kafkacompat.group.records import (
-    MEMBER_TYPES,
-    CarriedRecord,
     ConsumerGroupRecord,
     GroupMetadataRecord,
     GroupRecord,
     OffsetAndMetadata,
     OffsetRecord,
     ShareGroupRecord,
+    StreamsGroupRecord,
     decode_large,
     decode_record,
     encode_record,
 )
-from kafkacompat.group.share.heartbeat import fence_member
+from kafkacompat.group.share.heartbeat import fence_member as fence_share_member
 from kafkacompat.group.share.share_group import ShareGroup, replay_share_record
 from kafkacompat.group.share.states import forget_absent_topics
+from kafkacompat.group.streams.heartbeat import fence_member as fence_streams_member
+from kafkacompat.group.streams.streams_group import replay_streams_record
 from kafkacompat.ids import Uuid
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
@@ -63,10 +62,12 @@ if TYPE_CHECKING:
 
 
 def _fence(env: Environment, group: Any, members: Sequence[Any], now_ms: int) -> GroupResult:
+    if isinstance(group, ConsumerGroup):
+        return fence_members(env, group, members, now_ms)
+    (member,) = members
     if isinstance(group, ShareGroup):
-        (member,) = members
-        return fence_member(env, group, member)
-    return fence_members(env, group, members, now_ms)
+        return fence_share_member(env, group, member)
+    return fence_streams_member(env, group, member)
 
 
 class GroupMetadataManager:
@@ -118,8 +119,8 @@ class GroupMetadataManager:
             replay_consumer_record(self.groups, self.env.subscribers, record, self.env.memory)
         elif isinstance(record, ShareGroupRecord):
             replay_share_record(self.groups, self.env.subscribers, record, self.env.memory)
-        elif isinstance(record, CarriedRecord):
-            self._replay_carried(record)
+        elif isinstance(record, StreamsGroupRecord):
+            replay_streams_record(self.groups, self.env.subscribers, record, self.env.memory)
 
     def load_large(
         self, key: bytes, value: bytes, offset: int, producer_id: int
@@ -195,27 +196,6 @@ class GroupMetadataManager:
                     group.members.popitem()
                     yield 1
         yield from self.offsets.take_apart()
-
-    def _replay_carried(self, record: CarriedRecord) -> None:
-        group = self.groups.get(record.group_id)
-        if not record.live:
-            if isinstance(group, CarriedGroup) and record.key in group.live_keys:
-                group.live_keys.discard(record.key)
-                group.member_count -= record.record_type in MEMBER_TYPES
-                if not group.live_keys:
-                    del self.groups[record.group_id]
-            return
-        if isinstance(group, ClassicGroup) and group.protocol_type is None and group.generation_id == 0:
-            group = None  # commits alone have created it
-        if group is None:
-            group = self.groups[record.group_id] = CarriedGroup(record.group_id, record.kind)
-        if not isinstance(group, CarriedGroup) or group.kind is not record.kind:
-            raise LoadFailure(
-                f"group {record.group_id} is {group.kind.value} and {record.kind.value} at once"
-            )
-        if record.key not in group.live_keys:
-            group.live_keys.add(record.key)
-            group.member_count += record.record_type in MEMBER_TYPES
 
     def on_topics(self, topics: Topics, changed: set[str], has_new: bool) -> None:
         """The groups that subscribe to a changed topic look at it with their next heartbeat.
@@ -317,7 +297,7 @@ def expired_records(
 def _expired(machine: GroupMetadataManager, place: Place, now_ms: int, going: int) -> Sequence[GroupRecord]:
     """`going` is the number of the group's offsets that are about to be removed but are still present."""
     group = machine.groups.get(place.group_id)
-    if group is None or isinstance(group, (CarriedGroup, ShareGroup)):
+    if group is None or isinstance(group, ShareGroup):
         return ()
     if place.topic is None:
         stays = (
@@ -351,11 +331,9 @@ def _has_expired(
 
 
 def begin_deletion(machine: GroupMetadataManager, group_id: str) -> Group:
-    """The group, if it may be deleted. Raises OperationRefused, also for groups of unsupported kinds."""
+    """The group, if it may be deleted. Raises OperationRefused."""
     group = machine.groups.get(group_id)
-    if isinstance(group, CarriedGroup) and not group.is_empty():
-        raise OperationRefused(ErrorCode.NON_EMPTY_GROUP)
-    if group is None or isinstance(group, CarriedGroup) or group.is_dead():
+    if group is None or group.is_dead():
         raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not group.is_empty():
         raise OperationRefused(ErrorCode.NON_EMPTY_GROUP)

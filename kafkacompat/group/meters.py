@@ -30,6 +30,8 @@ class GroupMeters:
         """New epochs of consumer groups."""
         self.share_rebalances = Counted()
         """New epochs of share groups."""
+        self.streams_rebalances = Counted()
+        """New epochs of streams groups."""
 
     def committed(self, result: CoordinatorResult[R, T]) -> CoordinatorResult[R, T]:
         """Count the offsets of a commit. Returns its argument."""
@@ -52,6 +54,9 @@ class GroupMeters:
 
     def share_rebalanced(self) -> None:
         self._note(self.share_rebalances, 1)
+
+    def streams_rebalanced(self) -> None:
+        self._note(self.streams_rebalances, 1)
 
     def _note(self, counted: Counted, number: int) -> None:
         if number:

@@ -22,6 +22,7 @@ from kafkacompat.coordinator.core import LoadFailure, OperationRefused
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
+from kafkacompat.group.records import DEAD
 from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
@@ -66,6 +67,8 @@ class ModernGroupMember(Protocol):
         """How long the member may take to give up what it has to. None if there is nothing to give up."""
         ...
 
+    def is_reconciled_to(self, target_epoch: int) -> bool: ...
+
     def size(self) -> int:
         """The bytes of memory that the member takes, besides its assignment, which the brokers decide."""
         ...
@@ -86,6 +89,7 @@ class ModernGroup(Generic[M, T]):
         "_held",
         "_is_dead",
         "_memory",
+        "_state_name",
         "_subscribers",
         "assignment_epoch",
         "assignment_timestamp_ms",
@@ -101,6 +105,9 @@ class ModernGroup(Generic[M, T]):
     )
 
     kind: ClassVar[GroupKind]
+    session_timeout: ClassVar[str]
+    assignment_interval: ClassVar[str]
+    """Names of settings."""
     topic_names: Mapping[str, Any]
     """By subscribed topic, how many members subscribe to it."""
 
@@ -125,9 +132,28 @@ class ModernGroup(Generic[M, T]):
         self.refresh_deadline_ms = 0
         self.refresh_epoch = 0
         self._is_dead = False
+        self._state_name: str | None = None
+
+    @property
+    def state_name(self) -> str:
+        if self._state_name is None:
+            if self._is_dead:
+                self._state_name = DEAD
+            else:
+                self._state_name = self._state_of_members() if self.members else "Empty"
+        return self._state_name
+
+    def _state_of_members(self) -> str:
+        """The state of a group with members."""
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        epoch = self.assignment_epoch
+        return (
+            "Stable" if all(each.is_reconciled_to(epoch) for each in self.members.values()) else "Reconciling"
+        )
 
     def _state_may_change(self) -> None:
-        """For a kind of group that remembers its state."""
+        self._state_name = None
 
     def is_empty(self) -> bool:
         return not self.members
@@ -175,6 +201,7 @@ class ModernGroup(Generic[M, T]):
         old = self.members.get(new.member_id)
         self.members[new.member_id] = new
         self._hold(old, new)
+        self._state_may_change()
         self._count(old, new)
         if new.instance_id is not None:
             self.static_members[new.instance_id] = new.member_id
@@ -184,6 +211,7 @@ class ModernGroup(Generic[M, T]):
         if old is None:
             return
         self._held.pop(member_id, None)
+        self._state_may_change()
         self._count(old, None)
         if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
             del self.static_members[old.instance_id]
@@ -526,7 +554,7 @@ RETRY_MS = 500
 
 
 def session_timeout_ms(env: Environment, group: ModernGroup[Any, Any]) -> int:
-    return env.configs.get_int(group.group_id, f"{group.kind.value}.session.timeout.ms")
+    return env.configs.get_int(group.group_id, group.session_timeout)
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

@@ -1,10 +1,9 @@
 """The records of `__consumer_offsets`, of all kinds of groups: the values that the shard replays, how they are made, and
 their bytes.
 
-It knows Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the value
-versions, and the kinds that are kept but not supported. Values are written as by Kafka 4.3: OffsetCommit version 4,
-or 1 with an explicit expiry; GroupMetadata version 3. Follows Kafka's GroupCoordinatorRecordHelpers and
-GroupCoordinatorRecordSerde.
+It knows Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), and the value
+versions. Values are written as by Kafka 4.4: OffsetCommit version 4, or 1 with an explicit expiry; GroupMetadata
+version 3. Follows Kafka's GroupCoordinatorRecordHelpers, StreamsCoordinatorRecordHelpers and GroupCoordinatorRecordSerde.
 """
 
 from __future__ import annotations
@@ -736,11 +735,8 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_VERSION = 3
 
 
-MODERN_MESSAGES = {**CONSUMER_MESSAGES, **SHARE_MESSAGES}
+MODERN_MESSAGES = {**CONSUMER_MESSAGES, **SHARE_MESSAGES, **STREAMS_MESSAGES}
 """Record type -> key and value."""
-CARRIED_TYPES: dict[int, GroupKind] = dict.fromkeys((17, 19, 20, 21, 22, 23), GroupKind.STREAMS)
-MEMBER_TYPES = frozenset({19})
-"""Of the kept types, those with one record per member."""
 
 
 class OffsetAndMetadata:
@@ -796,18 +792,6 @@ class GroupMetadataRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedRecord:
-    """A record of an unsupported group kind. Only its key is decoded."""
-
-    kind: GroupKind
-    record_type: int
-    group_id: str
-    key: bytes
-    live: bool
-    """False for a tombstone."""
-
-
-@dataclass(frozen=True, slots=True)
 class EncodedRecord:
     """A record that was encoded beside the requests. It is not replayed."""
 
@@ -822,14 +806,13 @@ GroupRecord = (
     | ConsumerGroupRecord
     | ShareGroupRecord
     | StreamsGroupRecord
-    | CarriedRecord
     | EncodedRecord
     | RecordRun
 )
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value bytes. Kept records are never written here: they raise TypeError."""
+    """Key and value bytes."""
     if isinstance(record, OffsetRecord):
         key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
         key_bytes = b"\x00\x01" + encode(key, 0)
@@ -883,13 +866,9 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
             )
         if record_type in SHARE_MESSAGES:
             return decode_modern_record(ShareGroupRecord, SHARE_MESSAGES, record_type, bytes(key), value)
-        kind = CARRIED_TYPES.get(record_type)
-        if kind is None:
-            return None
-        group_id = decode(
-            GroupMetadataKey, 0, key[2:]
-        ).group  # in all these types the key begins with the group
-        return CarriedRecord(kind, record_type, group_id, bytes(key), value is not None)
+        if record_type in STREAMS_MESSAGES:
+            return decode_modern_record(StreamsGroupRecord, STREAMS_MESSAGES, record_type, bytes(key), value)
+        return None
     except WireError as error:
         raise LoadFailure(f"a record with key {bytes(key[:64]).hex()} cannot be read: {error}") from error
 
@@ -900,7 +879,7 @@ def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord |
     if record_type != GROUP_METADATA and record_type not in MODERN_MESSAGES:
         return decode_record(key, value)
     record = decode_record(key, None)
-    assert isinstance(record, (GroupMetadataRecord, ConsumerGroupRecord, ShareGroupRecord))
+    assert isinstance(record, (GroupMetadataRecord, ModernGroupRecord))
     if isinstance(record, GroupMetadataRecord):
         value_class, version = GroupMetadataValue, _version(value, 4)
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.group.streams import heartbeat as streams_heartbeat
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
     from kafkacompat.wire.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
     from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
     from kafkacompat.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+    from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+    from kafkacompat.wire.messages.streams_group_describe_response import StreamsGroupDescribeResponse
+    from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+    from kafkacompat.wire.messages.streams_group_topology_description_update_response import (
+        StreamsGroupTopologyDescriptionUpdateResponse,
+    )
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
     from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
@@ -86,6 +93,27 @@ class ShareGroupOffsetService(Protocol):
     ) -> Deferred[DeleteShareGroupOffsetsResponse]: ...
 
 
+StreamsBeat: TypeAlias = "streams_heartbeat.StreamsBeat"
+"""The answer to a member of a streams group, with the internal topics to create."""
+
+
+class StreamsGroupService(Protocol):
+    """The streams groups of the group coordinator of this node. Takes and returns messages.
+
+    The handlers in api/ check authorization and the streams.version first.
+    """
+
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[StreamsBeat]: ...
+
+    def describe(
+        self, request: StreamsGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[StreamsGroupDescribeResponse]: ...
+
+    def update_topology_description(self) -> StreamsGroupTopologyDescriptionUpdateResponse: ...
+
+
 class GroupService(Protocol):
     """The group coordinator (coordinator/ and group/). Takes request messages, returns response messages.
 
@@ -97,6 +125,9 @@ class GroupService(Protocol):
 
     @property
     def share(self) -> ShareGroupService: ...
+
+    @property
+    def streams(self) -> StreamsGroupService: ...
 
     @property
     def share_offsets(self) -> ShareGroupOffsetService: ...

@@ -60,10 +60,9 @@ def may_assign(group: ModernGroup[Any, Any], interval_ms: int, now_ms: int) -> b
 
 def is_assignment_due(env: Environment, group: ModernGroup[Any, Any], group_epoch: int, now_ms: int) -> bool:
     """Whether a new target assignment is to be made."""
-    interval = f"{group.kind.value}.assignment.interval.ms"
     return (
         group.assignment_epoch < group_epoch
-        and may_assign(group, env.configs.get_int(group.group_id, interval), now_ms)
+        and may_assign(group, env.configs.get_int(group.group_id, group.assignment_interval), now_ms)
         and not env.tasks.is_scheduled(assignment_key(group.group_id))
     )
 

@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 SHARE_GROUP_STATES = ("Empty", "Stable", "Dead")
+STREAMS_GROUP_STATES = {
+    "Empty": "empty",
+    "NotReady": "not_ready",
+    "Assigning": "assigning",
+    "Reconciling": "reconciling",
+    "Stable": "stable",
+    "Dead": "dead",
+}
 CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 SHARD_STATES = ("loading", "active", "failed")
 MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
@@ -48,6 +56,7 @@ class GroupCounts:
     classic: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GROUP_STATES, 0))
     consumer: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CONSUMER_GROUP_STATES, 0))
     share: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SHARE_GROUP_STATES, 0))
+    streams: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STREAMS_GROUP_STATES, 0))
 
 
 def _in_state(kind: str, state: str) -> Callable[[GroupCounts], int]:
@@ -99,6 +108,17 @@ GROUPS: Metrics[GroupCounts] = Metrics(
             _in_state("share", state),
         )
         for state in SHARE_GROUP_STATES
+    ),
+    gauge(
+        f"{GROUP}protocol_streams_group_count", "Streams groups.", lambda counts: sum(counts.streams.values())
+    ),
+    tuple(
+        gauge(
+            f"{GROUP}state_{name}_streams_group_count",
+            f"Streams groups in state {state}.",
+            _in_state("streams", state),
+        )
+        for state, name in STREAMS_GROUP_STATES.items()
     ),
 )
 
@@ -155,13 +175,21 @@ GROUP_COORDINATOR: Metrics[At[GroupCoordinator]] = Metrics(
         lambda meters: meters.consumer_rebalances,
     ),
     _counted("share_group_rebalance", "New epochs of share groups", lambda meters: meters.share_rebalances),
+    _counted(
+        "streams_group_rebalance", "New epochs of streams groups", lambda meters: meters.streams_rebalances
+    ),
 )
 
 
 def group_families(groups: GroupCoordinator, now_ms: int) -> Families:
     """Counts groups in steps. `now_ms` is monotonic."""
     counts = GroupCounts()
-    by_kind = {"classic": counts.classic, "consumer": counts.consumer, "share": counts.share}
+    by_kind = {
+        "classic": counts.classic,
+        "consumer": counts.consumer,
+        "share": counts.share,
+        "streams": counts.streams,
+    }
     for counted, (kind, state) in enumerate(groups.group_states(), 1):
         if kind in by_kind:
             by_kind[kind][state] += 1

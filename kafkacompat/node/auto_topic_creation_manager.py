@@ -1,12 +1,13 @@
 """Automatic topic creation: for a Metadata request with an unknown name, and of internal topics at their first use.
 
-The caller checks whether creation is allowed. A failed creation is forgotten, so the next request tries again. Follows
-Kafka's AutoTopicCreationManager.
+The caller checks whether creation is allowed. A failed creation is forgotten, so the next request tries again. Only of the
+internal topics of a streams group (KIP-1071) the reason is kept for a while: its members are told. Follows Kafka's
+AutoTopicCreationManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.node.forwarding_manager import EnvelopeRefused
 from kafkacompat.node.node_to_controller_channel_manager import UNANSWERED
 from kafkacompat.ports.dispatcher import CloseConnection
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -27,10 +28,12 @@ from kafkacompat.wire.messages.create_topics_request import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.ports import Clock
     from kafkacompat.tasks import Tasks
 
 UNCREATED = (*UNANSWERED, ControllerTimedOut, EnvelopeRefused, CloseConnection)
 """Why the controller's answer may be missing."""
+MAX_ERRORS = 1000
 MAX_IN_FLIGHT = 1000
 """Names whose creation is in flight. Further names wait for the next request, which every client repeats."""
 
@@ -85,7 +88,7 @@ class AutoTopicCreationManager:
     `failed(name, code, message)` is called for each refusal, for the log.
     """
 
-    __slots__ = ("_config", "_create", "_failed", "_in_flight", "_tasks")
+    __slots__ = ("_clock", "_config", "_create", "_errors", "_failed", "_in_flight", "_tasks")
 
     def __init__(
         self,
@@ -93,8 +96,12 @@ class AutoTopicCreationManager:
         create: Callable[[CreateTopicsRequest, RequestContext | None], Deferred[Any]],
         failed: Callable[[str, int, str | None], None],
         tasks: Tasks,
+        clock: Clock,
     ) -> None:
         self._config = config
+        self._clock = clock
+        self._errors: dict[str, tuple[int, str]] = {}
+        """Internal topic of a streams group -> until when its error is told, and the error."""
         self._create = create
         self._failed = failed
         self._tasks = tasks
@@ -111,12 +118,51 @@ class AutoTopicCreationManager:
             return
         self._in_flight.update(wanted)
         request = CreateTopicsRequest(topics=[creatable_topic(self._config, name) for name in wanted])
-
         self._tasks.start("automatic creation of topics", self._send(request, asker, wanted))
 
-    async def _send(
-        self, request: CreateTopicsRequest, asker: RequestContext | None, names: Sequence[str]
+    def create_streams_internal_topics(
+        self, topics: Sequence[CreatableTopic], asker: RequestContext, error_kept_ms: int
     ) -> None:
+        """Create topics that are not being created and have no recent error."""
+        now_ms = self._clock.monotonic_ms()
+        room = MAX_IN_FLIGHT - len(self._in_flight)
+        new = (
+            each for each in topics if each.name not in self._in_flight and not self._error(each.name, now_ms)
+        )
+        wanted = {each.name: each for each in islice(new, max(0, room))}
+        if wanted:
+            self._in_flight.update(wanted)
+            request = CreateTopicsRequest(topics=list(wanted.values()))
+            sending = self._send(request, asker, list(wanted), error_kept_ms)
+            self._tasks.start("creation of the internal topics of a streams group", sending)
+
+    def streams_creation_errors(self, names: Iterable[str]) -> dict[str, str]:
+        """The recent errors of internal topics of streams groups."""
+        now_ms = self._clock.monotonic_ms()
+        return {name: error for name in names if (error := self._error(name, now_ms)) is not None}
+
+    def _error(self, name: str, now_ms: int) -> str | None:
+        until_ms, error = self._errors.get(name, (0, ""))
+        return error if now_ms < until_ms else None
+
+    def _keep_error(self, name: str, error: str, error_kept_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._errors.pop(name, None)
+        self._errors[name] = (now_ms + error_kept_ms, error)
+        while self._errors:
+            oldest = next(iter(self._errors))
+            if len(self._errors) <= MAX_ERRORS and now_ms < self._errors[oldest][0]:
+                break
+            del self._errors[oldest]
+
+    async def _send(
+        self,
+        request: CreateTopicsRequest,
+        asker: RequestContext | None,
+        names: Sequence[str],
+        error_kept_ms: int | None = None,
+    ) -> None:
+        """`error_kept_ms`: how long errors are told. None if they are forgotten."""
         try:
             response = await self._create(request, asker)
         except Exception as error:  # the next request for the topic starts again
@@ -124,9 +170,14 @@ class AutoTopicCreationManager:
                 report("automatic creation of topics", error)
             for name in names:
                 self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
+                if error_kept_ms is not None:
+                    self._keep_error(name, str(error), error_kept_ms)
         else:
             for topic in response.topics:
                 if topic.error_code:
                     self._failed(topic.name, topic.error_code, topic.error_message)
+                    if error_kept_ms is not None:
+                        reason = topic.error_message or error_text(ErrorCode(topic.error_code))
+                        self._keep_error(topic.name, reason, error_kept_ms)
         finally:
             self._in_flight.difference_update(names)

@@ -141,7 +141,7 @@ class BrokerServer:
             partial(allocate_block, forwarding, config.node_id, broker_epoch), tasks
         )
         self._controller = ForwardingManager(forwarding, tasks, shared.carry_out)
-        self._topics = AutoTopicCreationManager(config, self._create_topics, _topic_not_made, tasks)
+        self._topics = AutoTopicCreationManager(config, self._create_topics, _topic_not_made, tasks, clock)
         self._coordinates = False
         """Whether the coordinators serve, as soon as they are made."""
         self._coordinators: Late[BrokerCoordinators] = Late(

@@ -388,7 +388,7 @@ def test_only_so_many_missing_topics_are_looked_at_as_may_be_made() -> None:
         return Deferred()
 
     creator = AutoTopicCreationManager(
-        api.settings.config.effective, create, lambda *_: None, Tasks(HandTime())
+        api.settings.config.effective, create, lambda *_: None, Tasks(HandTime()), HandTime()
     )
     creator.request(named())
     assert len(looked) <= MAX_IN_FLIGHT + 1

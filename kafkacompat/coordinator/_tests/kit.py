@@ -165,7 +165,7 @@ def image_of(topics: Iterable[TopicImage], offset: int = 1) -> MetadataImage:
     )
     return MetadataImage(
         offset=offset,
-        features={"group.version": 1, "share.version": 1},
+        features={"group.version": 1, "share.version": 1, "streams.version": 1},
         brokers={NODE_ID: broker},
         topics={topic.name: topic for topic in listed},
         topics_by_id={topic.id: topic for topic in listed},
@@ -282,7 +282,7 @@ class LeadingCoordinator:
             groups=self.coordinator,
             auto_create=self.auto_create,
             authorizer=None,
-            config=SimpleNamespace(get_list=lambda name: ("classic", "consumer")),
+            config=SimpleNamespace(get_list=lambda name: ("classic", "consumer", "streams")),
         )
 
     def call(self, handler: Any, request: Any, version: int, client_id: str | None = "client") -> Any:

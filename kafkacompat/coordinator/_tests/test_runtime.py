@@ -21,14 +21,12 @@ from kafkacompat.coordinator._tests.clients import (
     fetch,
     form_group,
     join,
-    leave,
     member_id_of,
     sync,
 )
 from kafkacompat.coordinator._tests.kit import KeptLog, LeadingCoordinator, Partitions, image_of, topic_image
 from kafkacompat.coordinator.shard import ShardState, ShardTimers
 from kafkacompat.group._tests.test_offsets import delete_offsets, describe, listed
-from kafkacompat.group.classic.classic_group import empty_group_record
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
@@ -134,7 +132,7 @@ def test_an_offset_past_its_retention_stays_while_a_transaction_writes_another()
     assert fetch(world).committed_offset == 5
 
 
-# Groups of unsupported kinds.
+# Groups of other kinds, and what cannot be read.
 
 
 def key(record_type: int, group: str = "k", member: str | None = None) -> bytes:
@@ -142,55 +140,13 @@ def key(record_type: int, group: str = "k", member: str | None = None) -> bytes:
     return body if member is None else body + len(member).to_bytes(2, "big") + member.encode()
 
 
-def test_a_streams_group_is_carried() -> None:
-    records = [(key(19, member="m"), b"\0\0x"), (key(17), b"\0\0y"), (key(22, member="m"), b"\0\0z")]
-    world = world_of(batch(pair(3, group="k")), batch(*records))
-    end = world.log().log_end_offset
-    assert fetch(world, group="k").committed_offset == 3
-    assert listed(world) == []
-    assert describe(world, "k")[0].error_code == E.GROUP_ID_NOT_FOUND
-    refused = join(world, group="k")
-    assert (refused.error_code, refused.member_id) == (E.INCONSISTENT_GROUP_PROTOCOL, "")
-    assert sync(world, "m", 1, group="k").error_code == E.UNKNOWN_MEMBER_ID
-    assert beat(world, "m", 1, group="k") == E.UNKNOWN_MEMBER_ID
-    assert leave(world, ("m", None), group="k").members[0].error_code == E.UNKNOWN_MEMBER_ID
-    assert commit(world, 4, group="k") == E.UNKNOWN_MEMBER_ID
-    assert commit(world, 4, group="k", member_id="m", generation=1) == E.UNKNOWN_MEMBER_ID
-    assert delete_offsets(world, "t", group="k").error_code == E.GROUP_ID_NOT_FOUND
-    assert deleted(world, "k") == E.NON_EMPTY_GROUP
-    world.time.advance(86_400_000 * 30)
-    assert fetch(world, group="k").committed_offset == 3
-    assert world.log().log_end_offset == end
-
-
 def deleted(world: LeadingCoordinator, group: str) -> int:
     return int(world.call(DELETE, DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code)
-
-
-def test_a_carried_group_without_members_takes_commits_and_is_not_deleted() -> None:
-    world = world_of(
-        batch((key(19, member="m"), b"\0\0"), (key(17), b"\0\0")), batch((key(19, member="m"), None))
-    )
-    assert commit(world, 4, group="k") == E.NONE
-    assert commit(world, 4, group="k", member_id="m", generation=0) == E.UNKNOWN_MEMBER_ID
-    assert deleted(world, "k") == E.GROUP_ID_NOT_FOUND
-    assert join(world, group="k").error_code == E.INCONSISTENT_GROUP_PROTOCOL
-    world.restart()
-    assert fetch(world, group="k").committed_offset == 4
 
 
 def test_a_share_group_takes_no_commits() -> None:
     world = world_of(batch((key(11), bytes(15))))
     assert commit(world, 4, group="k") == E.GROUP_ID_NOT_FOUND
-
-
-def test_a_group_whose_carried_records_are_gone_is_free_again() -> None:
-    world = world_of(batch((key(17), b"\0\0"), (key(20), b"\0\0")), batch((key(20), None), (key(17), None)))
-    assert join(world, group="k").error_code == E.MEMBER_ID_REQUIRED
-    downgraded = world_of(
-        batch((key(17), b"\0\0")), batch((key(17), None), encode_record(empty_group_record("k", 1)))
-    )
-    assert [each.group_id for each in listed(downgraded)] == ["k"]
 
 
 def test_unknown_types_are_passed_over_and_said(caplog: pytest.LogCaptureFixture) -> None:

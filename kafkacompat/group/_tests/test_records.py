@@ -7,16 +7,14 @@ import pytest
 from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.group.classic.classic_group import empty_group_record
 from kafkacompat.group.records import (
-    CARRIED_TYPES,
-    MODERN_MESSAGES,
+    CONSUMER_MESSAGES,
     SHARE_MESSAGES,
-    CarriedRecord,
     ConsumerGroupRecord,
-    GroupKind,
     GroupMetadataRecord,
     OffsetAndMetadata,
     OffsetRecord,
     ShareGroupRecord,
+    StreamsGroupRecord,
     decode_record,
     encode_record,
 )
@@ -133,20 +131,11 @@ def test_every_known_type_but_the_unused_is_recognised(record_type: int) -> None
         assert isinstance(record, OffsetRecord)
     elif record_type == 2:
         assert isinstance(record, GroupMetadataRecord)
-    elif record_type in MODERN_MESSAGES:
-        of_share = record_type in SHARE_MESSAGES
-        assert isinstance(record, ShareGroupRecord if of_share else ConsumerGroupRecord)
-        assert (record.group_id, record.key.API_KEY, record.value) == ("g", record_type, None)
     else:
-        assert record == CarriedRecord(CARRIED_TYPES[record_type], record_type, "g", key, live=False)
-
-
-def test_carried_records_are_known_by_kind_and_never_written() -> None:
-    key = bytes.fromhex("0014 000d 66616374732d636c6173736963")
-    record = decode_record(key, bytes.fromhex("0000 00000002 01 00 08 000001a1fbea1a65"))
-    assert record == CarriedRecord(GroupKind.STREAMS, 20, "facts-classic", key, live=True)
-    with pytest.raises(TypeError):
-        encode_record(record)
+        assert isinstance(record, (ConsumerGroupRecord, ShareGroupRecord, StreamsGroupRecord))
+        assert (record.group_id, record.key.API_KEY, record.value) == ("g", record_type, None)
+        assert isinstance(record, ConsumerGroupRecord) == (record_type in CONSUMER_MESSAGES)
+        assert isinstance(record, ShareGroupRecord) == (record_type in SHARE_MESSAGES)
 
 
 @pytest.mark.parametrize("record_type", [24, 99, -1])

@@ -34,7 +34,6 @@ from kafkacompat.group.modern_group import (
     schedule_fencing,
 )
 from kafkacompat.group.records import (
-    DEAD,
     ConsumerGroupRecord,
     GroupKind,
     consumer_group_tombstones,
@@ -132,7 +131,6 @@ class ResolvedRegularExpression:
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
     __slots__ = (
-        "_state_name",
         "assignors",
         "classic_count",
         "classic_protocols",
@@ -144,6 +142,8 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
     )
 
     kind = GroupKind.CONSUMER
+    session_timeout = "consumer.session.timeout.ms"
+    assignment_interval = "consumer.assignment.interval.ms"
     listed_protocol_type = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, subscribers: Subscribers, memory: Memory | None = None) -> None:
@@ -160,35 +160,10 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         """Classic protocol -> classic members that support it."""
         self.has_subscription_metadata_record = False
         """Whether a record of Kafka 4.0 is to be removed."""
-        self._state_name: str | None = None
-
-    # --- state
-
-    @property
-    def state_name(self) -> str:
-        if self._state_name is None:
-            self._state_name = self._derived_state()
-        return self._state_name
-
-    def _derived_state(self) -> str:
-        if self._is_dead:
-            return DEAD
-        if not self.members:
-            return "Empty"
-        if self.group_epoch > self.assignment_epoch:
-            return "Assigning"
-        epoch = self.assignment_epoch
-        return (
-            "Stable" if all(each.is_reconciled_to(epoch) for each in self.members.values()) else "Reconciling"
-        )
-
-    def _state_may_change(self) -> None:
-        self._state_name = None
 
     # --- members
 
     def _count(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        self._state_name = None
         old_names = frozenset() if old is None else old.subscribed_topic_names
         new_names = frozenset() if new is None else new.subscribed_topic_names
         if old_names is not new_names and old_names != new_names:

@@ -23,7 +23,6 @@ from kafkacompat.group.modern_group import (
 )
 from kafkacompat.group.records import (
     CURRENT_ASSIGNMENT,
-    DEAD,
     MEMBER_METADATA,
     SHARE_GROUP_METADATA,
     STATE_PARTITIONS,
@@ -65,6 +64,8 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
     )
 
     kind = GroupKind.SHARE
+    session_timeout = "share.session.timeout.ms"
+    assignment_interval = "share.assignment.interval.ms"
     listed_protocol_type = SHARE_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, subscribers: Subscribers, memory: Memory | None = None) -> None:
@@ -83,13 +84,8 @@ class ShareGroup(ModernGroup[ShareGroupMember, Partitions]):
         """Topic id -> partition -> members that have it in their target."""
         self._is_assignment_pending: bool | None = None
 
-    # --- state
-
-    @property
-    def state_name(self) -> str:
-        if self._is_dead:
-            return DEAD
-        return "Stable" if self.members else "Empty"
+    def _state_of_members(self) -> str:
+        return "Stable"
 
     # --- members
 

@@ -154,7 +154,7 @@ def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure() -> None:
         return answers[-1]
 
     topics = AutoTopicCreationManager(
-        config(), create, lambda *failure: failures.append(failure), Tasks(HandTime())
+        config(), create, lambda *failure: failures.append(failure), Tasks(HandTime()), HandTime()
     )
     topics.request(["a", "b"])
     topics.request(["a"])
@@ -187,7 +187,7 @@ def test_a_topic_whose_creation_has_no_answer_is_asked_for_again(
         return answers[-1]
 
     topics = AutoTopicCreationManager(
-        config(), create, lambda *failure: failures.append(failure), Tasks(HandTime())
+        config(), create, lambda *failure: failures.append(failure), Tasks(HandTime()), HandTime()
     )
     topics.request(["a"])
     answers[0].fail(problem)

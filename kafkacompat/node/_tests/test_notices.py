@@ -32,7 +32,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
             (BROKER, ""): {"num.io.threads": "2", "message.max.bytes": "1", "not.kafkas": "1"},
             (BROKER, "1"): {"listener.name.x.sasl.kerberos.kinit.cmd": "f"},
             (BROKER, "2"): {"background.threads": "4"},
-            (GROUP, "g"): {"streams.session.timeout.ms": "50000"},
+            (GROUP, "g"): {"streams.assignor.name": "sticky"},
         }
     )
     notices.on_image(old, new, {})
@@ -41,7 +41,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
         "the topic setting preallocate",
         "the broker setting num.io.threads",
         "the broker setting listener.name.x.sasl.kerberos.kinit.cmd",
-        "the group setting streams.session.timeout.ms",
+        "the group setting streams.assignor.name",
     }
     assert len(caplog.records) == 4
     notices.on_image(new, with_configs({(TOPIC, "c"): {"preallocate": "false"}}), {})

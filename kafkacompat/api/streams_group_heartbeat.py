@@ -1,0 +1,152 @@
+"""StreamsGroupHeartbeat (key 88): members of Kafka Streams applications join, report and leave (KIP-1071).
+
+The internal topics that the application needs are created here, in the name of the sender.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.access import RightToTopics, access_of
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.subscribed_names import are_too_many, when_visible
+from kafkacompat.api.topics import is_legal_topic_name
+from kafkacompat.ids import INTERNAL_TOPICS
+from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
+from kafkacompat.wire.messages.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from kafkacompat.api.access import Access
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.group.service import StreamsBeat
+    from kafkacompat.wire.messages.streams_group_heartbeat_request import (
+        StreamsGroupHeartbeatRequest,
+        Topology,
+    )
+
+STREAMS_VERSION = "streams.version"
+FIRST_LEVEL_WITH_STREAMS_GROUPS = 1
+MISSING_INTERNAL_TOPICS = 3
+TOLD_ERRORS = 3
+
+
+def serves_streams_groups(node: Node) -> bool:
+    """Whether the cluster has finalized them and group.coordinator.rebalance.protocols has them."""
+    level = node.image.features.get(STREAMS_VERSION, 0)
+    protocols = node.config.get_list("group.coordinator.rebalance.protocols")
+    return level >= FIRST_LEVEL_WITH_STREAMS_GROUPS and "streams" in protocols
+
+
+def streams_group_heartbeat(
+    node: Node, context: RequestContext, request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
+    names = _topics_of(request.topology)
+    if are_too_many(names):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+    if prohibited:
+        return _invalid(
+            f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
+        )
+    invalid = [name for name in names if not is_legal_topic_name(name)]
+    if invalid:
+        return _invalid(f"Topic names {','.join(invalid)} are not valid topic names.")
+    access = access_of(node, context)
+
+    def beat() -> Deferred[StreamsGroupHeartbeatResponse]:
+        answer = node.groups.streams.heartbeat(request, context)
+        return answer.then(lambda beat: _with_topics_created(node, context, access, beat))
+
+    if access is None or not names:
+        return beat()
+    refusal = StreamsGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return when_visible(RightToTopics(access, AclOperation.DESCRIBE), names, beat, refusal)
+
+
+def _topics_of(topology: Topology | None) -> list[str]:
+    """Each name once."""
+    subtopologies = () if topology is None else topology.subtopologies
+    return list(
+        dict.fromkeys(
+            name
+            for each in subtopologies
+            for name in (
+                *each.source_topics,
+                *each.repartition_sink_topics,
+                *[topic.name for topic in each.repartition_source_topics],
+                *[topic.name for topic in each.state_changelog_topics],
+            )
+        )
+    )
+
+
+def _invalid(message: str) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=message)
+
+
+# --- internal topics
+
+
+def _with_topics_created(
+    node: Node,
+    context: RequestContext,
+    access: Access | None,
+    beat: StreamsBeat,
+) -> StreamsGroupHeartbeatResponse:
+    """Start the creation of the missing topics. The response says why topics cannot be created."""
+    response, missing = beat.response, beat.topics_to_create
+    if not missing:
+        return response
+    denied = _denied(access, missing)
+    if denied:
+        _add_detail(response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
+        return response
+    topics = [
+        CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.number_of_partitions,
+            replication_factor=topic.replication_factor,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs],
+        )
+        for topic in missing.values()
+    ]
+    node.auto_create.create_streams_internal_topics(topics, context, 2 * response.heartbeat_interval_ms)
+    errors = node.auto_create.streams_creation_errors(missing)
+    if errors and any(status.status_code == MISSING_INTERNAL_TOPICS for status in response.status or ()):
+        told = ", ".join([f"{name} ({error})" for name, error in list(errors.items())[:TOLD_ERRORS]])
+        more = len(errors) - TOLD_ERRORS
+        _add_detail(response, f"Creation failed: {told}{f' and {more} more' if more > 0 else ''}.")
+    return response
+
+
+def _denied(access: Access | None, names: Iterable[str]) -> list[str]:
+    """The topics that the sender may not create."""
+    if access is None or access.allows(
+        AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, logs_denied=False
+    ):
+        return []
+    creatable = RightToTopics(access, AclOperation.CREATE)
+    return [name for name in names if not creatable.holds(name)]
+
+
+def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
+    statuses = response.status = [] if response.status is None else response.status
+    for status in statuses:
+        if status.status_code == MISSING_INTERNAL_TOPICS:
+            status.status_detail = f"{status.status_detail}; {detail}"
+            return
+    statuses.append(Status(status_code=MISSING_INTERNAL_TOPICS, status_detail=detail))
+
+
+HANDLER = Handler(
+    is_served=serves_streams_groups,
+    function=streams_group_heartbeat,
+    error_response=top_level_error(StreamsGroupHeartbeatResponse),
+    asks_coordinators=True,
+)

@@ -1,0 +1,367 @@
+"""Streams groups (KIP-1071) through the coordinator, over real logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
+from kafkacompat.api.list_groups import HANDLER as LIST_GROUPS
+from kafkacompat.api.offset_commit import HANDLER as COMMIT
+from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
+from kafkacompat.coordinator._tests.clients import beat, join, leave
+from kafkacompat.group._tests.streamers import (
+    CHANGELOG,
+    GROUP,
+    Streamer,
+    StreamsWorld,
+    described,
+    heartbeat,
+    topology,
+)
+from kafkacompat.group.streams.configured_topology import StatusCode
+from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+from kafkacompat.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkacompat.wire.messages.streams_group_heartbeat_request import Endpoint, TaskIds, TaskOffset
+from kafkacompat.wire.messages.streams_group_topology_description_update_request import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
+
+
+@pytest.fixture
+def world() -> StreamsWorld:
+    return StreamsWorld()
+
+
+def codes(answer: Any) -> list[int]:
+    return [status.status_code for status in answer.status]
+
+
+def state(world: StreamsWorld) -> str:
+    (group,) = described(world)
+    return str(group.group_state)
+
+
+# --- joining
+
+
+def test_the_first_member_gets_all_tasks(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"))
+    answer = a.join()
+    assert (answer.error_code, answer.member_epoch, codes(answer)) == (E.NONE, 2, [])
+    assert answer.heartbeat_interval_ms == 5000
+    assert answer.task_offset_interval_ms == 60_000
+    assert answer.acceptable_recovery_lag == 10_000
+    assert a.active == {("0", 0), ("0", 1), ("0", 2)}
+    (group,) = described(world)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
+    assert group.assignor_name == "sticky"
+    (member,) = group.members
+    assert member.assignment == member.target_assignment
+    assert (member.client_host, member.process_id, member.topology_epoch) == ("/127.0.0.1", "a", 0)
+
+
+def test_the_first_members_wait_for_others() -> None:
+    world = StreamsWorld(delay_ms=3000)
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    assert codes(a.join()) == [StatusCode.ASSIGNMENT_DELAYED]
+    world.time.advance(2000)
+    assert codes(b.join()) == [StatusCode.ASSIGNMENT_DELAYED]
+    assert (a.active, b.active, state(world)) == (set(), set(), "Assigning")
+    world.time.advance(1000)
+    assert codes(a.beat()) == codes(b.beat()) == []
+    assert len(a.active) in (1, 2)
+    assert a.active | b.active == {("0", 0), ("0", 1), ("0", 2)}
+    assert not a.active & b.active
+    assert state(world) == "Stable"
+
+
+def test_a_later_assignment_waits_for_the_interval() -> None:
+    world = StreamsWorld(interval_ms=1000)
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    assert codes(b.join()) == [StatusCode.ASSIGNMENT_DELAYED]
+    assert b.active == set()
+    world.time.advance(1000)
+    assert codes(b.beat()) == []
+
+
+def test_missing_source_topics_are_told_and_come_later(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t", "new"))
+    answer = a.join()
+    assert codes(answer) == [StatusCode.MISSING_SOURCE_TOPICS]
+    assert answer.status[0].status_detail == "Source topics new are missing."
+    assert (a.active, state(world)) == (set(), "NotReady")
+    world.create(new=5)
+    assert codes(a.beat()) == []
+    assert len(a.active) == 5
+
+
+def test_internal_topics_are_asked_for(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t", changelog=CHANGELOG))
+    answer = a.join()
+    assert codes(answer) == [StatusCode.MISSING_INTERNAL_TOPICS]
+    wanted = world.auto_create.wanted  # type: ignore[attr-defined]
+    assert {name: each.num_partitions for name, each in wanted.items()} == {CHANGELOG: 3}
+    world.auto_create.errors[CHANGELOG] = "no room"  # type: ignore[attr-defined]
+    assert a.beat().status[0].status_detail.endswith(f"; Creation failed: {CHANGELOG} (no room).")
+    world.create(app_store_changelog=3)
+    assert codes(a.beat()) == []
+    assert len(a.active) == 3
+    (group,) = described(world)
+    assert [each.partitions for each in group.topology.subtopologies[0].state_changelog_topics] == [3]
+
+
+def test_topics_that_may_not_be_used_are_refused(world: StreamsWorld) -> None:
+    for name in ("__consumer_offsets", "a b"):
+        answer = Streamer(world, "a", topology(name)).join()
+        assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+
+
+# --- tasks that move
+
+
+def test_a_task_is_active_elsewhere_only_after_it_is_revoked(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+    assert b.active == set()
+    before = set(a.active)
+    has = [TaskIds(subtopology_id="0", partitions=[0, 1, 2])]
+    a.beat(active_tasks=has)  # told to revoke, and still has everything
+    assert b.beat().active_tasks is None
+    assert state(world) == "Reconciling"
+    a.beat()
+    b.beat()
+    assert len(b.active) == 1
+    assert a.active == before - b.active
+    a.settle()
+    b.settle()
+    assert state(world) == "Stable"
+
+
+def test_a_member_that_does_not_revoke_in_time_is_fenced(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+    for _ in range(11):
+        a.beat(active_tasks=None, standby_tasks=None, warmup_tasks=None)
+        b.beat()
+        world.time.advance(1000)
+    assert a.beat().error_code == E.UNKNOWN_MEMBER_ID
+    b.settle()
+    assert len(b.active) == 3
+
+
+def test_a_silent_member_loses_its_tasks(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    for each in (a, b, a, b):
+        each.beat() if each.epoch else each.join()
+    for _ in range(50):
+        world.time.advance(1000)
+        a.beat()
+    assert len(a.active) == 3
+    assert b.beat().error_code == E.UNKNOWN_MEMBER_ID
+
+
+def test_standbys_are_in_other_processes() -> None:
+    world = StreamsWorld(**{"num.standby.replicas": 1})
+    world.create(app_store_changelog=3)
+    told = topology("t", changelog=CHANGELOG)
+    members = [Streamer(world, each, told, process=each[0]) for each in ("a1", "a2", "b1")]
+    for each in members:
+        each.join()
+    for _ in range(6):
+        for each in members:
+            each.beat()
+    assert state(world) == "Stable"
+    for process in "ab":
+        mine = [each for each in members if each.process == process]
+        active = set().union(*[each.active for each in mine])
+        standby = set().union(*[each.standby for each in mine])
+        assert not active & standby
+    assert set().union(*[each.standby for each in members]) == {("0", 0), ("0", 1), ("0", 2)}
+
+
+# --- epochs and instances
+
+
+def test_a_wrong_epoch_is_fenced_and_a_lost_answer_is_not(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+    before = a.epoch
+    a.beat()
+    a.beat()
+    assert a.epoch == before + 1
+    assert heartbeat(world, member_id="a", member_epoch=a.epoch + 1).error_code == E.FENCED_MEMBER_EPOCH
+    assert heartbeat(world, member_id="a", member_epoch=before).error_code == E.FENCED_MEMBER_EPOCH
+    a.epoch = before
+    assert a.beat().error_code == E.NONE
+
+
+def test_another_topology_is_refused_and_an_older_one_is_stale(world: StreamsWorld) -> None:
+    Streamer(world, "a", topology("t", epoch=1)).join()
+    answer = Streamer(world, "b", topology("u", epoch=1)).join()
+    assert (answer.error_code, answer.error_message) == (
+        E.INVALID_REQUEST,
+        "Topology updates are not supported yet.",
+    )
+    answer = Streamer(world, "b", topology("u", epoch=0)).join()
+    assert (answer.error_code, codes(answer)) == (E.NONE, [StatusCode.STALE_TOPOLOGY])
+
+
+def test_a_static_member_keeps_its_tasks_while_it_is_away(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"), process="p", instance="i")
+    a.join()
+    had = set(a.active)
+    twin = Streamer(world, "b", topology("t"), process="p", instance="i")
+    assert twin.join().error_code == E.UNRELEASED_INSTANCE_ID
+    assert a.leave(-2).member_epoch == -2
+    answer = twin.join()
+    assert (answer.error_code, twin.active) == (E.NONE, had)
+    assert a.beat().error_code == E.FENCED_INSTANCE_ID
+    assert [each.member_id for each in described(world)[0].members] == ["b"]
+
+
+def test_everybody_is_told_to_shut_down(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+    a.beat(shutdown_application=True)
+    answer = b.beat()
+    assert codes(answer) == [StatusCode.SHUTDOWN_APPLICATION]
+    assert "Streams group member a encountered" in answer.status[0].status_detail
+    a.leave()
+    b.leave()
+    assert codes(a.join()) == []
+
+
+def test_endpoints_are_told_until_the_member_knows_them(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join(user_endpoint=Endpoint(host="h", port=7), endpoint_information_epoch=-1)
+    answer = b.join(endpoint_information_epoch=-1)
+    assert [each.user_endpoint.host for each in answer.partitions_by_user_endpoint] == ["h"]
+    told = answer.endpoint_information_epoch
+    assert b.beat(endpoint_information_epoch=told).partitions_by_user_endpoint is None
+    (found,) = a.beat(endpoint_information_epoch=-1).partitions_by_user_endpoint
+    (of_topic,) = found.active_partitions
+    assert of_topic.topic == "t"
+
+
+def test_task_offsets_are_described(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    told = TaskOffset(subtopology_id="0", partition=1, offset=5)
+    assert a.beat(task_offsets=[told, told]).error_code == E.INVALID_REQUEST
+    a.beat(task_offsets=[told])
+    (member,) = described(world)[0].members
+    assert [(each.partition, each.offset) for each in member.task_offsets] == [(1, 5)]
+
+
+def test_tasks_that_do_not_exist_are_refused(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    for owned in (TaskIds(subtopology_id="1", partitions=[0]), TaskIds(subtopology_id="0", partitions=[3])):
+        assert a.beat(active_tasks=[owned]).error_code == E.INVALID_REQUEST
+
+
+# --- the group as a whole
+
+
+def test_a_new_coordinator_goes_on(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+    before = described(world)
+    world.restart()
+    after = described(world)
+    assert after == before
+    a.settle()
+    b.settle()
+    assert state(world) == "Stable"
+    assert a.active | b.active == {("0", 0), ("0", 1), ("0", 2)}
+
+
+def test_a_group_is_listed_emptied_and_deleted(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("new"))
+    a.join()
+
+    def listed(**filters: Any) -> list[tuple[str, str]]:
+        answer = world.call_to_the_end(LIST_GROUPS, ListGroupsRequest(**filters), 5)
+        return [(each.group_type, each.group_state) for each in answer.groups]
+
+    assert listed(types_filter=["Streams"]) == [("streams", "NotReady")]
+    assert listed(states_filter=["not_ready"]) == [("streams", "NotReady")]
+    assert listed(types_filter=["consumer"]) == []
+    delete = DeleteGroupsRequest(groups_names=[GROUP])
+    assert world.call_to_the_end(DELETE_GROUPS, delete, 2).results[0].error_code == E.NON_EMPTY_GROUP
+    a.leave()
+    assert listed() == [("streams", "Empty")]
+    assert world.call_to_the_end(DELETE_GROUPS, delete, 2).results[0].error_code == E.NONE
+    assert listed() == []
+    world.restart()
+    assert listed() == []
+    assert a.join().error_code == E.NONE
+
+
+def test_an_empty_group_becomes_a_classic_one_and_a_streams_group_again(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    assert join(world, group=GROUP).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert beat(world, "a", a.epoch, group=GROUP) == E.UNKNOWN_MEMBER_ID
+    a.leave()
+    first = join(world, group=GROUP)
+    assert first.error_code == E.MEMBER_ID_REQUIRED
+    join(world, group=GROUP, member_id=first.member_id)
+    world.time.advance(3000)
+    assert a.join().error_code == E.GROUP_ID_NOT_FOUND
+    leave(world, (first.member_id, None), group=GROUP)
+    world.restart()
+    assert a.join().error_code == E.NONE
+    assert len(a.active) == 3
+    world.restart()
+    assert state(world) == "Stable"
+
+
+def test_members_commit_the_offsets_of_their_tasks(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+
+    def commit(member: str, epoch: int, partition: int) -> int:
+        each = OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            member_id=member,
+            generation_id_or_member_epoch=epoch,
+            topics=[OffsetCommitRequestTopic(name="t", partitions=[each])],
+        )
+        answer = world.call_to_the_end(COMMIT, request, 9)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    old = a.epoch
+    assert commit("a", old, 0) == E.NONE
+    a.beat()
+    a.beat()
+    assert a.epoch > old
+    (kept, *_), (given,) = sorted(a.active), sorted({("0", 0), ("0", 1), ("0", 2)} - a.active)
+    assert commit("a", old, kept[1]) == E.NONE
+    assert commit("a", old, given[1]) == E.STALE_MEMBER_EPOCH
+    assert commit("a", a.epoch + 1, kept[1]) == E.STALE_MEMBER_EPOCH
+    assert commit("x", 1, 0) == E.UNKNOWN_MEMBER_ID
+    assert commit("", -1, 0) == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_description_is_refused_without_a_plug_in(world: StreamsWorld) -> None:
+    answer = world.call(UPDATE_DESCRIPTION, StreamsGroupTopologyDescriptionUpdateRequest(), 0)
+    assert answer.error_code == E.UNSUPPORTED_VERSION
+    assert answer.error_message == "The broker has no streams group topology description plugin configured."

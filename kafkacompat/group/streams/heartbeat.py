@@ -1,0 +1,759 @@
+"""StreamsGroupHeartbeat (KIP-1071): members of a Kafka Streams application join, report, and leave by it.
+
+A heartbeat updates the member and the topology, then the target assignment if the group epoch is ahead of it, then the
+member's own tasks. Each step adds records, and nothing changes before the log has them. The answer also says why the
+application cannot run yet, and which internal topics the caller has to create. Follows Kafka's GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
+from kafkacompat.group.environment import (
+    METADATA_REFRESH_INTERVAL_MS,
+    Environment,
+    GroupResult,
+    TimerKey,
+    nothing,
+)
+from kafkacompat.group.modern_group import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    cancel_fencing,
+    fenced_epoch,
+    group_of_kind,
+    is_blank,
+    metadata_hash,
+    schedule_rebalance_timeout,
+    schedule_session_timeout,
+    session_timeout_ms,
+    static_member_or_refused,
+    take_up,
+    throw_if_full,
+    unreleased_instance,
+)
+from kafkacompat.group.records import (
+    GroupRecord,
+    streams_current_assignment_record,
+    streams_epoch_record,
+    streams_member_record,
+    streams_member_tombstones,
+    streams_target_epoch_record,
+    streams_target_record,
+    streams_topology_record,
+)
+from kafkacompat.group.streams.configured_topology import ConfiguredTopology, StatusCode, configure_topology
+from kafkacompat.group.streams.current_assignment_builder import Reconciliation
+from kafkacompat.group.streams.sticky_task_assignor import TaskGroupSpec, TaskMemberSpec, assign
+from kafkacompat.group.streams.streams_group import NO_TOPOLOGY_EPOCH, StreamsGroup, TaskOffsets
+from kafkacompat.group.streams.streams_group_member import Endpoint, StreamsGroupMember
+from kafkacompat.group.streams.streams_topology import StreamsTopology, topology_of
+from kafkacompat.group.streams.tasks_tuple import (
+    NOTHING,
+    TasksTuple,
+    TasksTupleWithEpochs,
+    sorted_tasks,
+    tasks_of,
+)
+from kafkacompat.group.target_assignment import (
+    AT_ONCE_UNITS,
+    Target,
+    TargetRecords,
+    assign_beside,
+    assigned_at_once,
+    is_assignment_due,
+)
+from kafkacompat.tasks import at_once
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.streams_group_heartbeat_response import Endpoint as ToldEndpoint
+from kafkacompat.wire.messages.streams_group_heartbeat_response import (
+    EndpointToPartitions,
+    Status,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.group.streams.configured_topology import ConfiguredSubtopology, InternalTopic
+    from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+
+
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
+STANDBY_REPLICAS = "num.standby.replicas"
+RACK_AWARE_TAGS = "rack.aware.assignment.tags"
+CLIENT_TAGS_SINCE = 1
+"""The first version whose clients know the status MISSING_CLIENT_TAGS."""
+
+
+def validate_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
+    """Raises OperationRefused INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
+    epoch, topology = request.member_epoch, request.topology
+    subtopologies = () if topology is None else topology.subtopologies
+    _refuse_if(
+        any(each.source_topic_regex for each in subtopologies),
+        "Regular expressions for source topics are not supported yet.",
+    )
+    _refuse_if(is_blank(request.member_id), "MemberId can't be empty.")
+    _refuse_if(is_blank(request.group_id), "GroupId can't be empty.")
+    _refuse_if(is_blank(request.instance_id), "InstanceId can't be empty.")
+    _refuse_if(is_blank(request.rack_id), "RackId can't be empty.")
+    if epoch == 0:
+        _refuse_if(
+            request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."
+        )
+        _refuse_if(bool(request.active_tasks), "ActiveTasks must be empty when (re-)joining.")
+        _refuse_if(bool(request.standby_tasks), "StandbyTasks must be empty when (re-)joining.")
+        _refuse_if(bool(request.warmup_tasks), "WarmupTasks must be empty when (re-)joining.")
+        _refuse_if(topology is None, "Topology must be non-null when (re-)joining.")
+        for subtopology in subtopologies:
+            for topic in subtopology.state_changelog_topics:
+                if topic.partitions:
+                    raise OperationRefused(
+                        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                        f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                        f"{topic.partitions}.",
+                    )
+    elif epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        _refuse_if(request.instance_id is None, "InstanceId can't be null.")
+    else:
+        _refuse_if(
+            epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+            f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
+        )
+    owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    _refuse_if(
+        any(tasks is not None for tasks in owned) and any(tasks is None for tasks in owned),
+        "If one task-type is non-null, all must be non-null.",
+    )
+    _refuse_if(epoch != 0 and topology is not None, "Topology can only be provided when (re-)joining.")
+
+
+def _refuse_if(is_so: bool, message: str) -> None:
+    if is_so:
+        raise OperationRefused(ErrorCode.INVALID_REQUEST, message)
+
+
+class StreamsBeat(NamedTuple):
+    """The answer to a member."""
+
+    response: StreamsGroupHeartbeatResponse
+    topics_to_create: Mapping[str, InternalTopic]
+    """By name. The response also says that the application waits for them."""
+
+
+Result = CoordinatorResult[GroupRecord, StreamsBeat]
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatCaller:
+    client_id: str
+    client_host: str
+    """With the leading slash of Java's InetAddress."""
+    api_version: int
+
+
+def streams_group_heartbeat(
+    env: Environment, request: StreamsGroupHeartbeatRequest, caller: HeartbeatCaller, now_ms: int
+) -> Result:
+    """Raises OperationRefused."""
+    if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
+        return _leave(env, request)
+    return _heartbeat(env, request, caller, now_ms)
+
+
+def _heartbeat(
+    env: Environment, request: StreamsGroupHeartbeatRequest, caller: HeartbeatCaller, now_ms: int
+) -> Result:
+    records: list[GroupRecord] = []
+    statuses: list[Status] = []
+    group_id, member_id, joins = request.group_id, request.member_id, request.member_epoch == 0
+    group = _group_for(env, group_id, joins, records)
+    if joins and group.static_member(request.instance_id) is None:
+        throw_if_full(group, env.settings.streams.max_size, member_id)
+    former = group.static_member(request.instance_id)
+    member = _member_for(group, request, records)
+    told = _told_of(request, caller, member)
+    task_offsets = _task_offsets_of(group, request)
+    topology = _topology_for(group, request, records)
+    more = 0 if group.topology is not None else topology.size()
+    more += 0 if task_offsets is None else task_offsets.size() - group.task_offsets(member_id).size()
+    env.throw_if_no_room(group.growth(told) + more)
+
+    bump = _note_member(group, member, told, request.instance_id, records)
+    if group.topology is not None and told.topology_epoch < group.topology.epoch:
+        _add_status(
+            statuses,
+            StatusCode.STALE_TOPOLOGY,
+            f"The member's topology epoch {told.topology_epoch} is behind the group's topology epoch "
+            f"{group.topology.epoch}.",
+        )
+    configured, found_hash = _configured(env, group, topology, now_ms)
+    bump = bump or found_hash != group.metadata_hash
+    validated_epoch = NO_TOPOLOGY_EPOCH
+    if configured.is_ready:
+        validated_epoch = topology.epoch
+        for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
+            _throw_if_tasks_are_invalid(configured, tasks)
+    if task_offsets is not None:
+        group.set_task_offsets(member_id, task_offsets)
+    configs = assignment_configs(env, group_id)
+    bump = (
+        bump or validated_epoch != group.validated_topology_epoch or configs != group.last_assignment_configs
+    )
+    group_epoch = group.group_epoch
+    if bump:
+        group_epoch += 1
+        records.append(_epoch_record(group, group_epoch, found_hash, validated_epoch, configs))
+        env.meters.streams_rebalanced()
+        group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group_epoch)
+    if group.is_empty():
+        _schedule_initial_rebalance(env, group_id)
+    target = _target(env, group, group_epoch, told, configured, configs, statuses, records, now_ms)
+    updated = _reconciled(env, group, told, target, request, records)
+    schedule_session_timeout(env, group_id, member_id, session_timeout_ms(env, group))
+    if request.shutdown_application:
+        group.request_shutdown(member_id)
+    response = StreamsGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=updated.member_epoch,
+        heartbeat_interval_ms=env.configs.get_int(group_id, "streams.heartbeat.interval.ms"),
+        task_offset_interval_ms=env.settings.streams.task_offset_interval_ms,
+        acceptable_recovery_lag=env.settings.streams.acceptable_recovery_lag,
+    )
+    tasks_changed = updated.assigned != member.assigned
+    if joins or tasks_changed:
+        response.active_tasks = _task_ids(updated.assigned.active)
+        response.standby_tasks = _task_ids(updated.assigned.standby)
+        response.warmup_tasks = _task_ids(updated.assigned.warmup)
+    replaced = None if former is None or former.member_id == member_id else former
+    _tell_endpoints(env, group, request, member, updated, replaced, joins, response)
+    if configured.status is not None:
+        _add_status(statuses, configured.status, configured.detail)
+    if group.shutdown_request_member_id is not None:
+        _add_status(
+            statuses,
+            StatusCode.SHUTDOWN_APPLICATION,
+            f"Streams group member {group.shutdown_request_member_id} encountered a fatal error and requested a shutdown "
+            "for the entire application.",
+        )
+    required = configs.get(RACK_AWARE_TAGS, "").strip()
+    if required and caller.api_version >= CLIENT_TAGS_SINCE:
+        missing = [tag for tag in re.split(r"\s*,\s*", required) if tag not in updated.client_tags]
+        if missing:
+            _add_status(
+                statuses,
+                StatusCode.MISSING_CLIENT_TAGS,
+                f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them via "
+                "'client.tag.<tagKey>' in your Streams config.",
+            )
+    response.status = statuses
+    return CoordinatorResult(tuple(records), StreamsBeat(response, configured.topics_to_create))
+
+
+def _add_status(statuses: list[Status], code: StatusCode, detail: str) -> None:
+    statuses.append(Status(status_code=code, status_detail=detail))
+
+
+# --- the group and its member
+
+
+def _group_for(env: Environment, group_id: str, creates: bool, records: list[GroupRecord]) -> StreamsGroup:
+    """The group, or one that comes to be with these records. An empty classic group is replaced. Raises OperationRefused."""
+    group = env.groups.get(group_id)
+    if group is not None and group.is_dead():
+        raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if isinstance(group, StreamsGroup):
+        return group
+    if group is None:
+        if not creates:
+            raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+        return StreamsGroup(group_id, {})
+    classic = env.classic_group(group_id)
+    if not creates or classic is None or not classic.is_empty():
+        raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+    records += classic.tombstones()
+    return StreamsGroup(group_id, {})
+
+
+def _member_for(
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, records: list[GroupRecord]
+) -> StreamsGroupMember:
+    """A static member that joins takes the place of the former one with its instance id. Raises OperationRefused."""
+    member_id, instance_id, joins = request.member_id, request.instance_id, request.member_epoch == 0
+    if instance_id is None or (joins and group.static_member(instance_id) is None):
+        member = group.members.get(member_id)
+        if member is None:
+            member = StreamsGroupMember(member_id) if joins else group.member(member_id)
+        if instance_id is None:
+            _check_epoch(group, member, request)
+        return member
+    if not joins:
+        member = static_member_or_refused(group, member_id, instance_id)
+        _check_epoch(group, member, request)
+        return member
+    existing = group.static_member(instance_id)
+    assert existing is not None
+    if existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        raise unreleased_instance(member_id, instance_id, existing.member_id)
+    new = replace(existing, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    records += streams_member_tombstones(group.group_id, existing.member_id)
+    records.append(streams_member_record(group.group_id, new))
+    target = group.targets.get(existing.member_id, NOTHING)
+    records.append(streams_target_record(group.group_id, member_id, target))
+    records.append(streams_current_assignment_record(group.group_id, new))
+    return new
+
+
+def _check_epoch(
+    group: StreamsGroup, member: StreamsGroupMember, request: StreamsGroupHeartbeatRequest
+) -> None:
+    """The answer with a new epoch may have been lost: the previous epoch is accepted from a member that has nothing but
+    what it may have."""
+    received, known = request.member_epoch, member.member_epoch
+    if received in (0, known):
+        return
+    assigned = member.assigned
+    if (
+        received < known
+        and received == member.previous_member_epoch
+        and _are_within(request.active_tasks, assigned.active)
+        and _are_within(request.standby_tasks, assigned.standby)
+        and _are_within(request.warmup_tasks, assigned.warmup)
+    ):
+        return
+    raise fenced_epoch(group, received, known)
+
+
+def _are_within(owned: Sequence[Any] | None, assigned: Mapping[str, Any]) -> bool:
+    return owned is not None and all(
+        each.subtopology_id in assigned
+        and all(partition in assigned[each.subtopology_id] for partition in each.partitions)
+        for each in owned
+    )
+
+
+def _told_of(
+    request: StreamsGroupHeartbeatRequest, caller: HeartbeatCaller, member: StreamsGroupMember
+) -> StreamsGroupMember:
+    """The member with what the request tells. None means unchanged, but for the endpoint of a member that joins."""
+    tags, endpoint = member.client_tags, member.user_endpoint
+    if request.client_tags is not None:
+        told_tags = {each.key: each.value for each in request.client_tags}
+        tags = tags if told_tags == tags else told_tags
+    if request.user_endpoint is not None:
+        told_endpoint = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
+        endpoint = endpoint if told_endpoint == endpoint else told_endpoint
+    elif request.member_epoch == 0:
+        endpoint = None
+    updated = replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        process_id=member.process_id if request.process_id is None else request.process_id,
+        user_endpoint=endpoint,
+        client_tags=tags,
+    )
+    return member if updated == member else updated
+
+
+def _note_member(
+    group: StreamsGroup,
+    old: StreamsGroupMember,
+    new: StreamsGroupMember,
+    instance_id: str | None,
+    records: list[GroupRecord],
+) -> bool:
+    """Add the record of a member that is new or has changed. Return whether tasks must be assigned anew."""
+    if new is old:
+        return False
+    records.append(streams_member_record(group.group_id, new))
+    return instance_id is None or (old.topology_epoch, old.rack_id, old.client_tags, old.process_id) != (
+        new.topology_epoch,
+        new.rack_id,
+        new.client_tags,
+        new.process_id,
+    )
+
+
+def _task_offsets_of(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> TaskOffsets | None:
+    """None if the request tells nothing of them. Raises OperationRefused INVALID_REQUEST."""
+    if request.task_offsets is None and request.task_end_offsets is None:
+        return None
+    known = group.task_offsets(request.member_id)
+    return TaskOffsets(
+        known.offsets if request.task_offsets is None else _by_task(request.task_offsets),
+        known.end_offsets if request.task_end_offsets is None else _by_task(request.task_end_offsets),
+    )
+
+
+def _by_task(told: Sequence[Any]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for each in told:
+        of_subtopology = found.setdefault(each.subtopology_id, {})
+        _refuse_if(
+            each.partition in of_subtopology,
+            f"Task offsets contain a duplicate entry for subtopology {each.subtopology_id} and partition {each.partition}.",
+        )
+        of_subtopology[each.partition] = each.offset
+    return found
+
+
+# --- the topology
+
+
+def _topology_for(
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, records: list[GroupRecord]
+) -> StreamsTopology:
+    """The group's topology. The first member sets it, and later ones must have the same. Raises OperationRefused."""
+    known = group.topology
+    if request.topology is None:
+        if known is None:
+            raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return known
+    try:
+        told = topology_of(request.topology)
+    except ValueError:
+        raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    if known is None:
+        records.append(streams_topology_record(group.group_id, told))
+        return told
+    _refuse_if(known.epoch <= told.epoch and known != told, "Topology updates are not supported yet.")
+    return known
+
+
+def _configured(
+    env: Environment, group: StreamsGroup, topology: StreamsTopology, now_ms: int
+) -> tuple[ConfiguredTopology, int]:
+    """The topology with its topics as they are now, and their hash."""
+    configured, found_hash = group.configured_topology, group.metadata_hash
+    if group.topology is not None and configured is not None and not group.has_metadata_expired(now_ms):
+        return configured, found_hash
+    found_hash = metadata_hash(env, topology.required_topics())
+    if group.topology is None or configured is None or found_hash != group.metadata_hash:
+        configured = configure_topology(topology, env.topics)
+        group.set_configured_topology(configured)
+    return configured, found_hash
+
+
+def _throw_if_tasks_are_invalid(configured: ConfiguredTopology, tasks: Sequence[Any] | None) -> None:
+    subtopologies = configured.subtopologies
+    assert subtopologies is not None
+    for task in tasks or ():
+        found = subtopologies.get(task.subtopology_id)
+        if found is None:
+            raise OperationRefused(
+                ErrorCode.INVALID_REQUEST,
+                f"Subtopology {task.subtopology_id} does not exist in the topology.",
+            )
+        for partition in task.partitions:
+            _refuse_if(
+                not 0 <= partition < found.number_of_tasks,
+                f"Task {partition} for subtopology {task.subtopology_id} is invalid. Number of tasks for this subtopology: "
+                f"{found.number_of_tasks}",
+            )
+
+
+# --- the target assignment
+
+
+def assignment_configs(env: Environment, group_id: str) -> dict[str, str]:
+    """The settings on which the assignment depends, as the group's record has them. Their order is that of their names."""
+    configs = {STANDBY_REPLICAS: str(env.configs.get_int(group_id, "streams.num.standby.replicas"))}
+    tags = env.configs.get_list(group_id, "streams.rack.aware.assignment.tags")
+    if tags:
+        configs[RACK_AWARE_TAGS] = ",".join(tags)
+    return configs
+
+
+def _epoch_record(
+    group: StreamsGroup, epoch: int, found_hash: int, validated_epoch: int, configs: Mapping[str, str]
+) -> GroupRecord:
+    return streams_epoch_record(
+        group.group_id,
+        epoch,
+        found_hash,
+        validated_epoch,
+        configs,
+        group.stored_description_epoch,
+        group.failed_description_epoch,
+    )
+
+
+def _initial_rebalance_key(group_id: str) -> TimerKey:
+    return ("initial-rebalance", group_id)
+
+
+def _schedule_initial_rebalance(env: Environment, group_id: str) -> None:
+    """The first members of a group wait a while for others, so that tasks are not moved from one to the next."""
+    key, delay_ms = (
+        _initial_rebalance_key(group_id),
+        env.configs.get_int(group_id, "streams.initial.rebalance.delay.ms"),
+    )
+    if delay_ms > 0 and not env.timers.is_scheduled(key):
+        env.timers.schedule(key, delay_ms, lambda now_ms: _rebalanced_initially(env, group_id, now_ms))
+
+
+def _rebalanced_initially(env: Environment, group_id: str, now_ms: int) -> GroupResult:
+    group: Any = env.groups.get(group_id)
+    if (
+        not isinstance(group, StreamsGroup)
+        or group.is_empty()
+        or group.configured_topology is None
+        or group.group_epoch <= group.assignment_epoch
+    ):
+        return nothing()
+    records: list[GroupRecord] = []
+    _target(
+        env,
+        group,
+        group.group_epoch,
+        None,
+        group.configured_topology,
+        group.last_assignment_configs,
+        [],
+        records,
+        now_ms,
+    )
+    return CoordinatorResult(tuple(records), None)
+
+
+def _target(
+    env: Environment,
+    group: StreamsGroup,
+    group_epoch: int,
+    member: StreamsGroupMember | None,
+    configured: ConfiguredTopology,
+    configs: Mapping[str, str],
+    statuses: list[Status],
+    records: list[GroupRecord],
+    now_ms: int,
+) -> Target[TasksTuple]:
+    """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target. `member`: as it
+    is with the request. None if there is none."""
+    if env.timers.is_scheduled(_initial_rebalance_key(group.group_id)):
+        _add_status(
+            statuses,
+            StatusCode.ASSIGNMENT_DELAYED,
+            "Assignment delayed due to the configured initial rebalance delay.",
+        )
+        return Target(group.assignment_epoch, NOTHING)
+    last = Target(
+        group.assignment_epoch,
+        NOTHING if member is None else group.target_of(member.member_id, member.instance_id, NOTHING),
+    )
+    if group.assignment_epoch >= group_epoch:
+        return last
+    if not is_assignment_due(env, group, group_epoch, now_ms):
+        _add_status(
+            statuses,
+            StatusCode.ASSIGNMENT_DELAYED,
+            "Assignment delayed due to the configured assignment interval.",
+        )
+        return last
+    spec = _spec(group, member, configured, int(configs.get(STANDBY_REPLICAS, 0)))
+    member_id, instance_id = ("", None) if member is None else (member.member_id, member.instance_id)
+    if len(spec.members) + (1 + spec.standby_replicas) * sum(spec.task_counts.values()) > AT_ONCE_UNITS:
+        assign_beside(_RECORDS, env, group, group_epoch, assign(spec), instance_id, member_id)
+        return last
+    assigned = at_once(assign(spec))
+    return assigned_at_once(_RECORDS, group, group_epoch, assigned, member_id, records, now_ms)
+
+
+_RECORDS: TargetRecords[TasksTuple] = TargetRecords(
+    StreamsGroup, streams_target_record, streams_target_epoch_record, NOTHING
+)
+
+
+def _spec(
+    group: StreamsGroup, member: StreamsGroupMember | None, configured: ConfiguredTopology, replicas: int
+) -> TaskGroupSpec:
+    """While the application cannot run, there are no tasks."""
+    members = dict(group.members)
+    if member is not None:
+        former = group.static_member(member.instance_id)
+        if former is not None and former.member_id != member.member_id:
+            del members[former.member_id]
+        members[member.member_id] = member
+    subtopologies = configured.subtopologies if configured.is_ready else None
+    return TaskGroupSpec(
+        {
+            member_id: TaskMemberSpec(
+                each.process_id,
+                {
+                    subtopology_id: frozenset(epochs)
+                    for subtopology_id, epochs in each.assigned.active.items()
+                },
+                each.assigned.standby,
+                group.task_offsets(member_id).offsets,
+            )
+            for member_id, each in members.items()
+        },
+        {each: found.number_of_tasks for each, found in (subtopologies or {}).items()},
+        frozenset(each for each, found in (subtopologies or {}).items() if found.is_stateful),
+        replicas,
+    )
+
+
+# --- the member's tasks
+
+
+def _reconciled(
+    env: Environment,
+    group: StreamsGroup,
+    member: StreamsGroupMember,
+    target: Target[TasksTuple],
+    request: StreamsGroupHeartbeatRequest,
+    records: list[GroupRecord],
+) -> StreamsGroupMember:
+    """The member after its next step towards the target. Raises OperationRefused."""
+    if member.is_reconciled_to(target.epoch):
+        return member
+    owned = None
+    if (
+        request.active_tasks is not None
+        and request.standby_tasks is not None
+        and request.warmup_tasks is not None
+    ):
+        owned = TasksTuple(
+            tasks_of(request.active_tasks), tasks_of(request.standby_tasks), tasks_of(request.warmup_tasks)
+        )
+    reconciled = Reconciliation(
+        target.epoch,
+        target.assignment,
+        group.active_process,
+        group.standby_processes,
+        group.warmup_processes,
+        owned,
+    ).next_of(member)
+    if reconciled == member:
+        return member
+    records.append(streams_current_assignment_record(group.group_id, reconciled))
+    schedule_rebalance_timeout(env, group.group_id, reconciled)
+    return reconciled
+
+
+def _task_ids(tasks: Mapping[str, Any]) -> list[TaskIds]:
+    return [
+        TaskIds(subtopology_id=subtopology_id, partitions=partitions)
+        for subtopology_id, partitions in sorted_tasks(tasks)
+    ]
+
+
+# --- endpoints for interactive queries
+
+
+def _tell_endpoints(
+    env: Environment,
+    group: StreamsGroup,
+    request: StreamsGroupHeartbeatRequest,
+    member: StreamsGroupMember,
+    updated: StreamsGroupMember,
+    replaced: StreamsGroupMember | None,
+    joins: bool,
+    response: StreamsGroupHeartbeatResponse,
+) -> None:
+    """Count changes, and tell a member that has not heard of the last one where which partitions are."""
+    tasks_changed = updated.assigned != member.assigned
+    endpoint_changed = updated.user_endpoint != member.user_endpoint
+    if joins or tasks_changed or endpoint_changed or replaced is not None:
+        group.described_endpoints.pop(updated.member_id, None)
+        if replaced is not None:
+            group.described_endpoints.pop(replaced.member_id, None)
+    if endpoint_changed or (tasks_changed and updated.user_endpoint is not None):
+        group.endpoint_information_epoch += 1
+    if group.endpoint_information_epoch != request.endpoint_information_epoch:
+        gone = {updated.member_id, None if replaced is None else replaced.member_id}
+        others = [each for member_id, each in group.members.items() if member_id not in gone]
+        response.partitions_by_user_endpoint = [
+            described
+            for each in (*others, updated)
+            if (described := _described_endpoint(env, group, each)) is not None
+        ]
+    if group.group_id in env.groups:
+        response.endpoint_information_epoch = group.endpoint_information_epoch
+
+
+def _described_endpoint(
+    env: Environment, group: StreamsGroup, member: StreamsGroupMember
+) -> EndpointToPartitions | None:
+    """None if the member has no endpoint."""
+    if member.user_endpoint is None:
+        return None
+    described = group.described_endpoints.get(member.member_id)
+    if described is None:
+        configured = group.configured_topology
+        subtopologies = None if configured is None else configured.subtopologies
+        if subtopologies is None:
+            raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        assigned = member.assigned
+        replicas = TasksTupleWithEpochs({}, assigned.standby).merged_with(
+            TasksTupleWithEpochs({}, assigned.warmup)
+        )
+        described = group.described_endpoints[member.member_id] = EndpointToPartitions(
+            user_endpoint=ToldEndpoint(host=member.user_endpoint.host, port=member.user_endpoint.port),
+            active_partitions=_partitions_of(env, subtopologies, assigned.active),
+            standby_partitions=_partitions_of(env, subtopologies, replicas.standby),
+        )
+    return described
+
+
+def _partitions_of(
+    env: Environment, subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Mapping[str, Any]
+) -> list[TopicPartition]:
+    """Partitions of the topics that the tasks read."""
+    found = []
+    for subtopology_id, partitions in sorted_tasks(tasks):
+        for name in subtopologies[subtopology_id].input_topics():
+            topic = env.topics.by_name.get(name)
+            if topic is None:
+                raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
+            of_topic = [partition for partition in partitions if partition < len(topic.partitions)]
+            if of_topic:
+                found.append(TopicPartition(topic=name, partitions=of_topic))
+    return found
+
+
+# --- leaving
+
+
+def _leave(env: Environment, request: StreamsGroupHeartbeatRequest) -> Result:
+    group = group_of_kind(env, request.group_id, StreamsGroup)
+    if request.shutdown_application:
+        group.request_shutdown(request.member_id)
+    response = StreamsGroupHeartbeatResponse(
+        member_id=request.member_id, member_epoch=request.member_epoch, status=[]
+    )
+    answer = StreamsBeat(response, {})
+    if request.instance_id is None:
+        return fence_member(env, group, group.member(request.member_id)).answering(answer)
+    member = static_member_or_refused(group, request.member_id, request.instance_id)
+    if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+        return fence_member(env, group, member).answering(answer)
+    # The tasks stay with the instance, and its next member id has them from the beginning.
+    left = member.left_for_a_while()
+    return CoordinatorResult((streams_current_assignment_record(group.group_id, left),), answer)
+
+
+def fence_member(env: Environment, group: StreamsGroup, member: StreamsGroupMember) -> GroupResult:
+    group_id, epoch = group.group_id, group.group_epoch + 1
+    records = [
+        *streams_member_tombstones(group_id, member.member_id),
+        _epoch_record(
+            group, epoch, group.metadata_hash, group.validated_topology_epoch, group.last_assignment_configs
+        ),
+    ]
+    if len(group.members) == 1:
+        records.append(streams_target_epoch_record(group_id, epoch, 0))
+    for kind in ("session", "rebalance"):
+        cancel_fencing(env, kind, group_id, member.member_id)
+    return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, (member,)))

@@ -1,0 +1,134 @@
+"""Streams groups (KIP-1071) in the coordinator: heartbeats and descriptions. Follows Kafka's GroupCoordinatorService."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.coordinator.core import OperationRefused, or_refused
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.group.describe import describe_streams_group
+from kafkacompat.group.listing import describe_all
+from kafkacompat.group.modern_group import hash_topics
+from kafkacompat.group.streams.heartbeat import (
+    HeartbeatCaller,
+    StreamsBeat,
+    streams_group_heartbeat,
+    validate_heartbeat,
+)
+from kafkacompat.group.sweeps import machine_of
+from kafkacompat.tasks import Tasks, in_turns
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.streams_group_describe_response import (
+    DescribedGroup,
+    StreamsGroupDescribeResponse,
+)
+from kafkacompat.wire.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
+from kafkacompat.wire.messages.streams_group_topology_description_update_response import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+    from kafkacompat.wire.messages.streams_group_heartbeat_request import (
+        StreamsGroupHeartbeatRequest,
+        Topology,
+    )
+
+
+HASHED_AT_ONCE = 500
+"""Topics of a topology that are hashed within the heartbeat, at 6 microseconds each."""
+
+
+class StreamsGroups:
+    def __init__(self, shard_of: Callable[[str], Shard], is_active: Callable[[], bool], tasks: Tasks) -> None:
+        """`shard_of` raises OperationRefused."""
+        self._shard_of = shard_of
+        self._is_active = is_active
+        self._tasks = tasks
+
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[StreamsBeat]:
+        if (
+            not self._is_active()
+        ):  # a member must not be told that its request is bad while nobody can serve it
+            return Deferred.of(_refused(OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        try:
+            validate_heartbeat(request)
+            shard = self._shard_of(request.group_id)
+            names = _topics_of(request.topology)
+            if len(names) <= HASHED_AT_ONCE:
+                answer = self._beat(shard, request, context)
+            else:
+                shard.require_active()
+                what = "a heartbeat with many topics"
+                answer = self._tasks.run(what, self._beat_with(names, shard, request, context))
+        except OperationRefused as refusal:
+            return Deferred.of(_refused(refusal))
+        return or_refused(answer, _refused)
+
+    async def _beat_with(
+        self,
+        names: Sequence[str],
+        shard: Shard,
+        request: StreamsGroupHeartbeatRequest,
+        context: RequestContext,
+    ) -> StreamsBeat:
+        await in_turns(hash_topics(machine_of(shard).env, names))
+        return await self._beat(shard, request, context)
+
+    def _beat(
+        self, shard: Shard, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[StreamsBeat]:
+        caller = HeartbeatCaller(context.client_id or "", f"/{context.client_host}", context.api_version)
+        return shard.write(
+            lambda now_ms: streams_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
+        )
+
+    def describe(
+        self, request: StreamsGroupDescribeRequest, context: RequestContext
+    ) -> Deferred[StreamsGroupDescribeResponse]:
+        return self._tasks.run("describing streams groups", self._describe(request.group_ids))
+
+    async def _describe(self, group_ids: Sequence[str]) -> StreamsGroupDescribeResponse:
+        described = await in_turns(
+            describe_all(group_ids, self._shard_of, describe_streams_group, _refused_description)
+        )
+        return StreamsGroupDescribeResponse(groups=await gather(described))
+
+    def update_topology_description(self) -> StreamsGroupTopologyDescriptionUpdateResponse:
+        """The answer of a broker without a plug-in that keeps descriptions (KIP-1331), whatever the request has."""
+        if not self._is_active():
+            return StreamsGroupTopologyDescriptionUpdateResponse(
+                error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+        return StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="The broker has no streams group topology description plugin configured.",
+        )
+
+
+def _topics_of(topology: Topology | None) -> list[str]:
+    """All topics that are hashed."""
+    subtopologies = () if topology is None else topology.subtopologies
+    return [
+        name
+        for each in subtopologies
+        for name in (
+            *each.source_topics,
+            *[topic.name for topic in each.repartition_source_topics],
+            *[topic.name for topic in each.state_changelog_topics],
+        )
+    ]
+
+
+def _refused(refusal: OperationRefused) -> StreamsBeat:
+    response = StreamsGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
+    return StreamsBeat(response, {})
+
+
+def _refused_description(group_id: str, refusal: OperationRefused) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=refusal.code)
