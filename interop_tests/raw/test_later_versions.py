@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from interop_tests.harness.raw_kafka import ErrorCode, topic_id
+from interop_tests.harness.raw_kafka import ErrorCode, produce, topic_id
+from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.schema import ZERO_UUID
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed
@@ -227,6 +228,22 @@ def test_the_unregistration_of_a_controller_is_refused(connection: Connection) -
     reply = connection.call("UnregisterController", 0, {"ControllerId": own})
     assert reply["ErrorCode"] == ErrorCode.INVALID_REQUEST
     assert reply["ErrorMessage"] == "Controller cannot unregister itself while it is active."
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "lz4"])
+def test_a_record_of_a_compressed_batch_is_measured(
+    codec: str, connection: Connection, make_topic: Callable[..., str]
+) -> None:
+    """max.decompressed.message.bytes counts one record without its length: 7 bytes here besides the value."""
+    topic = make_topic(configs={"max.decompressed.message.bytes": "100"})
+
+    def told(*sizes: int) -> int:
+        batch = BatchPlan([bytes(size) for size in sizes], codec=codec)
+        return int(produce(connection, topic, batch)["ErrorCode"])
+
+    refused = 0 if codec == "none" else ErrorCode.INVALID_RECORD
+    assert told(93) == told(*[40] * 10) == 0
+    assert told(94) == told(40, 300, 40) == refused
 
 
 def tags(count: int) -> bytes:
