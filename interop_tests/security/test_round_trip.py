@@ -58,6 +58,8 @@ FIRST = [
     of_dave(ResourceType.TOPIC, "team-", WRITE, pattern=PatternType.PREFIXED),
     of_dave(ResourceType.TOPIC, "team-secret", WRITE, permission=AclPermissionType.DENY),
     of_dave(ResourceType.TOPIC, "ünïcode", READ, host="192.0.2.7"),
+    of_dave(ResourceType.TOPIC, "near", WRITE, host="127.0.0.9/8"),
+    of_dave(ResourceType.TOPIC, "far", WRITE, host="2001:DB8::/32"),
     of_dave(ResourceType.GROUP, "*", READ),
     of_dave(ResourceType.CLUSTER, CLUSTER_NAME, DESCRIBE),
     of_dave(ResourceType.TRANSACTIONAL_ID, "tx", AclOperation.TWO_PHASE_COMMIT),
@@ -262,7 +264,13 @@ def test_credentials_and_entries_go_with_the_data_directory(tmp_path: Path, firs
         security.set_password(*ERIN)
         security.set_password("erin", "SCRAM-SHA-512", "of erin too", 8192)
         tokens = [security.make_token(owner) for owner in ("alice", "bob")]
-        expected.writable = {"team-a": True, "team-secret": False, "others": False}
+        expected.writable = {
+            "team-a": True,
+            "team-secret": False,
+            "near": True,
+            "far": False,
+            "others": False,
+        }
         security.is_as_expected()
         for kind in (APACHE, KAFKACOMPAT) if first == KAFKACOMPAT else (KAFKACOMPAT, APACHE):
             broker.become(kind)
