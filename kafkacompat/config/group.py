@@ -96,10 +96,11 @@ def validate_group_configs(overrides: Mapping[str, str | None], effective: Setti
         if name.endswith("assignment.interval.ms") and overrides.get(name) is None:
             continue  # the node's own may be changed at any time
         value = values[name]
-        if key.minimum and as_int(value) < _bound(effective, key.minimum):
-            raise _refused(name, value, f"{name} must be greater than or equal to {key.minimum}")
-        if key.maximum and as_int(value) > _bound(effective, key.maximum):
-            raise _refused(name, value, f"{name} must be less than or equal to {key.maximum}")
+        least = _bound(effective, key.minimum) if key.minimum else None
+        most = _bound(effective, key.maximum) if key.maximum else None
+        is_below = least is not None and as_int(value) < least
+        if is_below or (most is not None and as_int(value) > most):
+            raise _refused(name, value, _out_of_bounds(name, least, most))
     known = streams_assignors(
         as_list(broker_keys()[STREAMS_ASSIGNORS].default)
         if effective is None
@@ -116,6 +117,14 @@ def validate_group_configs(overrides: Mapping[str, str | None], effective: Setti
     for heartbeat, session in _heartbeats_and_sessions():
         if as_int(values[session]) <= as_int(values[heartbeat]):
             raise _refused(session, values[session], f"{session} must be greater than {heartbeat}")
+
+
+def _out_of_bounds(name: str, least: int | None, most: int | None) -> str:
+    if least is None:
+        return f"{name} must be less than or equal to {most}"
+    if most is None:
+        return f"{name} must be greater than or equal to {least}"
+    return f"{name} must be in the range {least} to {most} inclusive."
 
 
 def check_group_defaults(effective: Settings) -> None:

@@ -48,7 +48,6 @@ _RANGE = re.compile(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]( or -1)?")
 _VOTER = re.compile(r"[0-9]{1,10}@(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s\[\]]+):[0-9]{1,5}")
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s\[\]]+):[0-9]{1,5}")
 _THROTTLED = re.compile(r"\*|\d+:\d+")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DURATION = re.compile(
     r"by_duration:(?i:P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?)"
 )
@@ -142,8 +141,8 @@ def _not_null(setting: str, value: ConfigValue) -> None:
 
 def _dead_letter_topic(setting: str, value: ConfigValue) -> None:
     assert isinstance(value, str)
-    if value and (not _TOPIC.fullmatch(value) or value in (".", "..") or value.startswith("__")):
-        raise ConfigError(setting, value, "expected the name of a topic that is not internal")
+    if value.startswith("__"):
+        raise ConfigError(setting, value, f"{setting}: DLQ topic name must not start with '__'", whole=True)
 
 
 def validator_for(setting: str, text: str) -> Validator | None:
