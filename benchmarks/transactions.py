@@ -1,7 +1,7 @@
 """Transactions on one node: how many per second with three clients, and how soon a read_committed consumer gets their
 records.
 
-It uses processes and clients, and nothing inside the brokers. Apache Kafka 4.3 and kafkacompat both have
+It uses processes and clients, and nothing inside the brokers. Apache Kafka 4.4 and kafkacompat both have
 transaction.version 2.
 """
 

@@ -12,7 +12,7 @@ from interop_tests.harness.raw_kafka import produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.wire import Connection
 
-# Kafka 4.3's version ranges on one node. Ranges of later APIs are not checked here.
+# Kafka 4.4's version ranges on one node. Ranges of later APIs are not checked here.
 VERSIONS = {
     "Produce(0)": "0 to 13",
     "Fetch(1)": "4 to 18",
@@ -28,7 +28,7 @@ VERSIONS = {
     "DescribeGroups(15)": "0 to 6",
     "ListGroups(16)": "0 to 5",
     "SaslHandshake(17)": "0 to 1",
-    "ApiVersions(18)": "0 to 4",
+    "ApiVersions(18)": "0 to 5",
     "CreateTopics(19)": "2 to 7",
     "DeleteTopics(20)": "1 to 6",
     "DeleteRecords(21)": "0 to 2",
@@ -102,7 +102,7 @@ def test_log_directories_and_sizes(
 
 
 def test_versions_are_kafkas(tools: KafkaTools, bootstrap: str) -> None:
-    """Produce is advertised from 0, and the other ranges are those of Kafka 4.3."""
+    """Produce is advertised from 0, and the other ranges are those of Kafka 4.4."""
     output = tools.run("BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
     assert output.lines[0].startswith(f"{bootstrap} (id: 1 rack: null isFenced: false) -> (")
     ranges = dict(re.findall(r"\t(\w+\(\d+\)): (\d+ to \d+|\d+) \[usable", output.out))

@@ -1,4 +1,4 @@
-"""Run the interop suite on kafkacompat and on Apache Kafka 4.3, and show both results in docs/reference/compatibility.md.
+"""Run the interop suite on kafkacompat and on Apache Kafka 4.4, and show both results in docs/reference/compatibility.md.
 
 python -m interop_tests.report [--only kafkacompat|apache] [--group G] [--write-only] [--minutes N] [PYTEST_ARGUMENT
 ...]

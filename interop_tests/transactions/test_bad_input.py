@@ -1,6 +1,6 @@
 """Forbidden requests of producers in transactions: the error codes are Apache Kafka's, and nothing is half applied.
 
-Each test runs unchanged against either broker. The assertions are the answers of Apache Kafka 4.3.
+Each test runs unchanged against either broker. The assertions are the answers of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
