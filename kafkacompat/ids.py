@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import mul
 from struct import unpack
 from typing import NamedTuple
@@ -136,6 +136,22 @@ def hash_place(code: int, capacity: int) -> int:
     """The place of an entry, whose key has this hash. Those of one place come in the order in which they were added."""
     code &= 0xFFFFFFFF
     return (code ^ code >> 16) & capacity - 1
+
+
+TIMELINE_CAPACITY = 2
+"""The places of a new hash table of which Kafka takes snapshots."""
+_FIBONACCI = -7046029254386353131
+
+
+def timeline_order(texts: Collection[str], most: int) -> list[str]:
+    """In the order of a hash table of which Kafka takes snapshots, to which they were added one by one: of those in one place
+    the last comes first. `most`: the most that it ever had, for its room does not become less."""
+    capacity = TIMELINE_CAPACITY
+    while 3 * most > 4 * capacity:
+        capacity *= 2
+    shift = 65 - capacity.bit_length()
+    added = reversed(list(texts))
+    return sorted(added, key=lambda text: (java_string_hash(text) * _FIBONACCI & 0xFFFFFFFFFFFFFFFF) >> shift)
 
 
 def partition_for_key(key: str, partition_count: int) -> int:

@@ -1,6 +1,7 @@
 """Definitions of the messages of KIP-848 that the client library does not contain, in Kafka's own form.
 
-A field's versions stand behind its name ("MemberType@1": from version 1 on), a nullable type ends in "?".
+A field's versions stand behind its name ("MemberType@1": from version 1 on, "Lag@0-0": only in version 0), a nullable
+type ends in "?".
 """
 
 from __future__ import annotations
@@ -96,10 +97,10 @@ def in_kafkas_form(name: str, key: int, versions: str, shape: Shape) -> dict[str
 
 
 def _field(name: str, kind: str | Shape) -> dict[str, Any]:
-    name, _, since = name.partition("@")
-    versions = f"{since or 0}+"
     nullable = name.endswith("?") or (isinstance(kind, str) and kind.endswith("?"))
     name, _, struct = name.removesuffix("?").partition(":")
+    name, _, since = name.partition("@")
+    versions = since if "-" in since else f"{since or 0}+"
     field: dict[str, Any] = {"name": name, "versions": versions}
     if nullable:
         field |= {"nullableVersions": versions, "default": "null"}

@@ -1,6 +1,6 @@
 """Encodes and decodes Kafka messages as plain dicts. The message definitions are those in kafka-python, and for
-requests between nodes, consumer groups, share groups and clients' metrics those of controller_messages,
-consumer_group_messages, share_group_messages and telemetry_messages.
+requests between nodes, groups of the newer kinds and clients' metrics those of controller_messages,
+consumer_group_messages, share_group_messages, streams_group_messages and telemetry_messages.
 
 This is a separate encoder, so that it does not share a mistake with a client or a broker. Decoding is strict: every
 byte of a response must be used. Field names are those of the definitions ("ErrorCode"). A field that is missing in a
@@ -19,6 +19,7 @@ from interop_tests.harness import (
     consumer_group_messages,
     controller_messages,
     share_group_messages,
+    streams_group_messages,
     telemetry_messages,
 )
 from interop_tests.harness.later_fields import with_later_fields
@@ -142,6 +143,7 @@ class Message:
                 controller_messages.definition(name)
                 or consumer_group_messages.definition(name)
                 or share_group_messages.definition(name)
+                or streams_group_messages.definition(name)
                 or telemetry_messages.definition(name)
                 or with_later_fields(name, load_json(name))
             )

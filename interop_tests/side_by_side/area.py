@@ -108,6 +108,7 @@ AREAS = {
     "rights": "interop_tests.raw.rights",
     "consumer-groups": "interop_tests.consumer_groups.compare",
     "share-groups": "interop_tests.share_groups.compare",
+    "streams-groups": "interop_tests.streams_groups.compare",
     "transactions": "interop_tests.transactions.random_talk",
     "quotas": "interop_tests.quotas.compare",
     "telemetry": "interop_tests.telemetry.compare",

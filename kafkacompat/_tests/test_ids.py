@@ -15,6 +15,7 @@ from kafkacompat.ids import (
     java_string_hash,
     parse_int,
     partition_for_key,
+    timeline_order,
     uuid_from_text,
     uuid_to_text,
 )
@@ -116,3 +117,19 @@ def test_a_failure_passes_through() -> None:
     deferred.fail(OSError("gone"))
     with pytest.raises(OSError, match="gone"):
         following.result()
+
+
+@pytest.mark.parametrize(
+    ("added", "listed"),
+    [
+        ("a b", "b a"),
+        (
+            "0202c1 01817a 4baf67 e08fdf 482133 555d27 f8a796 1525d9 fcf105 30c018 0fc69e cf5774",
+            "fcf105 555d27 4baf67 0202c1 1525d9 cf5774 482133 01817a 30c018 f8a796 e08fdf 0fc69e",
+        ),
+    ],
+)
+def test_the_order_of_kafkas_tables_with_snapshots(added: str, listed: str) -> None:
+    """What a TimelineHashMap of Apache Kafka 4.4.0 listed."""
+    texts = added.split()
+    assert timeline_order(texts, len(texts)) == listed.split()

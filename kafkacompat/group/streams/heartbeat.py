@@ -66,6 +66,7 @@ from kafkacompat.group.target_assignment import (
     assigned_at_once,
     is_assignment_due,
 )
+from kafkacompat.ids import timeline_order
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.streams_group_heartbeat_response import Endpoint as ToldEndpoint
@@ -105,9 +106,9 @@ def validate_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         _refuse_if(
             request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."
         )
-        _refuse_if(bool(request.active_tasks), "ActiveTasks must be empty when (re-)joining.")
-        _refuse_if(bool(request.standby_tasks), "StandbyTasks must be empty when (re-)joining.")
-        _refuse_if(bool(request.warmup_tasks), "WarmupTasks must be empty when (re-)joining.")
+        _refuse_if(request.active_tasks != [], "ActiveTasks must be empty when (re-)joining.")
+        _refuse_if(request.standby_tasks != [], "StandbyTasks must be empty when (re-)joining.")
+        _refuse_if(request.warmup_tasks != [], "WarmupTasks must be empty when (re-)joining.")
         _refuse_if(topology is None, "Topology must be non-null when (re-)joining.")
         for subtopology in subtopologies:
             for topic in subtopology.state_changelog_topics:
@@ -178,13 +179,15 @@ def _heartbeat(
     member = _member_for(group, request, records)
     told = _told_of(request, caller, member)
     task_offsets = _task_offsets_of(group, request)
-    topology = _topology_for(group, request, records)
+    topology = _topology_for(group, request)
     more = 0 if group.topology is not None else topology.size()
     more += 0 if task_offsets is None else task_offsets.size() - group.task_offsets(member_id).size()
     env.throw_if_no_room(group.growth(told) + more)
 
     bump = _note_member(group, member, told, request.instance_id, records)
-    if group.topology is not None and told.topology_epoch < group.topology.epoch:
+    if group.topology is None:
+        records.append(streams_topology_record(group_id, topology))
+    elif told.topology_epoch < group.topology.epoch:
         _add_status(
             statuses,
             StatusCode.STALE_TOPOLOGY,
@@ -411,9 +414,7 @@ def _by_task(told: Sequence[Any]) -> dict[str, dict[int, int]]:
 # --- the topology
 
 
-def _topology_for(
-    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, records: list[GroupRecord]
-) -> StreamsTopology:
+def _topology_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:
     """The group's topology. The first member sets it, and later ones must have the same. Raises OperationRefused."""
     known = group.topology
     if request.topology is None:
@@ -425,7 +426,6 @@ def _topology_for(
     except ValueError:
         raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     if known is None:
-        records.append(streams_topology_record(group.group_id, told))
         return told
     _refuse_if(known.epoch <= told.epoch and known != told, "Topology updates are not supported yet.")
     return known
@@ -566,7 +566,10 @@ def _target(
         assign_beside(_RECORDS, env, group, group_epoch, assign(spec), instance_id, member_id)
         return last
     assigned = at_once(assign(spec))
-    return assigned_at_once(_RECORDS, group, group_epoch, assigned, member_id, records, now_ms)
+    former = group.static_member(instance_id)
+    replaced = None if former is None or former.member_id == member_id else former.member_id
+    inherited = None if replaced is None else group.targets.get(replaced, NOTHING)
+    return assigned_at_once(_RECORDS, group, group_epoch, assigned, member_id, records, now_ms, inherited)
 
 
 _RECORDS: TargetRecords[TasksTuple] = TargetRecords(
@@ -578,7 +581,7 @@ def _spec(
     group: StreamsGroup, member: StreamsGroupMember | None, configured: ConfiguredTopology, replicas: int
 ) -> TaskGroupSpec:
     """While the application cannot run, there are no tasks."""
-    members = dict(group.members)
+    members = {each: group.members[each] for each in timeline_order(group.members, group.most_members)}
     if member is not None:
         former = group.static_member(member.instance_id)
         if former is not None and former.member_id != member.member_id:

@@ -92,6 +92,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         "endpoint_information_epoch",
         "failed_description_epoch",
         "last_assignment_configs",
+        "most_members",
         "shutdown_request_member_id",
         "source_topics",
         "stored_description_epoch",
@@ -120,6 +121,8 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         """What a plug-in of Apache Kafka has of the topology's description (KIP-1331). Kept as it was written."""
         self.configured_topology: ConfiguredTopology | None = None
         """The topology with the numbers of partitions that its topics have, or the reason why it cannot run."""
+        self.most_members = 0
+        """That the group has had at once. Kafka's order of the members depends on it."""
         self.endpoint_information_epoch = 0
         self.described_endpoints: dict[str, EndpointToPartitions] = {}
         """Member id -> what others are told of its endpoint."""
@@ -167,6 +170,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
     # --- members
 
     def _count(self, old: StreamsGroupMember | None, new: StreamsGroupMember | None) -> None:
+        self.most_members = max(self.most_members, len(self.members))
         if not self.members:
             self.shutdown_request_member_id = None
         member_id = new.member_id if new is not None else old.member_id if old is not None else ""
