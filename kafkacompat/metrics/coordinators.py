@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 SHARE_GROUP_STATES = ("Empty", "Stable", "Dead")
-STREAMS_GROUP_STATES = {
-    "Empty": "empty",
-    "NotReady": "not_ready",
-    "Assigning": "assigning",
-    "Reconciling": "reconciling",
-    "Stable": "stable",
-    "Dead": "dead",
-}
+STREAMS_GROUP_STATES = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead")
 CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 SHARD_STATES = ("loading", "active", "failed")
 MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
@@ -114,11 +107,11 @@ GROUPS: Metrics[GroupCounts] = Metrics(
     ),
     tuple(
         gauge(
-            f"{GROUP}state_{name}_streams_group_count",
+            f"{GROUP}state_{state.lower()}_streams_group_count",
             f"Streams groups in state {state}.",
             _in_state("streams", state),
         )
-        for state, name in STREAMS_GROUP_STATES.items()
+        for state in STREAMS_GROUP_STATES
     ),
 )
 
@@ -147,6 +140,11 @@ GROUP_COORDINATOR: Metrics[At[GroupCoordinator]] = Metrics(
     gauge(
         f"{MANAGER}numoffsets",
         "Committed offsets of groups that this broker coordinates.",
+        lambda at: at.part.offset_count(),
+    ),
+    gauge(
+        f"{GROUP}offset_count",
+        "The same number.",
         lambda at: at.part.offset_count(),
     ),
     tuple(
