@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in, put_together
+from kafkacompat.group.service import commit_refusal
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -112,10 +113,7 @@ def _shaped(response: OffsetCommitResponse, by_id: bool) -> OffsetCommitResponse
 
 
 def _error_response(request: OffsetCommitRequest, code: ErrorCode, version: int) -> OffsetCommitResponse:
-    topics = [
-        _refusal(topic, [each.partition_index for each in topic.partitions], code) for topic in request.topics
-    ]
-    return _shaped(OffsetCommitResponse(topics=topics), version >= FIRST_VERSION_WITH_TOPIC_IDS)
+    return _shaped(commit_refusal(request, code), version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 
 HANDLER = Handler(function=offset_commit, error_response=_error_response, asks_coordinators=True)

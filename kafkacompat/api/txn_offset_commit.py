@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in, put_together
+from kafkacompat.group.service import transactional_commit_refusal
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
@@ -96,19 +97,7 @@ def _shaped(response: TxnOffsetCommitResponse, by_id: bool) -> TxnOffsetCommitRe
 
 
 def error_response(request: TxnOffsetCommitRequest, code: ErrorCode, version: int) -> TxnOffsetCommitResponse:
-    response = TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = transactional_commit_refusal(request, code)
     return _shaped(response, version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 

@@ -59,10 +59,10 @@ from kafkacompat.group.modern_group import hash_topics
 from kafkacompat.group.offset_metadata_manager import (
     SeenOffsets,
     commit_offsets,
-    commit_refusal,
     see_offsets,
     tell_offsets,
 )
+from kafkacompat.group.service import commit_refusal
 from kafkacompat.group.share_groups import ShareGroupOffsets, ShareGroups
 from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.streams_groups import StreamsGroups

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from kafkacompat.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkacompat.wire.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,7 +49,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
     from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
     from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
-    from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
     from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
     from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest
@@ -56,7 +66,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
     from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
-    from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 
 class ShareGroupService(Protocol):
@@ -211,3 +220,40 @@ class GroupService(Protocol):
     ) -> Deferred[ErrorCode]:
         """Write a marker to a partition of the offsets topic. It makes the transaction's offsets visible or drops them."""
         ...
+
+
+# --- refusals
+
+
+def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """A response with the error for every requested partition, because it has no error field above them."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def transactional_commit_refusal(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """Like `commit_refusal`."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -12,10 +12,8 @@ from kafkacompat.coordinator.core import InTransaction, OperationRefused, client
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
-from kafkacompat.group.offset_metadata_manager import (
-    commit_transactional_offsets,
-    transactional_commit_refusal,
-)
+from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
+from kafkacompat.group.service import transactional_commit_refusal
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
