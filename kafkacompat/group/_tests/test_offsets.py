@@ -565,6 +565,8 @@ def test_offsets_of_all_topics_and_of_many_named_ones_are_answered_in_steps(vers
     world = LeadingCoordinator()
     world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 9_000)])
     world.call(COMMIT, many_offsets(9_000), 9)
+    while world.time.step():
+        pass
     indexes = list(range(9_000))
     named = OffsetFetchRequestTopics(
         name="t", topic_id=world.image.topics["t"].id, partition_indexes=indexes + indexes
