@@ -11,6 +11,7 @@ import struct
 from typing import Any, TypeAlias
 
 from interop_tests.side_by_side.differing import Told
+from kafkacompat.config.keys import own_names
 from kafkacompat.wire.message import Struct
 
 Canonical: TypeAlias = Any
@@ -19,6 +20,8 @@ MEMBER_ID = re.compile(r".*-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 TIMES = ("timestamp", "log_append_time_ms", "transaction_start_time_ms", "last_timestamp")
 TEXTS = ("error_message", "batch_index_error_message", "message", "documentation")
 ADDRESSES = ("host", "port", "cluster_id", "rack")
+OWN_SETTINGS = own_names("broker") | own_names("topic") | own_names("group")
+"""Apache Kafka does not describe them."""
 
 
 class Names:
@@ -56,6 +59,8 @@ class Names:
     def _list(self, name: str, items: list[Any]) -> Canonical:
         if self._whole == "FetchResponse" and name == "responses":
             items = together(items)
+        if self._whole == "DescribeConfigsResponse" and name == "configs":
+            items = [each for each in items if each.name not in OWN_SETTINGS]
         # Sort by everything else before ids are replaced. A message may contain the same list in several places.
         unnamed = Unnamed(self._data_dir, self._dropped)
         unnamed._whole = self._whole

@@ -8,6 +8,7 @@ from interop_tests.consumer_groups.asking import ANY
 from interop_tests.share_groups.asking import ACCEPT, RELEASE, SOON_MS, ShareAsking
 from interop_tests.share_groups.scenarios import own_topic, ready
 from interop_tests.share_groups.sides import SHARE_KEY_TYPE
+from kafkacompat.config.keys import own_names
 
 UPDATES_PER_SNAPSHOT = 500
 SETTINGS = (
@@ -170,7 +171,7 @@ def described(talk: ShareAsking) -> Any:
             [
                 (each["Name"], each["Value"], each["ConfigSource"], len(each["Synonyms"]))
                 for each in result["Configs"]
-                if each["Name"].startswith("share.")
+                if each["Name"].startswith("share.") and each["Name"] not in own_names("group")
             ]
             for result in answer["Results"]
         ]
