@@ -209,7 +209,10 @@ def test_many_offsets_are_verified_once_and_written_as_several_small_commits() -
         producer_epoch=EPOCH,
         topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
     )
-    (topic,) = world.call(HANDLER, asked, 5).topics
+    answer = world.call(HANDLER, asked, 5)
+    while not answer.done:
+        assert world.time.step()
+    (topic,) = answer.result().topics
     codes = {one.partition_index: one.error_code for one in topic.partitions}
     assert codes == dict.fromkeys(range(1_300), 0) | {1_300: E.UNKNOWN_TOPIC_OR_PARTITION}
     sizes = [header.record_count for header in world.batches()]
