@@ -137,7 +137,8 @@ def leadership_taken_up_again_after_restart(patch: pytest.MonkeyPatch) -> None:
 
     def boot(self: QuorumCore, stored: ElectionState | None, high_watermark: int, now_ms: int) -> Any:
         if stored is not None and stored.leader_id == self.node_id:
-            stored = replace(stored, leader_id=NO_LEADER)
+            own, directory_id = self.key
+            stored = replace(stored, leader_id=NO_LEADER, voted_id=own, voted_directory_id=directory_id)
             self.effects.append(effect.PersistElection(stored))
         return original(self, stored, high_watermark, now_ms)
 
