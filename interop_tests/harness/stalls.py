@@ -13,9 +13,9 @@ from pathlib import Path
 COMPUTING_MS_MAX = 250
 """How long a loop may compute in one piece in these tests. Other processes share the machine's caches and make steps
 slower."""
-_STALL = re.compile(
-    rb"the event loop stood still for (\d+) ms, computing for (\d+) ms of it, in:\n((?:[^\[\n].*\n)*)"
-)
+STALL = "the event loop stood still"
+"""How `_log_stall` of net/watchdog begins. net/_tests/test_watchdog holds this module's reading against what it logs."""
+_ENTRY = re.compile(STALL.encode() + rb" for (\d+) ms, computing for (\d+) ms of it, in:\n((?:[^\[\n].*\n)*)")
 CHUNK_MAX = 16 << 20
 
 
@@ -68,7 +68,7 @@ class Stalls:
         self._read[log] += len(text)
         return [
             Stall(int(match[1]), int(match[2]), match[3].decode(errors="replace"), log)
-            for match in _STALL.finditer(text)
+            for match in _ENTRY.finditer(text)
         ]
 
 

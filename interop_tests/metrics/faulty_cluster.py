@@ -20,6 +20,7 @@ from interop_tests.harness.ports import free_port
 from interop_tests.harness.prometheus import Prometheus
 from interop_tests.harness.raw_kafka import produce, produce_body
 from interop_tests.harness.records import BatchPlan
+from interop_tests.harness.stalls import STALL
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, frame
 from interop_tests.security.sasl_talks import MODULES, PASSWORD, USER
@@ -41,7 +42,6 @@ CLEANER_RATE = "log.cleaner.io.max.bytes.per.second"
 GUESS_S = 0.05
 """Between two passwords."""
 FLOOD_REQUESTS = 1000
-STALL = "the event loop stood still"
 HOG = "while True: pass"
 TIMEOUT_S = 120.0
 

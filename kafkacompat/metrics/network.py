@@ -133,7 +133,7 @@ OF_LISTENER: Metrics[Readings] = Metrics(
     ),
     gauge(
         f"{LISTENER}connection_accept_throttle_time",
-        "Mean throttle time in the last minute of connections that waited for max.connection.creation.rate, ms; NaN: none.",
+        "Mean throttle time in the last minute of connections that waited for a connection rate, ms; NaN: none.",
         lambda of: _mean(each.accept_throttle_ms for each in of),
     ),
     gauge(

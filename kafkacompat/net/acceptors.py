@@ -429,7 +429,7 @@ class Acceptors:
         self._let_in(endpoint, sock, host, port)
 
     async def _let_in_later(self, endpoint: EndPoint, sock: socket.socket, host: str, port: int) -> None:
-        """Let in a connection over max.connection.creation.rate as soon as there is room, before its listener's next."""
+        """Let in a connection over a connection rate as soon as there is room, before its listener's next."""
         name = endpoint.listener_name
         try:
             while not self.are_closed:

@@ -62,7 +62,7 @@ class ListenerMeter:
         self._rates = [RateOfTotal(now_ms) for _ in range(4)]
         """Of these four."""
         self.accept_throttles = RecentTimes()
-        """Of connections that waited for max.connection.creation.rate."""
+        """Of connections that waited for a connection rate."""
         self.address_throttles = RecentTimes()
         """Of connections over the rate of their address."""
         self._software: Counter[str] = Counter()

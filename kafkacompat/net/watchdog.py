@@ -249,6 +249,7 @@ def _stack_of(thread: int) -> str:
 
 
 def _log_stall(wall_s: float, cpu_s: float, stack: str) -> None:
+    """The interop tests read these entries (interop_tests/harness/stalls.py), and fail when the loop computed."""
     times = f"the event loop stood still for {wall_s * 1000:.0f} ms, computing for {cpu_s * 1000:.0f} ms of it, in"
     brief = f"{times} {_place_in(stack)} (-v or --log-file: with the stack)"
     _log.warning("%s:\n%s", times, stack, extra={"brief": brief})

@@ -59,7 +59,7 @@ class ListenerReading(NamedTuple):
     software: Mapping[tuple[str, str], int]
     """Open connections by name and version of the client's software. `("unknown", "unknown")` before the client has told it."""
     accept_throttle_ms: float
-    """The mean of the last minute, of the connections that had to wait for max.connection.creation.rate; NaN: none."""
+    """The mean of the last minute, of the connections that had to wait for a connection rate; NaN: none."""
     address_throttle_ms: float
     """The same of those that were over the rate of their address, and were not let in."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from pathlib import Path
 
 import pytest
 import trio
 
+from interop_tests.harness import stalls as harness
 from kafkacompat.cli.log_format import TextFormatter
 from kafkacompat.net import watchdog as module
 from kafkacompat.net.watchdog import (
@@ -289,6 +292,28 @@ def test_a_terminal_gets_one_line_that_names_the_place(
     (line,) = TextFormatter(is_brief=True).format(record).splitlines()
     assert f"stood still for 250 ms, computing for 200 ms of it, in {place} (-v or" in line
     assert stack.splitlines()[-1] in TextFormatter().format(record)
+
+
+def test_the_interop_tests_read_what_is_logged(tmp_path: Path) -> None:
+    """Otherwise they would find no stall, whatever a node does."""
+    log = tmp_path / "log"
+    handler = logging.FileHandler(log)
+    handler.setFormatter(TextFormatter())
+    reader = harness.Stalls()
+    reader.watch(log)
+    logger = logging.getLogger(module.__name__)
+    logger.addHandler(handler)
+    try:
+        module._log_stall(0.25, 0.2, STACK)
+        module._log_stall(12.5, 0.0, UNSEEN)
+        logger.warning("another entry")
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    name = module.__name__
+    first, second = reader.new()
+    assert (first.wall_ms, first.computing_ms, first.stack) == (250, 200, f"{STACK} ({name})\n")
+    assert (second.wall_ms, second.computing_ms, second.stack) == (12500, 0, f"{UNSEEN} ({name})\n")
 
 
 async def test_trio_answers() -> None:
