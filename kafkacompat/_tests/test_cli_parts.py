@@ -360,6 +360,6 @@ def test_a_node_whose_standard_output_takes_nothing_goes_on(
     os.close(reader)
     with open(writer, "w") as broken:
         monkeypatch.setattr("sys.stdout", broken)
-        start.announce("it serves")
+        start.print_line("it serves")
         broken.flush()
     assert "standard output cannot be written" in caplog.text

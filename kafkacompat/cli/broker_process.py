@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from kafkacompat.cli.log_options import JSON, LogOptions
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import METRICS_LINE, load_settings
-from kafkacompat.cli.start import announce, node_logging, serve
+from kafkacompat.cli.start import node_logging, print_line, serve
 from kafkacompat.server.process_wide import StopSignals, collect_seldom
 
 BETWEEN_SIGNALS_S = 0.2
@@ -39,9 +39,9 @@ def run(words: Sequence[str]) -> int:
         return serve(
             config,
             signals,
-            announce,
+            print_line,
             format_if_empty=False,
-            tell_metrics=lambda port: announce(f"{METRICS_LINE}{port}"),
+            tell_metrics=lambda port: print_line(f"{METRICS_LINE}{port}"),
         )
 
 

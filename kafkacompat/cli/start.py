@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         def serve_one(config: ServerConfig) -> int:
             know(config.node_id)
-            return serve(config, signals, announce, format_if_empty=not arguments.properties)
+            return serve(config, signals, print_line, format_if_empty=not arguments.properties)
 
         if not runs_several(config):
             return serve_one(config)
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.properties,
             overrides,
             signals,
-            announce,
+            print_line,
             serve_one,
             format_if_empty=not arguments.properties,
         )
@@ -84,24 +84,24 @@ def run(arguments: argparse.Namespace) -> int:
 def serve(
     config: ServerConfig,
     signals: StopSignals,
-    tell: Callable[[str], None],
+    tell_ready: Callable[[str], None],
     *,
     format_if_empty: bool,
     tell_metrics: Callable[[int], None] | None = None,
 ) -> int:
-    """Run the node until a signal stops it, and return the exit status. `tell` gets the line when it serves, and
-    `tell_metrics` the port of its metrics. The service manager hears of it too."""
+    """Run the node until a signal stops it, and return the exit status. `tell_ready` gets the line when it serves, of
+    which the service manager hears too, and `tell_metrics` the port of its metrics."""
     from kafkacompat.server.process import StartRefused, serve_until_stopped
 
     def on_ready(line: str) -> None:
-        tell(line)
+        tell_ready(line)
         notify_ready(line)
 
     try:
         is_clean = serve_until_stopped(
             config,
             format_if_empty=format_if_empty,
-            announce=on_ready,
+            tell_ready=on_ready,
             signals=signals,
             tell_metrics=tell_metrics,
         )
@@ -188,7 +188,7 @@ def _destination(level: str, options: LogOptions, formatter: logging.Formatter) 
         log.close()
 
 
-def announce(line: str) -> None:
+def print_line(line: str) -> None:
     """Print the line. If that fails, the node serves all the same: standard output may be a file on a full disk, or a
     pipe without a reader."""
     try:

@@ -60,14 +60,14 @@ def run_brokers(
     path: str | None,
     overrides: list[str],
     signals: StopSignals,
-    tell: Callable[[str], None],
+    tell_ready: Callable[[str], None],
     serve_one: Callable[[ServerConfig], int],
     *,
     format_if_empty: bool,
 ) -> int:
     """Run the brokers of this machine until a signal stops them, and return the exit status.
 
-    `tell` gets the line when all of them serve. `serve_one` runs a single node, where the settings ask for one and the
+    `tell_ready` gets the line when all of them serve. `serve_one` runs a single node, where the settings ask for one and the
     folder was not made for more. Raises CommandFailed.
     """
     config = load_settings(path, overrides, plan.defaults)
@@ -81,7 +81,7 @@ def run_brokers(
             layout = prepared(folder, number, format_if_empty=format_if_empty)
             if note := plan.memory_note(len(layout.nodes), memory_bytes()):
                 logger.warning(note)
-            return Supervisor(folder, layout, signals, tell).run()
+            return Supervisor(folder, layout, signals, tell_ready).run()
     except ConfigError as problem:
         raise CommandFailed(str(problem)) from problem
 
@@ -180,12 +180,12 @@ class Broker:
 
 class Supervisor:
     def __init__(
-        self, folder: BrokersFolder, layout: Layout, signals: StopSignals, tell: Callable[[str], None]
+        self, folder: BrokersFolder, layout: Layout, signals: StopSignals, tell_ready: Callable[[str], None]
     ) -> None:
         self._folder = folder
         self._layout = layout
         self._signals = signals
-        self._tell = tell
+        self._tell_ready = tell_ready
         self._brokers: dict[int, Broker] = {}
         self._stopping = trio.Event()
         self._has_served = False
@@ -375,6 +375,7 @@ class Supervisor:
             take(held.decode(errors="backslashreplace"))
 
     def _on_output(self, broker: Broker, line: str) -> None:
+        """A broker prints the port of its metrics, and one other line: that it serves (cli/broker_process)."""
         if line.startswith(METRICS_LINE):
             broker.metrics_port = int(line.removeprefix(METRICS_LINE))
             return
@@ -399,7 +400,7 @@ class Supervisor:
             self._changed = trio.Event()
         self._has_served = True
         line = self._ready_line()
-        self._tell(line)
+        self._tell_ready(line)
         notify_ready(line)
 
     def _ready_line(self) -> str:

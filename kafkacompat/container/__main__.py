@@ -18,7 +18,7 @@ from kafkacompat.cli import format as format_command
 from kafkacompat.cli.log_options import LOG_FORMAT_VARIABLE, LogOptions, log_format
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import is_laid_out, load_settings, runs_several, warn_of_settings
-from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, announce, log_level, node_logging, serve
+from kafkacompat.cli.start import LOG_LEVEL_VARIABLE, log_level, node_logging, print_line, serve
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.config.keys import ConfigError
 from kafkacompat.config.properties import open_regular
@@ -64,18 +64,18 @@ def run(arguments: argparse.Namespace) -> int:
         _format_once(config, folders.final_file, cluster_id)
         warn_of_settings(config, logger.warning)
 
-        def tell(line: str) -> None:
-            _tell(config, line)
+        def tell_ready(line: str) -> None:
+            _print_ready(config, line)
 
         def serve_one(config: ServerConfig) -> int:
             know(config.node_id)
-            return serve(config, signals, tell, format_if_empty=False)
+            return serve(config, signals, tell_ready, format_if_empty=False)
 
         if not runs_several(config):
             return serve_one(config)
         from kafkacompat.cli.supervisor import run_brokers
 
-        return run_brokers(str(folders.final_file), [], signals, tell, serve_one, format_if_empty=False)
+        return run_brokers(str(folders.final_file), [], signals, tell_ready, serve_one, format_if_empty=False)
 
 
 def set_levels(levels: Mapping[str, str]) -> None:
@@ -199,12 +199,14 @@ def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
         raise CommandFailed(f"the data directories cannot be formatted for CLUSTER_ID: {failure}") from None
 
 
-def _tell(config: ServerConfig, line: str) -> None:
+def _print_ready(config: ServerConfig, line: str) -> None:
     """Print the line, and what programs wait for that start apache/kafka containers."""
-    announce(line)
+    print_line(line)
     if "broker" in config.roles:
-        announce(f"[BrokerLifecycleManager id={config.node_id}] Transitioning from RECOVERY to RUNNING")
-    announce(f"[KafkaRaftServer nodeId={config.node_id}] Kafka Server started (kafka.server.KafkaRaftServer)")
+        print_line(f"[BrokerLifecycleManager id={config.node_id}] Transitioning from RECOVERY to RUNNING")
+    print_line(
+        f"[KafkaRaftServer nodeId={config.node_id}] Kafka Server started (kafka.server.KafkaRaftServer)"
+    )
 
 
 if __name__ == "__main__":

@@ -66,24 +66,27 @@ def serve_until_stopped(
     config: ServerConfig,
     *,
     format_if_empty: bool,
-    announce: Callable[[str], None],
+    tell_ready: Callable[[str], None],
     signals: StopSignals,
     tell_metrics: Callable[[int], None] | None = None,
 ) -> bool:
-    """Run one node until a signal stops it. `announce` gets one line when the node serves, `tell_metrics` the port of its
-    metrics, if it has any. Return False if it did not stop cleanly.
+    """Run one node until a signal stops it. Return False if it did not stop cleanly.
+
+    `tell_ready` is called once, when the node serves, with a line for whoever started it. The call means that it serves:
+    the service manager is notified, and the process of several brokers counts the broker. Nothing else may be told by
+    it. `tell_metrics` gets the port of the node's metrics, if it has any.
 
     Raises StartRefused.
     """
     raise_descriptor_limit()
     keep_long_lived()  # what was imported
-    return trio.run(_serve, config, format_if_empty, announce, signals, tell_metrics)
+    return trio.run(_serve, config, format_if_empty, tell_ready, signals, tell_metrics)
 
 
 async def _serve(
     config: ServerConfig,
     format_if_empty: bool,
-    announce: Callable[[str], None],
+    tell_ready: Callable[[str], None],
     signals: StopSignals,
     tell_metrics: Callable[[int], None] | None,
 ) -> bool:
@@ -129,7 +132,7 @@ async def _serve(
                     watchdog.start()
                     if metrics is not None:
                         metrics.stalls = watchdog
-                    announce(node.ready_line())
+                    tell_ready(node.ready_line())
                     assert services.provisions is not None
                     services.provisions.begin()
                     await asked.wait()

@@ -56,7 +56,7 @@ else:
     setattr(owner, name, sending_first(getattr(owner, name)))
 if moment in STOPPING:
     import kafkacompat.cli.start as start
-    start.announce = lambda line: os.kill(os.getpid(), 15)
+    start.print_line = lambda line: os.kill(os.getpid(), 15)
 if stuck == "recovery":
     import kafkacompat.log.opening as loading
     def wait(task):
@@ -81,7 +81,7 @@ STARTING = [
     "kafkacompat.node.opening.Opening.begin",
     "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.ready_to_unfence",
     "kafkacompat.node.log_maintenance.PeriodicWork.start",
-    "kafkacompat.cli.start.announce",
+    "kafkacompat.cli.start.print_line",
 ]
 STOPPING = [
     "kafkacompat.node.broker_lifecycle_manager.BrokerLifecycleManager.shut_down",
@@ -140,13 +140,13 @@ def test_a_node_ends_in_order_whenever_it_is_told_to(
 def test_recovery_that_does_not_end_does_not_keep_a_node_from_stopping(tmp_path: Path, times: int) -> None:
     """The recovery runs in a thread, and the next start repeats it."""
     partition = tmp_path / "t-0"
-    first = node_told_at("kafkacompat.cli.start.announce", tmp_path, number=signal.SIGTERM, times=1)
+    first = node_told_at("kafkacompat.cli.start.print_line", tmp_path, number=signal.SIGTERM, times=1)
     assert first.returncode == 0
     os.remove(tmp_path / CLEAN_SHUTDOWN_FILE)
     partition.mkdir()
     (partition / f"{0:020d}.log").touch()
     ended = node_told_at(
-        "kafkacompat.cli.start.announce", tmp_path, number=signal.SIGTERM, times=times, stuck="recovery"
+        "kafkacompat.cli.start.print_line", tmp_path, number=signal.SIGTERM, times=times, stuck="recovery"
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists()

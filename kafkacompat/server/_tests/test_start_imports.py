@@ -52,7 +52,7 @@ def begin():
     token.run_sync_soon(begin_now, loading)
 
 held, begin_now, Provisions.begin = threading.Event(), Provisions.begin, hold
-start.announce = lambda line: threading.Thread(target=ask, args=(line,)).start()
+start.print_line = lambda line: threading.Thread(target=ask, args=(line,)).start()
 sys.exit(main(sys.argv[1:]))
 """
 

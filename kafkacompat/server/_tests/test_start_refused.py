@@ -36,7 +36,7 @@ def test_a_listener_without_its_store_is_told_before_anything_is_touched(
     with pytest.raises(
         StartRefused, match=r"^listener\.name\.clients\.ssl\.keystore\.location: .*nowhere cannot be read"
     ):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
+        serve_until_stopped(config, format_if_empty=True, tell_ready=lambda _: None, signals=StopSignals())
     assert not (tmp_path / "data").exists()
 
 
@@ -49,7 +49,7 @@ def test_a_mechanism_that_cannot_be_had_is_told_before_anything_is_touched(tmp_p
     }
     config = ServerConfig.from_properties(defaults_without_file(), settings)
     with pytest.raises(StartRefused, match=r"listener\.name\.safe\.plain\.sasl\.jaas\.config must be set"):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
+        serve_until_stopped(config, format_if_empty=True, tell_ready=lambda _: None, signals=StopSignals())
     assert not (tmp_path / "data").exists()
 
 
@@ -81,7 +81,7 @@ def test_an_authorizer_that_cannot_be_had_never_opens_a_cluster_to_everybody(
         defaults_without_file(), settings | {"log.dirs": str(tmp_path / "data")}
     )
     with pytest.raises(StartRefused, match=told):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
+        serve_until_stopped(config, format_if_empty=True, tell_ready=lambda _: None, signals=StopSignals())
     assert not (tmp_path / "data").exists()
 
 
@@ -104,7 +104,7 @@ def test_a_broken_file_with_the_first_records_is_named(tmp_path: Path, damage: b
     path.chmod(0o600)
     path.write_bytes(damage)
     with pytest.raises(StartRefused, match=re.escape(str(path))):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
+        serve_until_stopped(config, format_if_empty=True, tell_ready=lambda _: None, signals=StopSignals())
 
 
 def test_a_metadata_log_that_the_disk_refuses_is_named_with_its_setting(tmp_path: Path) -> None:
@@ -117,4 +117,4 @@ def test_a_metadata_log_that_the_disk_refuses_is_named_with_its_setting(tmp_path
     (tmp_path / "__cluster_metadata-0").write_text("a file")
     expected = rf"the metadata log in {tmp_path} \(metadata\.log\.dir.*cannot be opened: .*File exists"
     with pytest.raises(StartRefused, match=expected):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
+        serve_until_stopped(config, format_if_empty=True, tell_ready=lambda _: None, signals=StopSignals())
