@@ -118,6 +118,16 @@ class Disk(Protocol):
         ...
 
 
+WRITES = frozenset({"write", "create", "write_atomic", "make_directory"})
+CHANGES = WRITES | {"open", "rename", "remove", "remove_tree", "truncate", "set_modified_ms"}
+""""open": files are opened for writing."""
+SYNCS = frozenset({"sync", "sync_directory"})
+READS = frozenset({"read", "read_bytes", "list_directory", "file_size", "modified_ms", "usage"})
+OPERATIONS = CHANGES | SYNCS | READS
+"""What a disk may refuse, of `File` and `Disk`: what the doubles of tests and of the simulation meet, and refuse.
+sim/_tests/test_disks.py holds that each method does one of them."""
+
+
 class FileSlice:
     """A run of bytes in an open file, the value of a `records` field. Its length is known; its bytes stay in the page
     cache.

@@ -19,27 +19,8 @@ from kafkacompat.log.cleaner.log_cleaner import LogCleaner
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import LogRefused, Plan
+from kafkacompat.ports.files import OPERATIONS
 
-OPERATIONS = (
-    "open",
-    "create",
-    "read",
-    "write",
-    "truncate",
-    "sync",
-    "list_directory",
-    "make_directory",
-    "read_bytes",
-    "write_atomic",
-    "rename",
-    "remove",
-    "remove_tree",
-    "file_size",
-    "modified_ms",
-    "set_modified_ms",
-    "sync_directory",
-    "usage",
-)
 ERRORS = (errno.EIO, errno.EROFS, errno.EMFILE)
 NAME = TopicPartition("t", 0)
 FILLED = 40
@@ -290,7 +271,7 @@ def attempt(deed: Deed, broker: Broker, refuse: Refusing) -> None:
 
 @pytest.mark.parametrize("deed", [*KEEPING, *DROPPING])
 def test_one_directory_refuses(deed: Deed) -> None:
-    for operation in OPERATIONS:
+    for operation in sorted(OPERATIONS):
         count = Refusing(operation, 0, NEVER)
         attempt(deed, filled(), count)
         for after in sorted({0, 1, 2, count.seen // 2, count.seen - 1}):

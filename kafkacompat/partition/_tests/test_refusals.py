@@ -13,13 +13,14 @@ from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log._tests.test_refusals import OPERATIONS, Refusing
+from kafkacompat.log._tests.test_refusals import Refusing
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition._tests.kit import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.hosted_partitions import SHORTAGE_INTERVAL_MS
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.ports.files import OPERATIONS
 from kafkacompat.wire.errors import ErrorCode
 
 A, B = b"\xa0" * 16, b"\xb0" * 16
@@ -98,7 +99,7 @@ def served() -> Node:
 @pytest.mark.parametrize("restarted", [False, True])
 def test_no_publication_fails(image: str, restarted: bool) -> None:
     """Also the first image after a start, which finds strays and applies every role."""
-    for operation in OPERATIONS:
+    for operation in sorted(OPERATIONS):
         for error in (errno.EIO, errno.EROFS):
             for after in (0, 1, 3):
                 node = served()

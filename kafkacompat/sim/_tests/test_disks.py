@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import Disk, File, SyncFailed
+from kafkacompat.ports.files import OPERATIONS
 from kafkacompat.sim.disk import SimulatedDisk
 
 FILE_NAMES = ("f", "g")
@@ -24,6 +25,29 @@ directories = st.sampled_from(DIRECTORIES[1:])
 parents = st.sampled_from(DIRECTORIES)
 names = st.sampled_from(FILE_NAMES + DIRECTORY_NAMES)
 anything = st.builds("{}/{}".format, parents, names)
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "list_directory": lambda disk: disk.list_directory("/d"),
+    "make_directory": lambda disk: disk.make_directory("/e"),
+    "read_bytes": lambda disk: disk.read_bytes("/d/f"),
+    "write_atomic": lambda disk: disk.write_atomic("/d/g", b"", sync=False),
+    "rename": lambda disk: disk.rename("/d/f", "/d/g"),
+    "remove": lambda disk: disk.remove("/d/f"),
+    "remove_tree": lambda disk: disk.remove_tree("/d"),
+    "file_size": lambda disk: disk.file_size("/d/f"),
+    "modified_ms": lambda disk: disk.modified_ms("/d/f"),
+    "set_modified_ms": lambda disk: disk.set_modified_ms("/d/f", 1),
+    "sync_directory": lambda disk: disk.sync_directory("/d"),
+    "usage": lambda disk: disk.usage("/d"),
+    "open": lambda disk: (disk.open("/d/f"), disk.open("/d/g", create=True)),
+    "write_now": lambda disk: disk.open("/d/f").write_now(b"more"),
+    "try_read": lambda disk: disk.open("/d/f").try_read(0, 1),
+    "read_cold": lambda disk: disk.open("/d/f").read_cold(0, 1),
+    "truncate": lambda disk: disk.open("/d/f").truncate(0),
+    "sync": lambda disk: disk.open("/d/f").sync(),
+    "forget_cached": lambda disk: disk.open("/d/f").forget_cached(),
+}
+"""Each operation of the ports that a disk may refuse."""
+NOT_REFUSED = {"lock", "exists", "size", "fileno", "send_to", "close"}
 contents = st.binary(max_size=12)
 positions = st.integers(0, 20)
 
@@ -175,3 +199,31 @@ def is_file(disk: Any, path: str) -> bool:
 
 TestDisks = Disks.TestCase
 TestDisks.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def operations_of(port: type) -> set[str]:
+    return {name for name, value in vars(port).items() if callable(value) and not name.startswith("_")}
+
+
+def test_each_operation_of_the_ports_is_refused_somewhere() -> None:
+    assert operations_of(Disk) | operations_of(File) == CALLS.keys() | NOT_REFUSED
+
+
+def test_faults_know_each_operation() -> None:
+    """The doubles meet what they do under these names. No fault refuses what has another one."""
+    met = {name: met_by(MemoryDisk(), "refuse", name) for name in CALLS}
+    assert all(met.values()), "an operation that nothing can refuse"
+    assert set().union(*met.values()) == OPERATIONS
+    # The simulation never refuses to tell how full a file system is.
+    met["usage"] = set()
+    assert {name: met_by(SimulatedDisk(), "meet", name) for name in CALLS} == met
+
+
+def met_by(disk: Any, observer: str, name: str) -> set[str]:
+    """What the operation does, apart from opening its file."""
+    disk.make_directory("/d")
+    disk.write_atomic("/d/f", b"some")
+    met: list[str] = []
+    setattr(disk, observer, lambda operation, path: met.append(operation))
+    CALLS[name](disk)
+    return set(met) - ({"open"} if name != "open" else set())

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kafkacompat.ports.files import CHANGES, SYNCS
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.disk import DiedWriting
 from kafkacompat.sim.faults.control import FaultControl
-from kafkacompat.sim.faults.refusals import CHANGES, SYNCS, chain
+from kafkacompat.sim.faults.refusals import chain
 from kafkacompat.sim.machine import Life, SimulatedMachine
 from kafkacompat.sim.processes import ProcessEnded
 from kafkacompat.sim.workers import Unforeseen

@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kafkacompat.ports import SyncFailed
+from kafkacompat.ports.files import CHANGES, SYNCS, WRITES
 
-WRITES = frozenset({"write", "create", "write_atomic", "make_directory"})
-CHANGES = WRITES | {"open", "rename", "remove", "remove_tree", "truncate", "set_modified_ms"}
-""""open": files are opened for writing."""
-SYNCS = frozenset({"sync", "sync_directory"})
 TOLD_MAX = 100_000
 """More errors than any life gets."""
 
