@@ -182,7 +182,7 @@ def test_a_salted_password_needs_no_password() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("SCRAM-SHA-1=[name=a,password=s3cret]", "SCRAM-SHA-256"),
+        ("SCRAM-SHA-0=[name=a,password=s3cret]", "SCRAM-SHA-256"),
         ("SCRAM-SHA-256", "equals sign"),
         ("SCRAM-SHA-256=name=a,password=s3cret", "square brackets"),
         ("SCRAM-SHA-256=[password=s3cret]", "needs a name"),

@@ -36,7 +36,7 @@ WAIT_MS = 500
 MAX_BYTES = 8 * 1024 * 1024
 PARTITION_MAX_BYTES = 1024 * 1024
 RECORDS_AT_ONCE = 1000
-PASSING = (
+FETCH_RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.REPLICA_NOT_AVAILABLE,
@@ -139,7 +139,7 @@ class Reader:
                 continue
             for result in answer.topics[0].partitions:
                 where = f"{self._name}-{result.partition_index}"
-                if result.error_code in PASSING:
+                if result.error_code in FETCH_RETRIABLE:
                     problem = f"{where}: {error_name(result.error_code)}"
                     continue
                 check(result.error_code, where)
@@ -223,7 +223,7 @@ class Reader:
                     raise CommandFailed(
                         f"{where} has the offsets from {first} up to {last}, not {self.positions[number]}"
                     )
-                if result.error_code in PASSING:
+                if result.error_code in FETCH_RETRIABLE:
                     problem = f"{where}: {error_name(result.error_code)}"
                     continue
                 check(result.error_code, where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkacompat.cli.reader import PASSING
+from kafkacompat.cli.reader import FETCH_RETRIABLE
 from kafkacompat.client.blocking import Backoff, Cluster
 from kafkacompat.client.brokers import check, error_name
 from kafkacompat.client.exchange import BrokerAway
@@ -29,8 +29,8 @@ TOPIC_TIMEOUT_S = 10.0
 NAMES_VERSION_MAX = 12
 """The newest version of Produce that has topic names instead of ids."""
 SEQUENCES = 1 << 31
-TRY_AGAIN = (
-    *PASSING,
+PRODUCE_RETRIABLE = (
+    *FETCH_RETRIABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.REQUEST_TIMED_OUT,
@@ -41,7 +41,7 @@ TOPIC_COMES = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
 )
-COORDINATOR_COMES = (
+PRODUCER_ID_RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -83,7 +83,7 @@ class Sender:
                 problem = f"{self._name}-{partition}: {error_name(result.error_code)}"
                 if result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                     break
-                if result.error_code not in TRY_AGAIN:
+                if result.error_code not in PRODUCE_RETRIABLE:
                     check(result.error_code, f"{self._name}-{partition}", result.error_message)
                     break
             except BrokerAway as away:
@@ -143,7 +143,7 @@ class Sender:
         while True:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
             answer = remote.call(request, InitProducerIdResponse)
-            if answer.error_code not in COORDINATOR_COMES or backoff.is_over:
+            if answer.error_code not in PRODUCER_ID_RETRIABLE or backoff.is_over:
                 check(answer.error_code, "a producer id")
                 return answer.producer_id, answer.producer_epoch
             backoff.wait()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kafkacompat.cli.trouble import Trouble
 from kafkacompat.client.blocking import Cluster
-from kafkacompat.client.brokers import COORDINATOR_MOVES, check, error_name
+from kafkacompat.client.brokers import COORDINATOR_RETRIABLE, check, error_name
 from kafkacompat.client.exchange import BrokerAway
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import uuid_to_text
@@ -58,7 +58,7 @@ class ShareMember:
             self._trouble.tell(str(away))
             return
         code = answer.error_code
-        if code in COORDINATOR_MOVES:
+        if code in COORDINATOR_RETRIABLE:
             self._trouble.tell(f"group {self.group}: {error_name(code)}")
             return
         self._trouble.end()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from kafkacompat.cli.reader import PASSING
+from kafkacompat.cli.reader import FETCH_RETRIABLE
 from kafkacompat.cli.share_member import ShareMember, TopicPartition
 from kafkacompat.cli.share_session import (
     Acknowledgement,
@@ -37,9 +37,9 @@ from kafkacompat.wire.messages.share_fetch_response import ShareFetchResponse
 WAIT_MS = 500
 """Divided by the number of leaders, because they are asked one after the other."""
 RENEWALS_A_LOCK = 3
-MOVED = (*PASSING, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+SHARE_FETCH_RETRIABLE = (*FETCH_RETRIABLE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 """Newer metadata or a later fetch may help. Acknowledgements are lost, because the leader has released the locks."""
-BUSY = (
+ACKNOWLEDGE_RETRIABLE = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
@@ -184,7 +184,7 @@ class ShareReader:
         for topic in answer.responses:
             for data in topic.partitions:
                 place = (topic.topic_id, data.partition_index)
-                if data.error_code in MOVED or data.error_code in BUSY:
+                if data.error_code in SHARE_FETCH_RETRIABLE or data.error_code in ACKNOWLEDGE_RETRIABLE:
                     problem = f"{self._name(place)}: {error_name(data.error_code)}"
                     continue
                 check(data.error_code, self._name(place), data.error_message)
@@ -225,7 +225,11 @@ class ShareReader:
                 problems = dict.fromkeys(waiting, str(lost))
                 again: set[TopicPartition] = set()
             else:
-                again = {place for place, code in codes.items() if code in BUSY and not backoff.is_over}
+                again = {
+                    place
+                    for place, code in codes.items()
+                    if code in ACKNOWLEDGE_RETRIABLE and not backoff.is_over
+                }
                 problems = {
                     place: error_name(code) for place, code in codes.items() if code and place not in again
                 }

@@ -28,7 +28,7 @@ CHANGE_TIMEOUT_S = 60.0
 CHANGE_TIMEOUT_MS = 30_000
 RETRY_PAUSE_S = 0.3
 CONTROLLER_LISTENER = "CONTROLLER"
-TO_BE_TRIED_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+RETRIABLE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def quorum_now(bootstrap: ClusterAddress) -> Quorum:
@@ -69,7 +69,7 @@ def add_voter(bootstrap: ClusterAddress, node_id: int, host: str, port: int) -> 
                 answer = cluster.any().call(request, AddRaftVoterResponse, timeout_s=ANSWER_TIMEOUT_S)
             if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
                 return directory_id
-            if answer.error_code not in TO_BE_TRIED_AGAIN or time.monotonic() > deadline:
+            if answer.error_code not in RETRIABLE or time.monotonic() > deadline:
                 check(answer.error_code, f"node {node_id} as a voter", answer.error_message)
         if time.monotonic() > deadline:
             raise CommandFailed(f"controller {node_id} does not follow the quorum")
@@ -102,7 +102,7 @@ def remove_voter(bootstrap: ClusterAddress, node_id: int) -> bool:
             # A leader that removes itself may stop before it answers. The next look at the quorum shows the result.
             message = str(failure)
         if code not in (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND):
-            if code not in TO_BE_TRIED_AGAIN or time.monotonic() > deadline:
+            if code not in RETRIABLE or time.monotonic() > deadline:
                 check(code, f"node {node_id} as a voter", message)
             time.sleep(RETRY_PAUSE_S)
         elif time.monotonic() > deadline:

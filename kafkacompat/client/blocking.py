@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.addresses import host_and_port
-from kafkacompat.client.brokers import COORDINATOR_MOVES, Address, Brokers, Retries
+from kafkacompat.client.brokers import COORDINATOR_RETRIABLE, Address, Brokers, Retries
 from kafkacompat.client.exchange import BrokerAway, Exchange
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -239,7 +239,7 @@ class Cluster:
                 node_id = self._coordinator_id(group)
                 if node_id is not None:
                     answer = self.connection(node_id).call(request, response_type, max_version, timeout_s)
-                    if error_of(answer) not in COORDINATOR_MOVES or backoff.is_over:
+                    if error_of(answer) not in COORDINATOR_RETRIABLE or backoff.is_over:
                         return answer
             except BrokerAway:
                 if backoff.is_over:

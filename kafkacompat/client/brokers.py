@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RETRY_BACKOFF_S, RETRY_BACKOFF_MAX_S = 0.1, 1.0
 """retry.backoff.ms and retry.backoff.max.ms of Kafka's clients."""
-COORDINATOR_MOVES = (
+COORDINATOR_RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,

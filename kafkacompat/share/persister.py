@@ -55,7 +55,7 @@ WAITING_MAX = 10_000
 """Operations of one kind that wait for one share-partition. Further ones are refused."""
 SENT_MAX = 2_000
 """Share-partitions in one request."""
-PASSING = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -383,7 +383,7 @@ class DefaultStatePersister:
 
     def _failed(self, queue: OperationQueue, node_id: int, code: ErrorCode, message: str | None) -> None:
         request = queue.request
-        if code not in PASSING:
+        if code not in RETRIABLE:
             error = _error(request, code, message or error_text(code))
             self._finish(queue, request.refused(error))
             return

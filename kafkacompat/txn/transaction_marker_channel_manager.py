@@ -44,7 +44,7 @@ _WRITTEN = frozenset(
     {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
 )
 _OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-_PASSING = frozenset(
+_RETRIABLE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -256,7 +256,7 @@ class TransactionMarkerChannelManager:
                     ErrorCode(code).name,
                 )
                 raise _Overtaken
-            if code in _PASSING:
+            if code in _RETRIABLE:
                 again.append(partition)
             elif code not in _WRITTEN:
                 logger.error(
