@@ -35,7 +35,7 @@ NOT_OF_A_NODE = {
     *("security.kerberos_library", "security.librdkafka", "security.cluster_address"),
 }
 """Modules of the packages above that are for commands, or that a node imports at its start if it needs them."""
-UNSERVED = ("remote_", "streams_", "zk_")
+UNSERVED = ("remote_", "zk_")
 """How the messages of APIs and records begin that no node uses."""
 ENCODINGS = ("ascii", "idna", "latin_1", "utf_8_sig", "utf_16", "utf_16_be", "utf_16_le")
 OF_PYTHON = (*(f"encodings.{name}" for name in ENCODINGS), "ipaddress", "tokenize", "zlib")
