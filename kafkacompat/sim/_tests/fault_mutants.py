@@ -21,9 +21,9 @@ def heartbeats_go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
             self.monotonic_ms = clock.now_ms
             self.now_ms = clock.now_ms
 
-    def start(self: Any) -> Any:
+    def start(self: Any, *arguments: Any) -> Any:
         self._clock = WallClock(self._clock)
-        return original(self)
+        return original(self, *arguments)
 
     patch.setattr(BrokerLifecycleManager, "start", start)
 
