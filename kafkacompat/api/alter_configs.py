@@ -32,7 +32,7 @@ async def handle(
 ) -> AlterConfigsResponse:
     own: dict[int, AlterConfigsResourceResponse] = {}
     others: list[AlterConfigsResource] = []
-    refusals = await in_turns(refused_broker_changes(node, context, request.resources, incremental=False))
+    refusals = await in_turns(refused_broker_changes(node, request.resources, incremental=False))
     for position, one in enumerate(request.resources):
         if position and position % LOOKED_AT_A_STEP == 0:
             await pause()

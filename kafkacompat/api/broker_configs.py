@@ -1,8 +1,8 @@
 """The settings of nodes: the resources that a particular node answers for, and the checks before its settings change.
 
 The name of a broker resource must be this node's id. Stores of this node's listeners that a request would change are checked before
-it is forwarded, because only this node can read them. A sender who may not change this node's settings learns nothing about its
-files: the controller refuses the request.
+it is forwarded, because only this node can read them. The rights to brokers' settings are checked before, so a sender without
+them learns nothing about this node's files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkacompat.api.access import access_of
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.config import ConfigError, DynamicConfig
 from kafkacompat.config.dynamic import check_thread_counts, validate_dynamic_broker
@@ -27,13 +26,11 @@ from kafkacompat.controller.configuration_control_manager import (
 )
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.ids import parse_int
-from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, Node
-    from kafkacompat.api.request_context import RequestContext
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -90,18 +87,11 @@ def refused_here(node: AnyNode, resource_type: int, name: str) -> str | None:
 OF_TLS = "ssl."
 
 
-def check_stores(
-    node: Node, context: RequestContext, names: Iterable[str], wanted: Mapping[str, str]
-) -> None:
+def check_stores(node: Node, names: Iterable[str], wanted: Mapping[str, str]) -> None:
     """Raise ConfigError if this broker's stores would not work with these settings of its own. `names` are the settings
     that it has now or that the request changes."""
     if node.check_listeners is None or not any(
         (listener_base(each) or "").startswith(OF_TLS) for each in names
-    ):
-        return
-    access = access_of(node, context)
-    if access is not None and not access.allows(
-        AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME, logs_allowed=False, logs_denied=False
     ):
         return
     node.check_listeners(
@@ -115,7 +105,7 @@ BROKER = ConfigResourceType.BROKER
 
 
 def refused_broker_changes(
-    node: AnyNode, context: RequestContext, resources: Sequence[Any], *, incremental: bool
+    node: AnyNode, resources: Sequence[Any], *, incremental: bool
 ) -> Work[dict[int, tuple[ErrorCode, str | None]]]:
     """Return the error code and message of each refused resource, by position. A controller refuses nothing here.
 
@@ -138,13 +128,13 @@ def refused_broker_changes(
         if each.resource_type != BROKER or named[each.resource_name] != 1:
             continue
         try:
-            yield from _check(node, context, each, incremental, pace)
+            yield from _check(node, each, incremental, pace)
         except ConfigRefused as refusal:
             refused[position] = refusal.code, refusal.message
     return refused
 
 
-def _check(node: Node, context: RequestContext, element: Any, incremental: bool, pace: Pace) -> Work[None]:
+def _check(node: Node, element: Any, incremental: bool, pace: Pace) -> Work[None]:
     check_count(element)
     resource = yield from changes_of(element, pace, incremental=incremental)
     yield from check_shape(resource, pace)
@@ -157,6 +147,6 @@ def _check(node: Node, context: RequestContext, element: Any, incremental: bool,
         validate_dynamic_broker(wanted, per_broker=bool(resource.name), current=in_effect)
         check_thread_counts(wanted, per_broker=bool(resource.name), current=in_effect)
         if resource.name:
-            check_stores(node, context, current.keys() | values.keys(), wanted)
+            check_stores(node, current.keys() | values.keys(), wanted)
     except ConfigError as error:
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, str(error)) from error

@@ -50,7 +50,7 @@ async def handle(
             await pause()
     own: dict[int, AlterConfigsResourceResponse] = {}
     others: list[AlterConfigsResource] = []
-    refusals = await in_turns(refused_broker_changes(node, context, request.resources, incremental=True))
+    refusals = await in_turns(refused_broker_changes(node, request.resources, incremental=True))
     for position, resource in enumerate(request.resources):
         if position and position % LOOKED_AT_A_STEP == 0:
             await pause()

@@ -60,7 +60,7 @@ class NamedRights:
     """Kafka's text of a refusal, where its answer has one."""
     repeats_by: Callable[[Any], Any] | None = None
     """The identity of an element. Repeated elements all go to the handler, which refuses them as repeated."""
-    is_flawed: Callable[[Any], bool] | None = None
+    is_flawed: Callable[[Any, Pace], Work[bool]] | None = None
     """Whether an element is refused with INVALID_REQUEST before any right is checked."""
     unless: Callable[[Any], bool] | None = None
     """Whether the handler refuses the whole request, so that no right is checked."""
@@ -147,7 +147,7 @@ class NamedRights:
             if code is None:
                 allowed.append(each)
             else:
-                if self.is_flawed is not None and self.is_flawed(each):
+                if self.is_flawed is not None and (yield from self.is_flawed(each, pace)):
                     code = ErrorCode.INVALID_REQUEST
                 refused.setdefault(code, []).append(each)
             if position % SORTED_A_STEP == 0:
@@ -282,23 +282,31 @@ def to_configs(operation: AclOperation, of_loggers: AclOperation | None) -> Asks
     return asks
 
 
-def to_loggers_here(node: AnyNode, element: Any) -> Ask | None:
-    """Only loggers are checked here. The controller checks all other settings."""
-    if element.resource_type != ConfigResourceType.BROKER_LOGGER:
-        return None
-    return AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
+def to_configs_here(*kinds: ConfigResourceType) -> Asks:
+    """A broker checks the rights to what it validates or changes itself. The controller checks all of them."""
+
+    def asks(node: AnyNode, element: Any) -> Ask | None:
+        here = element.resource_type in kinds
+        return (AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME) if here else None
+
+    return asks
 
 
 def config_resource(element: Any) -> tuple[int, str]:
     return element.resource_type, element.resource_name
 
 
-def has_flawed_configs(resource: Any) -> bool:
+def has_flawed_configs(resource: Any, pace: Pace) -> Work[bool]:
     """Return whether a setting is named twice, or is set to null."""
-    names = {each.name for each in resource.configs}
-    return len(names) < len(resource.configs) or any(
-        each.value is None and getattr(each, "config_operation", SET) != DELETE for each in resource.configs
-    )
+    names: set[str] = set()
+    has_null = False
+    for each in resource.configs:
+        names.add(each.name)
+        if each.value is None and getattr(each, "config_operation", SET) != DELETE:
+            has_null = True
+        if pace.is_over():
+            yield TURN_COST
+    return has_null or len(names) < len(resource.configs)
 
 
 def names_unknown_config_types(request: Any) -> bool:
@@ -370,10 +378,19 @@ INCREMENTALLY_ALTER_CONFIGS = NamedRights(
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
 )
-ALTER_LOGGERS_HERE = NamedRights(
+ALTER_CONFIGS_HERE = NamedRights(
     "resources",
     "responses",
-    to_loggers_here,
+    to_configs_here(ConfigResourceType.BROKER),
+    text_of=error_text,
+    repeats_by=config_resource,
+    is_flawed=has_flawed_configs,
+)
+INCREMENTALLY_ALTER_CONFIGS_HERE = NamedRights(
+    "resources",
+    "responses",
+    to_configs_here(ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER),
+    text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
 )

@@ -114,7 +114,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(ApiKey.CREATE_ACLS, "create_acls"),
     _entry(ApiKey.DELETE_ACLS, "delete_acls"),
     _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs", named=(named_rights.DESCRIBE_CONFIGS,)),
-    _entry(ApiKey.ALTER_CONFIGS, "alter_configs"),
+    _entry(ApiKey.ALTER_CONFIGS, "alter_configs", named=(named_rights.ALTER_CONFIGS_HERE,)),
     _entry(ApiKey.ALTER_REPLICA_LOG_DIRS, "alter_replica_log_dirs", needs=(access.ALTER_CLUSTER,)),
     _entry(ApiKey.DESCRIBE_LOG_DIRS, "describe_log_dirs", needs=(access.DESCRIBE_CLUSTER,)),
     _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
@@ -128,7 +128,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         "incremental_alter_configs",
-        named=(named_rights.ALTER_LOGGERS_HERE,),
+        named=(named_rights.INCREMENTALLY_ALTER_CONFIGS_HERE,),
     ),
     _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
     _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),

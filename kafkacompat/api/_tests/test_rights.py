@@ -235,6 +235,26 @@ def test_flawed_settings_are_invalid_whoever_sends_them(key: ApiKey) -> None:
     assert (reached, answer.responses[0].error_code) == ([], ErrorCode.INVALID_REQUEST)
 
 
+@pytest.mark.parametrize("key", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
+def test_a_broker_asks_for_the_right_to_brokers_before_it_looks_at_their_settings(key: ApiKey) -> None:
+    """As Apache Kafka 4.4 does. What else the request names is the controller's to judge."""
+    (broker,) = elements_of(key, "resources", config_of(4), "a")
+    (topic,) = elements_of(key, "resources", config_of(2), "a")
+    request = request_class(int(key))(resources=[broker, topic])
+    answer, reached = asked(BROKER_APIS, key, request)
+    assert reached == [[topic]]
+    refusal = answer.responses[1]
+    assert (refusal.error_code, refusal.error_message) == (31, "Cluster authorization failed.")
+    broker.configs = [SimpleNamespace(name="x", value="1", config_operation=0)] * 2
+    flawed, _ = asked(BROKER_APIS, key, request_class(int(key))(resources=[broker]))
+    assert [each.error_code for each in flawed.responses] == [ErrorCode.INVALID_REQUEST]
+    twice, reached = asked(BROKER_APIS, key, request_class(int(key))(resources=[broker, broker]))
+    assert (len(twice.responses), reached) == (2, [[broker, broker]])
+    request = request_class(int(key))(resources=[broker])
+    _, reached = asked(BROKER_APIS, key, request, allow(CLUSTER, AclOperation.ALTER_CONFIGS, "kafka-cluster"))
+    assert reached == [[broker]]
+
+
 def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
     """Only a name that the sender may delete reaches the controller: there the topic may exist when its turn comes."""
     names = ("gone", "a", "mine", "hidden")
