@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
+RECORD_BYTES_MIN = 7
+"""Its length, attributes, timestamp, offset, the lengths of key and value, and the number of headers."""
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

@@ -50,7 +50,7 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.crc import crc32c
 from kafkacompat.records.limits import UNLIMITED, BatchLimits, RecordLimitExceeded
-from kafkacompat.records.record import RecordMalformed, read_varint
+from kafkacompat.records.record import RECORD_BYTES_MIN, RecordMalformed, read_varint
 from kafkacompat.records.scan import (
     ALL_AT_ONCE,
     ANY_OFFSET,
@@ -340,11 +340,6 @@ def _begin(
         raise LogRefused(ErrorCode.CORRUPT_MESSAGE, "the batch's crc is wrong", fault=Fault.CRC)
     if client:
         _check_client_header(header)
-    if header.record_count > limits.records:
-        raise LogRefused(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"a batch of {header.record_count} records, of which batch.max.records takes {limits.records}",
-        )
     codec = header.attributes & CODEC_MASK
     target = codecs.CODEC_OF_SETTING.get(config.compression_type, codec)
     if target != codec and codec == codecs.NONE and header.is_control:
@@ -550,10 +545,15 @@ def check_records(
 ) -> BodyFacts | Unfinished:
     """Raise RecordMalformed unless the body is exactly `count` well-formed records with offset deltas 0..count-1.
 
-    Raises RecordLimitExceeded for more headers than the limits allow. Returns the position after `units` of work.
+    Raises RecordLimitExceeded for more records or headers than the limits allow. Returns the position after `units` of work.
     """
     position, reached, headers, least, greatest, nulls = since
     end, left = len(body), units
+    if count > limits.records:
+        if end < count * RECORD_BYTES_MIN:
+            raise RecordMalformed(f"{count} records do not fit into {end} bytes")
+        text = f"a batch of {count} records, of which batch.max.records takes {limits.records}"
+        raise RecordLimitExceeded(text, splits=True)
     while reached < count:
         if left <= 0:
             return Unfinished(position, reached, headers, least, greatest, nulls)

@@ -375,12 +375,32 @@ def test_a_body_that_needs_more_memory_than_given_is_put_off() -> None:
 # Records
 
 
-def test_more_records_than_are_set_are_refused_by_the_header_alone(monkeypatch: Any) -> None:
-    monkeypatch.setattr(compression, "unpack", None)
-    batch = batch_around(b"", compression.ZSTD, 5_000_001)
-    refused = refusal(batch)
+@pytest.mark.parametrize("codec", [compression.NONE, *CODECS])
+def test_more_records_than_are_set_are_refused_before_one_is_read(monkeypatch: Any, codec: int) -> None:
+    body = tiny_records(100)
+    batch = batch_of_body(body, codec, 100) if codec else batch_around(bytes(body), codec, 100)
+    monkeypatch.setattr(validate, "scan", None)
+    refused = refusal(batch, limits=BatchLimits(records=99))
     assert refused.code == ErrorCode.MESSAGE_TOO_LARGE
     assert "batch.max.records" in str(refused.message)
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, *CODECS])
+def test_more_records_than_the_bytes_can_hold_are_invalid_whatever_is_set(
+    monkeypatch: Any, codec: int
+) -> None:
+    """As in Apache Kafka: the producer must not split what is damaged."""
+    body, count = tiny_records(100), 2**31 - 1
+    batch = batch_of_body(body, codec, count) if codec else batch_around(bytes(body), codec, count)
+    monkeypatch.setattr(validate, "scan", None)
+    assert refusal(batch).code == ErrorCode.INVALID_RECORD
+    with pytest.raises(LogRefused) as caught:
+        at_once(batch)
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_a_body_that_cannot_be_opened_is_told_as_such_whatever_its_count() -> None:
+    assert refusal(batch_around(b"?", compression.ZSTD, 2**31 - 1)).code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("body", [tiny_records, lambda count: tiny_records(count, even=False)])
