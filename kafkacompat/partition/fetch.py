@@ -645,7 +645,7 @@ class FetchReads:
         their answers took new roles, each would wake the next one within itself.
         """
         manager = self._manager
-        if parameters.may_read is not None and not parameters.may_read(asked.topic):
+        if parameters.may_read is not None and not parameters.may_read(asked.topic or self._name_of(asked)):
             return None
         if parameters.uses_topic_ids:
             if arrived:
@@ -653,6 +653,11 @@ class FetchReads:
             return manager.by_id.get((asked.topic_id, asked.partition))
         name = asked.topic, asked.partition
         return manager.core(name) if arrived else manager.by_name.get(name)
+
+    def _name_of(self, asked: Any) -> str | None:
+        """The name of a topic whose id was not known yet when its session was told of it."""
+        topic = self._manager.image.topics_by_id.get(asked.topic_id)
+        return None if topic is None else topic.name
 
     def _is_held_back(self, core: Partition, replica_id: int) -> bool:
         return self._throttle is not None and self._throttle.should_throttle(core, replica_id)
@@ -663,7 +668,7 @@ class FetchReads:
         """The error code of a partition that is not found."""
         image = self._manager.image
         error_of = self._manager.leader_error if arrived else self._manager.hosted.absent
-        if parameters.may_read is not None and not parameters.may_read(asked.topic):
+        if parameters.may_read is not None and not parameters.may_read(asked.topic or self._name_of(asked)):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if parameters.uses_topic_ids:
             topic = image.topics_by_id.get(asked.topic_id)

@@ -632,6 +632,36 @@ def test_an_unknown_id_in_a_session_yields_the_error_until_it_is_known() -> None
     assert third.responses[0].topic_id == late.id
 
 
+def test_a_topic_that_is_known_later_is_read_in_a_session_by_whoever_may_read_it() -> None:
+    world = LedPartitions()
+    late = topic_image("late")
+    asked = FetchRequestPartition(late.id, None, 0, 0, 100)
+    may_read = {"late": False}
+
+    def fetched(session_id: int, epoch: int, partitions: Sequence[FetchRequestPartition] = ()) -> Any:
+        return session_fetch(
+            world,
+            session_id,
+            epoch,
+            partitions,
+            may_read=lambda name: name is None or may_read[name],
+        )
+
+    full = fetched(0, 0, [asked])
+    assert one(full).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    world.publish(
+        type(world.image)(
+            offset=1, topics={"late": late}, topics_by_id={late.id: late}, brokers=world.image.brokers
+        )
+    )
+    world.settle()
+    world.produce("late")
+    refused = one(fetched(full.session_id, 1))
+    assert (refused.error_code, len(refused.records)) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0)
+    may_read["late"] = True
+    assert sizes(fetched(full.session_id, 2)) == [BATCH]
+
+
 def test_fair_order_in_a_session_serves_the_starved_first() -> None:
     world = filled(partitions=3)
     wanted = [want(world, partition) for partition in range(3)]
