@@ -529,8 +529,8 @@ class Shard:
         answer.on_done(self._told)
         try:
             written = self._complete(self._decided(operation, Caller(asking), now_ms), now_ms)
-        except BaseException:  # which is the answer
-            del self._asking[answer]
+        except BaseException:  # which is the answer, if there was none before
+            self._told(answer)
             raise
         if not written.done or written.has_failed:
             written.unheeded(f"an operation of coordinator partition {self.partition}", OperationRefused)

@@ -247,6 +247,13 @@ def test_what_raises_after_the_commit_answers_whoever_is_parked(
     assert asked.heard == [("parked", "at once")]
 
 
+@pytest.mark.parametrize("records", [("record",), ()])
+def test_what_raises_after_the_answer_is_told_as_it_is(asked: Asked, records: tuple[str, ...]) -> None:
+    with pytest.raises(KeyError, match="a bug"):
+        asked.world.shard.ask(lambda caller, now_ms: replied(caller, "at once", *records, committed=broken))
+    assert asked.world.shard._asking == {}
+
+
 def told(answer: Deferred[Any]) -> str:
     try:
         answer.result()
