@@ -292,7 +292,9 @@ class StandardAuthorizer:
 
     def updating(self, acls: Mapping[Uuid, Acl], changed: Collection[Uuid] | None = None) -> Work[None]:
         """`update` in steps. One at a time. Whatever is asked meanwhile is decided as before the update or as after it: an
-        entry that denies is added before all others, and removed after them."""
+        entry that denies is added before all others, and removed after them. That is not enough with
+        allow.everyone.if.no.acl.found: whoever is allowed without entries, and also with all of them, may be denied with some.
+        So those are then taken in one step."""
         before = self._acls
         if acls is before:
             return
@@ -314,7 +316,9 @@ class StandardAuthorizer:
             if new is not None and new is not before.get(key):
                 added[new.permission_type == DENY].append(new)
         silent: dict[str, list[Acl]] = {}
-        pace = Pace(TAKEN_A_STEP)
+        all_count = sum(map(len, (*added.values(), *removed.values())))
+        is_divided = not (self.is_loaded and self.allow_everyone_if_no_acl_found)
+        pace = Pace(TAKEN_A_STEP if is_divided else all_count + 1)
         for acl in chain(added[True], added[False]):
             if pace.is_over():
                 yield TURN_COST

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkacompat.ids import Uuid
@@ -547,7 +547,12 @@ ENTRIES = st.lists(
 )
 
 
+OF_TWO = [acl("t", permission=DENY, principal="User:bob"), acl("t", principal="User:alice")]
+
+
 @given(before=ENTRIES, after=ENTRIES, default=st.booleans(), shared=st.integers(0, 4))
+@example(before=[], after=OF_TWO, default=True, shared=0)
+@example(before=OF_TWO, after=[], default=True, shared=0)
 def test_a_decision_in_the_middle_of_an_update_is_one_of_before_or_after_it(
     before: list[Acl], after: list[Acl], default: bool, shared: int
 ) -> None:
