@@ -247,9 +247,9 @@ _S = ClassicGroupState
 END_OF_TIME_MS = 2**63 - 1
 """The latest expiry time that a record can have."""
 ABSENT_GROUP_ON_COMMIT_SINCE = 9
-EPOCHS_IN_TRANSACTIONS_SINCE = 6
-"""The version of TxnOffsetCommit that tells members of stale epochs and absent groups (KIP-1319)."""
 """The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND."""
+EPOCHS_IN_TRANSACTIONS_SINCE = 6
+"""The first version of TxnOffsetCommit that tells members of stale epochs and absent groups (KIP-1319)."""
 SPARE_BYTES = 32 << 20
 """If the node has this much memory left, a commit has room: no request is as large."""
 TOLD_A_STEP = 500
@@ -530,6 +530,3 @@ def _stale_epochs_as_generations(api_version: int) -> Iterator[None]:
         if refusal.code is ErrorCode.STALE_MEMBER_EPOCH and api_version < EPOCHS_IN_TRANSACTIONS_SINCE:
             raise OperationRefused(ErrorCode.ILLEGAL_GENERATION, refusal.message) from None
         raise
-
-
-# --- refusals
