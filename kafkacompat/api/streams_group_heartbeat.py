@@ -34,6 +34,12 @@ STREAMS_VERSION = "streams.version"
 FIRST_LEVEL_WITH_STREAMS_GROUPS = 1
 MISSING_INTERNAL_TOPICS = 3
 TOLD_ERRORS = 3
+TOPOLOGY_PARTS_MAX = 4_000
+"""Subtopologies, their topics, settings of these, and groups of copartitioned topics with their members. One takes the loop
+for several microseconds in one step."""
+LISTED_MAX = 20_000
+"""Tasks that one heartbeat names, or offsets of tasks that it has."""
+CLIENT_TAGS_MAX = 1_000
 
 
 def serves_streams_groups(node: Node) -> bool:
@@ -46,6 +52,9 @@ def serves_streams_groups(node: Node) -> bool:
 def streams_group_heartbeat(
     node: Node, context: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
+    too_much = _too_much_of(request)
+    if too_much is not None:
+        return too_much
     names = _topics_of(request.topology)
     if are_too_many(names):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -67,6 +76,45 @@ def streams_group_heartbeat(
         return beat()
     refusal = StreamsGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return when_visible(RightToTopics(access, AclOperation.DESCRIBE), names, beat, refusal)
+
+
+def _too_much_of(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse | None:
+    """The refusal of a request whose lists are too long for one step."""
+    if _has_more_parts(request.topology, TOPOLOGY_PARTS_MAX):
+        return _invalid(f"A topology may have at most {TOPOLOGY_PARTS_MAX} parts.")
+    owned = [*(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())]
+    if len(owned) > LISTED_MAX or sum([len(each.partitions) for each in owned]) > LISTED_MAX:
+        message = f"A heartbeat may name at most {LISTED_MAX} tasks."
+    elif len(request.task_offsets or ()) + len(request.task_end_offsets or ()) > LISTED_MAX:
+        message = f"A heartbeat may have at most {LISTED_MAX} offsets of tasks."
+    elif len(request.client_tags or ()) > CLIENT_TAGS_MAX:
+        message = f"A member may have at most {CLIENT_TAGS_MAX} client tags."
+    else:
+        return None
+    return StreamsGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+
+
+def _has_more_parts(topology: Topology | None, most: int) -> bool:
+    """It looks at no more than `most` parts of a list."""
+    subtopologies = () if topology is None else topology.subtopologies
+    parts = len(subtopologies)
+    for each in subtopologies:
+        topics = (each.repartition_source_topics, each.state_changelog_topics)
+        groups = each.copartition_groups
+        parts += len(each.source_topics) + len(each.source_topic_regex) + len(each.repartition_sink_topics)
+        parts += sum(map(len, topics)) + len(groups)
+        if parts > most:
+            return True
+        parts += sum([len(topic.topic_configs) for some in topics for topic in some])
+        parts += sum(
+            [
+                len(group.source_topics)
+                + len(group.source_topic_regex)
+                + len(group.repartition_source_topics)
+                for group in groups
+            ]
+        )
+    return parts > most
 
 
 def _topics_of(topology: Topology | None) -> list[str]:

@@ -292,10 +292,9 @@ def describe_streams_group(
         (member, group.targets.get(member.member_id, NOTHING), group.task_offsets(member.member_id))
         for member in group.members.values()
     ]
-    for start in range(0, len(members), MEMBERS_A_STEP):
-        some = members[start : start + MEMBERS_A_STEP]
-        described.members += [_streams_member(*each) for each in some]
-        yield len(some) * MEMBER_COST
+    for member, target, offsets in members:
+        described.members.append(_streams_member(member, target, offsets))
+        yield MEMBER_COST + offsets.count()
     return described
 
 

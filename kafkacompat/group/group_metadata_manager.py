@@ -47,6 +47,7 @@ from kafkacompat.group.share.heartbeat import fence_member as fence_share_member
 from kafkacompat.group.share.share_group import ShareGroup, replay_share_record
 from kafkacompat.group.share.states import forget_absent_topics
 from kafkacompat.group.streams.heartbeat import fence_member as fence_streams_member
+from kafkacompat.group.streams.heartbeat import initial_rebalance_key
 from kafkacompat.group.streams.streams_group import replay_streams_record
 from kafkacompat.ids import Uuid
 from kafkacompat.tasks import at_once
@@ -121,6 +122,8 @@ class GroupMetadataManager:
             replay_share_record(self.groups, self.env.subscribers, record, self.env.memory)
         elif isinstance(record, StreamsGroupRecord):
             replay_streams_record(self.groups, self.env.subscribers, record, self.env.memory)
+            if record.group_id not in self.groups:
+                self.env.timers.cancel(initial_rebalance_key(record.group_id))
 
     def load_large(
         self, key: bytes, value: bytes, offset: int, producer_id: int

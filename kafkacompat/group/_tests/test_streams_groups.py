@@ -9,6 +9,7 @@ import pytest
 from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
 from kafkacompat.api.list_groups import HANDLER as LIST_GROUPS
 from kafkacompat.api.offset_commit import HANDLER as COMMIT
+from kafkacompat.api.streams_group_heartbeat import CLIENT_TAGS_MAX, LISTED_MAX, TOPOLOGY_PARTS_MAX
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
 from kafkacompat.group._tests.streamers import (
@@ -20,7 +21,9 @@ from kafkacompat.group._tests.streamers import (
     heartbeat,
     topology,
 )
-from kafkacompat.group.streams.configured_topology import StatusCode
+from kafkacompat.group.describe import describe_streams_group
+from kafkacompat.group.streams.configured_topology import TASKS_MAX, StatusCode
+from kafkacompat.group.sweeps import machine_of
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
@@ -29,7 +32,16 @@ from kafkacompat.wire.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kafkacompat.wire.messages.streams_group_heartbeat_request import Endpoint, TaskIds, TaskOffset
+from kafkacompat.wire.messages.streams_group_heartbeat_request import (
+    CopartitionGroup,
+    Endpoint,
+    KeyValue,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    Topology,
+)
 from kafkacompat.wire.messages.streams_group_topology_description_update_request import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )
@@ -365,3 +377,138 @@ def test_a_description_is_refused_without_a_plug_in(world: StreamsWorld) -> None
     answer = world.call(UPDATE_DESCRIPTION, StreamsGroupTopologyDescriptionUpdateRequest(), 0)
     assert answer.error_code == E.UNSUPPORTED_VERSION
     assert answer.error_message == "The broker has no streams group topology description plugin configured."
+
+
+# --- bounds
+
+
+def parts(count: int) -> Topology:
+    """A topology with that many parts: itself one subtopology with its topics."""
+    names = [f"t{number}" for number in range(count - 1)]
+    return Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=names)])
+
+
+def test_a_topology_has_a_bound(world: StreamsWorld) -> None:
+    answer = Streamer(world, "a", parts(TOPOLOGY_PARTS_MAX)).join()
+    assert (answer.error_code, codes(answer)) == (E.NONE, [StatusCode.MISSING_SOURCE_TOPICS])
+    answer = Streamer(world, "b", parts(TOPOLOGY_PARTS_MAX + 1)).join()
+    assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
+    assert answer.error_message == f"A topology may have at most {TOPOLOGY_PARTS_MAX} parts."
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Topology(subtopologies=[Subtopology(subtopology_id=str(n)) for n in range(TOPOLOGY_PARTS_MAX + 1)]),
+        Topology(subtopologies=[Subtopology(repartition_sink_topics=["r"] * TOPOLOGY_PARTS_MAX)]),
+        Topology(
+            subtopologies=[
+                Subtopology(
+                    state_changelog_topics=[
+                        TopicInfo(
+                            name="c", topic_configs=[KeyValue(key="k", value="v")] * (TOPOLOGY_PARTS_MAX - 1)
+                        )
+                    ]
+                )
+            ]
+        ),
+        Topology(
+            subtopologies=[
+                Subtopology(
+                    copartition_groups=[CopartitionGroup(source_topics=[0] * (TOPOLOGY_PARTS_MAX - 1))]
+                )
+            ]
+        ),
+    ],
+)
+def test_all_parts_of_a_topology_count(world: StreamsWorld, told: Topology) -> None:
+    answer = Streamer(world, "a", told).join()
+    assert answer.error_message == f"A topology may have at most {TOPOLOGY_PARTS_MAX} parts."
+
+
+def test_what_a_member_lists_has_a_bound(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    owned = [TaskIds(subtopology_id="0", partitions=[0] * (LISTED_MAX + 1))]
+    offsets = [TaskOffset(subtopology_id="0", partition=each, offset=1) for each in range(LISTED_MAX // 2)]
+    tags = [KeyValue(key=str(each), value="v") for each in range(CLIENT_TAGS_MAX)]
+    assert a.beat(task_offsets=offsets, task_end_offsets=offsets, client_tags=tags).error_code == E.NONE
+    for fields, message in (
+        ({"active_tasks": owned}, f"A heartbeat may name at most {LISTED_MAX} tasks."),
+        (
+            {"task_offsets": offsets, "task_end_offsets": [*offsets, offsets[0]]},
+            f"A heartbeat may have at most {LISTED_MAX} offsets of tasks.",
+        ),
+        (
+            {"client_tags": [*tags, KeyValue(key="k", value="v")]},
+            f"A member may have at most {CLIENT_TAGS_MAX} client tags.",
+        ),
+    ):
+        answer = a.beat(**fields)
+        assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, message)
+
+
+def test_a_topology_with_too_many_tasks_does_not_run(world: StreamsWorld) -> None:
+    world.create(large=TASKS_MAX + 1)
+    answer = Streamer(world, "a", topology("large")).join()
+    assert (answer.error_code, codes(answer)) == (E.NONE, [StatusCode.INCORRECTLY_PARTITIONED_TOPICS])
+    assert (
+        answer.status[0].status_detail
+        == f"The topology has {TASKS_MAX + 1} tasks. At most {TASKS_MAX} can run."
+    )
+    assert (answer.active_tasks, state(world)) == ([], "NotReady")
+
+
+def test_offsets_of_who_is_refused_are_forgotten(world: StreamsWorld) -> None:
+    Streamer(world, "a", topology("gone")).join()
+    machine = machine_of(world.coordinator._shards.shard_for(GROUP))
+    used = machine.env.memory.used
+    offsets = [TaskOffset(subtopology_id="0", partition=0, offset=1)]
+    answer = Streamer(world, "b", topology("gone")).join(
+        task_offsets=offsets, user_endpoint=Endpoint(host="h", port=1)
+    )
+    assert answer.error_code == E.UNKNOWN_SERVER_ERROR  # as Apache Kafka, which cannot describe its endpoint
+    assert machine.env.memory.used == used
+
+
+@pytest.fixture
+def a(world: StreamsWorld) -> Streamer:
+    """A member that has told as many offsets as it may."""
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    offsets = [TaskOffset(subtopology_id="0", partition=each, offset=1) for each in range(LISTED_MAX)]
+    assert a.beat(task_offsets=offsets, task_end_offsets=[]).error_code == E.NONE
+    return a
+
+
+def test_the_description_of_many_offsets_has_its_cost(world: StreamsWorld, a: Streamer) -> None:
+    machine = machine_of(world.coordinator._shards.shard_for(GROUP))
+    assert sum(describe_streams_group(machine, GROUP)) >= LISTED_MAX
+
+
+def test_members_with_many_offsets_are_assigned_beside_the_requests(world: StreamsWorld, a: Streamer) -> None:
+    b = Streamer(world, "b", topology("t"))
+    b.join()
+    assert (b.epoch, b.active) == (a.epoch, set())
+    for each in (a, b, a, b):
+        each.beat()
+    assert len(a.active) + len(b.active) == 3
+    assert state(world) == "Stable"
+
+
+# --- the initial delay
+
+
+def test_a_deleted_group_leaves_no_delay_behind() -> None:
+    world = StreamsWorld(delay_ms=3000)
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    a.leave()
+    world.time.advance(2000)
+    answer = world.call_to_the_end(DELETE_GROUPS, DeleteGroupsRequest(groups_names=[GROUP]), 2)
+    assert answer.results[0].error_code == E.NONE
+    assert codes(a.join()) == [StatusCode.ASSIGNMENT_DELAYED]
+    world.time.advance(1000)
+    assert codes(a.beat()) == [StatusCode.ASSIGNMENT_DELAYED]
+    world.time.advance(2000)
+    assert codes(a.beat()) == []

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NAMED_TOPICS = 3
 """Topics that a detail names. The others are counted."""
+TASKS_MAX = 20_000
+"""Tasks of a topology. Each takes memory and time in every assignment."""
 
 
 class StatusCode(IntEnum):
@@ -112,6 +114,7 @@ def configure_topology(topology: StreamsTopology, topics: Topics) -> ConfiguredT
             for subtopology_id in sorted(of_ids, key=string_order)
         }
         missing = _missing_internal_topics(configured.values(), subtopologies, topics)
+        _throw_on_too_many_tasks(configured.values())
     except _TopicsDoNotFit as reason:
         return ConfiguredTopology(None, {}, reason.status, reason.detail)
     if missing:
@@ -133,7 +136,7 @@ def _copartition_groups(subtopology: Subtopology) -> Iterator[list[str]]:
         ):
             raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
         names = [sources[index] for index in group.source_topics]
-        yield in_hash_order([*names, *[internal[index] for index in group.repartition_source_topics]])
+        yield [*names, *[internal[index] for index in group.repartition_source_topics]]
 
 
 def _throw_on_missing_source_topics(subtopologies: Sequence[Subtopology], topics: Topics) -> None:
@@ -185,9 +188,10 @@ def _partition_counts(
         for topic in each.repartition_source_topics
         if not topic.partitions
     }
+    of_fixed = {counts.of(name) for name in fixed}
     for group in copartition_groups:
         if group:
-            counts.decided.update(_copartitioned(group, fixed, flexible, counts))
+            counts.decided.update(_copartitioned(group, fixed, of_fixed, flexible, counts))
     for each in subtopologies:
         inputs = [counts.of(name) for name in each.input_topics()]
         if not inputs:
@@ -227,11 +231,13 @@ def _repartition_topics(
             continue
         looked_at.add(place)
         each = subtopologies[place]
-        for sink in each.repartition_sink_topics:
-            if sink in found:
-                continue
-            known = [found[topic.name] for topic in each.repartition_source_topics if topic.name in found]
-            found[sink] = max([*known, *map(existing, each.source_topics)])
+        sinks = [sink for sink in dict.fromkeys(each.repartition_sink_topics) if sink not in found]
+        if not sinks:
+            continue
+        known = [found[topic.name] for topic in each.repartition_source_topics if topic.name in found]
+        most = max([*known, *map(existing, each.source_topics)])
+        for sink in sinks:
+            found[sink] = most
             for reader in readers.get(sink, ()):
                 heappush(turns, (turn if reader > place else turn + 1, reader))
     if any(sink not in found for each in subtopologies for sink in each.repartition_sink_topics):
@@ -250,25 +256,28 @@ def _repartition_topics(
 
 
 def _copartitioned(
-    group: Sequence[str], fixed: set[str], flexible: set[str], counts: _Counts
+    group: Sequence[str], fixed: set[str], of_fixed: set[int], flexible: set[str], counts: _Counts
 ) -> dict[str, int]:
-    """What the repartition topics of a group of topics get, so that all have the same number of partitions."""
+    """What the repartition topics of a group of topics get, so that all have the same number of partitions. `of_fixed`: the
+    numbers of partitions that the topology's `fixed` topics have."""
     internal = {name: counts.of(name) for name in group if name in fixed or name in flexible}
     external = {name: counts.of(name) for name in group if name not in internal}
     if external:
         wanted = _the_same(external.values(), external)
     elif fixed:
         # All of the topology, and not those of the group only, as in Kafka.
-        wanted = _the_same([counts.of(name) for name in fixed], internal)
+        wanted = _the_same(of_fixed, internal)
     else:
         wanted = max(internal.values())
-    for name in in_hash_order(list(internal)):
-        if name in fixed and internal[name] != wanted:
-            raise _TopicsDoNotFit(
-                StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
-                f"Number of partitions [{internal[name]}] of repartition topic [{name}] doesn't match number of partitions "
-                f"[{wanted}] of the source topic.",
-            )
+    wrong = {name for name, count in internal.items() if name in fixed and count != wanted}
+    if wrong:
+        of_group = in_hash_order([name for name in in_hash_order(group) if name in internal])
+        name = next(name for name in of_group if name in wrong)
+        raise _TopicsDoNotFit(
+            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Number of partitions [{internal[name]}] of repartition topic [{name}] doesn't match number of partitions "
+            f"[{wanted}] of the source topic.",
+        )
     return dict.fromkeys(internal, wanted)
 
 
@@ -281,6 +290,15 @@ def _the_same(found: Iterable[int], told: Mapping[str, int]) -> int:
             f"Following topics do not have the same number of partitions: [{{{listed}}}]",
         )
     return numbers.pop()
+
+
+def _throw_on_too_many_tasks(configured: Iterable[ConfiguredSubtopology]) -> None:
+    tasks = sum([each.number_of_tasks for each in configured])
+    if tasks > TASKS_MAX:
+        raise _TopicsDoNotFit(
+            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+            f"The topology has {tasks} tasks. At most {TASKS_MAX} can run.",
+        )
 
 
 # --- internal topics
@@ -320,15 +338,20 @@ def _missing_internal_topics(
     configured: Iterable[ConfiguredSubtopology], subtopologies: Iterable[Subtopology], topics: Topics
 ) -> dict[str, InternalTopic]:
     wanted = {topic.name: topic for each in configured for topic in each.internal_topics()}
-    required = in_hash_order([name for each in subtopologies for name in each.required_topics()])
-    for name in required:
-        existing = topics.by_name.get(name)
-        if existing is None or name not in wanted:
-            continue
-        found, expected = len(existing.partitions), wanted[name].number_of_partitions
-        if found != expected:
-            raise _TopicsDoNotFit(
-                StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
-                f"Existing topic {name} has different number of partitions: expected {expected}, found {found}",
-            )
-    return {name: wanted[name] for name in in_hash_order(list(wanted)) if name not in topics.by_name}
+    counts = {
+        name: len(existing.partitions)
+        for name in wanted
+        if (existing := topics.by_name.get(name)) is not None
+    }
+    wrong = {name for name, count in counts.items() if count != wanted[name].number_of_partitions}
+    if wrong:
+        required = in_hash_order([name for each in subtopologies for name in each.required_topics()])
+        name = next(name for name in required if name in wrong)
+        raise _TopicsDoNotFit(
+            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Existing topic {name} has different number of partitions: expected {wanted[name].number_of_partitions}, "
+            f"found {counts[name]}",
+        )
+    if len(counts) == len(wanted):
+        return {}
+    return {name: wanted[name] for name in in_hash_order(list(wanted)) if name not in counts}

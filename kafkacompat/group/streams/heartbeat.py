@@ -8,6 +8,7 @@ application cannot run yet, and which internal topics the caller has to create. 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -86,6 +87,8 @@ if TYPE_CHECKING:
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 STANDBY_REPLICAS = "num.standby.replicas"
 RACK_AWARE_TAGS = "rack.aware.assignment.tags"
+OFFSETS_A_UNIT = 5
+"""Offsets of tasks that are as much work for the assignor as one task."""
 CLIENT_TAGS_SINCE = 1
 """The first version whose clients know the status MISSING_CLIENT_TAGS."""
 
@@ -163,7 +166,20 @@ def streams_group_heartbeat(
     """Raises OperationRefused."""
     if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
         return _leave(env, request)
-    return _heartbeat(env, request, caller, now_ms)
+    if request.task_offsets is None and request.task_end_offsets is None:
+        return _heartbeat(env, request, caller, now_ms)
+
+    def forget() -> None:
+        group: Any = env.groups.get(request.group_id)
+        if isinstance(group, StreamsGroup) and request.member_id not in group.members:
+            group.forget_task_offsets(request.member_id)
+
+    try:
+        result = _heartbeat(env, request, caller, now_ms)
+    except OperationRefused:
+        forget()
+        raise
+    return replace(result, refused=forget)
 
 
 def _heartbeat(
@@ -403,10 +419,11 @@ def _by_task(told: Sequence[Any]) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     for each in told:
         of_subtopology = found.setdefault(each.subtopology_id, {})
-        _refuse_if(
-            each.partition in of_subtopology,
-            f"Task offsets contain a duplicate entry for subtopology {each.subtopology_id} and partition {each.partition}.",
-        )
+        if each.partition in of_subtopology:
+            raise OperationRefused(
+                ErrorCode.INVALID_REQUEST,
+                f"Task offsets contain a duplicate entry for subtopology {each.subtopology_id} and partition {each.partition}.",
+            )
         of_subtopology[each.partition] = each.offset
     return found
 
@@ -456,11 +473,12 @@ def _throw_if_tasks_are_invalid(configured: ConfiguredTopology, tasks: Sequence[
                 f"Subtopology {task.subtopology_id} does not exist in the topology.",
             )
         for partition in task.partitions:
-            _refuse_if(
-                not 0 <= partition < found.number_of_tasks,
-                f"Task {partition} for subtopology {task.subtopology_id} is invalid. Number of tasks for this subtopology: "
-                f"{found.number_of_tasks}",
-            )
+            if not 0 <= partition < found.number_of_tasks:
+                raise OperationRefused(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Task {partition} for subtopology {task.subtopology_id} is invalid. Number of tasks for this "
+                    f"subtopology: {found.number_of_tasks}",
+                )
 
 
 # --- the target assignment
@@ -489,14 +507,15 @@ def _epoch_record(
     )
 
 
-def _initial_rebalance_key(group_id: str) -> TimerKey:
+def initial_rebalance_key(group_id: str) -> TimerKey:
+    """The timer for which the first members of a group wait."""
     return ("initial-rebalance", group_id)
 
 
 def _schedule_initial_rebalance(env: Environment, group_id: str) -> None:
     """The first members of a group wait a while for others, so that tasks are not moved from one to the next."""
     key, delay_ms = (
-        _initial_rebalance_key(group_id),
+        initial_rebalance_key(group_id),
         env.configs.get_int(group_id, "streams.initial.rebalance.delay.ms"),
     )
     if delay_ms > 0 and not env.timers.is_scheduled(key):
@@ -540,7 +559,7 @@ def _target(
 ) -> Target[TasksTuple]:
     """Add the records of a new target assignment if the group epoch is ahead of it. Return the member's target. `member`: as it
     is with the request. None if there is none."""
-    if env.timers.is_scheduled(_initial_rebalance_key(group.group_id)):
+    if env.timers.is_scheduled(initial_rebalance_key(group.group_id)):
         _add_status(
             statuses,
             StatusCode.ASSIGNMENT_DELAYED,
@@ -562,7 +581,9 @@ def _target(
         return last
     spec = _spec(group, member, configured, int(configs.get(STANDBY_REPLICAS, 0)))
     member_id, instance_id = ("", None) if member is None else (member.member_id, member.instance_id)
-    if len(spec.members) + (1 + spec.standby_replicas) * sum(spec.task_counts.values()) > AT_ONCE_UNITS:
+    offsets = sum([len(some) for each in spec.members.values() for some in each.offsets.values()])
+    units = len(spec.members) + (1 + spec.standby_replicas) * sum(spec.task_counts.values())
+    if units + offsets // OFFSETS_A_UNIT > AT_ONCE_UNITS:
         assign_beside(_RECORDS, env, group, group_epoch, assign(spec), instance_id, member_id)
         return last
     assigned = at_once(assign(spec))
@@ -720,7 +741,7 @@ def _partitions_of(
             topic = env.topics.by_name.get(name)
             if topic is None:
                 raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
-            of_topic = [partition for partition in partitions if partition < len(topic.partitions)]
+            of_topic = partitions[: bisect_left(partitions, len(topic.partitions))]
             if of_topic:
                 found.append(TopicPartition(topic=name, partitions=of_topic))
     return found

@@ -72,8 +72,12 @@ class TaskOffsets:
     offsets: Offsets = field(default_factory=dict)
     end_offsets: Offsets = field(default_factory=dict)
 
+    def count(self) -> int:
+        return sum(map(len, (*self.offsets.values(), *self.end_offsets.values())))
+
     def size(self) -> int:
-        return TASK_OFFSET_BYTES * sum(map(len, (*self.offsets.values(), *self.end_offsets.values())))
+        """Bytes of memory."""
+        return TASK_OFFSET_BYTES * self.count()
 
 
 NO_TASK_OFFSETS = TaskOffsets()
@@ -176,8 +180,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         member_id = new.member_id if new is not None else old.member_id if old is not None else ""
         self.described_endpoints.pop(member_id, None)
         if new is None:
-            self._task_offsets.pop(member_id, None)
-            self._task_offsets_held.pop(member_id, None)
+            self.forget_task_offsets(member_id)
         if (
             old is not None
             and new is not None
@@ -244,15 +247,15 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
     def task_offsets(self, member_id: str) -> TaskOffsets:
         return self._task_offsets.get(member_id, NO_TASK_OFFSETS)
 
-    def all_task_offsets(self) -> Mapping[str, TaskOffsets]:
-        """By member id."""
-        return self._task_offsets
-
     def set_task_offsets(self, member_id: str, told: TaskOffsets) -> None:
         self._task_offsets[member_id] = told
         if self._memory is not None:
             self._task_offsets_held.pop(member_id, None)
             self._task_offsets_held[member_id] = self._memory.hold(told.size())
+
+    def forget_task_offsets(self, member_id: str) -> None:
+        self._task_offsets.pop(member_id, None)
+        self._task_offsets_held.pop(member_id, None)
 
     def request_shutdown(self, member_id: str) -> None:
         """The first who asks is named to all."""
