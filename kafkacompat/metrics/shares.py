@@ -24,7 +24,7 @@ from kafkacompat.metrics.families import (
 
 if TYPE_CHECKING:
     from kafkacompat.meters import Histogram
-    from kafkacompat.share.dead_letter_queue import DeadLetterQueue
+    from kafkacompat.share.dead_letter_queue import DeadLetterQueue, GroupLetterMeter
     from kafkacompat.share.share_partition_cache import GroupFetchMeter, LedPartition
     from kafkacompat.share.share_partition_manager import SharePartitionManager
 
@@ -42,7 +42,6 @@ RECORDS_A_UNIT = 25
 
 SESSIONS = "kafka_server_sharesessioncache_"
 GROUPS = "kafka_server_sharegroupmetrics_"
-DEAD_LETTERS = "kafkacompat_share_dead_letters_"
 IN_FLIGHT = "kafka_server_sharepartitionmetrics_"
 OWN = "kafkacompat_share_partition_"
 NAMED = ("group", "topic", "partition")
@@ -102,12 +101,41 @@ FETCHES: Metrics[Sequence[tuple[Labels, GroupFetchMeter]]] = Metrics(
         _waits,
     ),
 )
-LETTERS: Metrics[DeadLetterQueue] = Metrics(
-    "Dead letters",
-    counter(f"{DEAD_LETTERS}written", "Dead letters that were written.", lambda queue: queue.written),
+
+
+def _counted(
+    count: Callable[[GroupLetterMeter], int],
+) -> Callable[[Sequence[tuple[Labels, GroupLetterMeter]]], list[Sample]]:
+    """As Kafka, which has none of these series before there is something to count."""
+    return lambda meters: [(labels, count(meter)) for labels, meter in meters if count(meter)]
+
+
+LETTERS: Metrics[Sequence[tuple[Labels, GroupLetterMeter]]] = Metrics(
+    "Dead letters of each group",
+    counters(
+        f"{GROUPS}deadletterqueuerecordcount_count",
+        "Dead letters that were written.",
+        ("group",),
+        _counted(lambda meter: meter.written),
+    ),
+    counters(
+        f"{GROUPS}deadletterqueuetotalproducerequests",
+        "Produce requests with dead letters, with those that were sent again.",
+        ("group",),
+        _counted(lambda meter: meter.requests),
+    ),
+    counters(
+        f"{GROUPS}deadletterqueuefailedproducerequests",
+        "Ranges of dead letters that were given up because their Produce request failed.",
+        ("group",),
+        _counted(lambda meter: meter.failed),
+    ),
+)
+LOST_LETTERS: Metrics[DeadLetterQueue] = Metrics(
+    "Lost dead letters",
     counter(
-        f"{DEAD_LETTERS}given_up",
-        "Records that were archived without their dead letter.",
+        "kafkacompat_share_dead_letters_given_up",
+        "Records that were archived without their dead letter, for whatever reason.",
         lambda queue: queue.given_up,
     ),
 )
@@ -197,7 +225,10 @@ def share_families(shares: SharePartitionManager, dead_letters: DeadLetterQueue,
     ]
     yield None
     yield from FETCHES.of(meters)
-    yield from LETTERS.of(dead_letters)
+    yield from LETTERS.of(
+        [({"group": mbean_value(group_id)}, meter) for group_id, meter in dead_letters.meters.items()]
+    )
+    yield from LOST_LETTERS.of(dead_letters)
     yield None
     shown = ShownPartitions(list(islice(_led(shares), SHOWN)), [], [])
     yield None

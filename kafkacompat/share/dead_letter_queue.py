@@ -72,6 +72,10 @@ SAID_EVERY_MS = 60_000
 REASONS_MAX = 10
 """Of one group, between two summaries. Further ones are only counted."""
 SOURCES_SAID = 10
+GROUPS_COUNTED = 1_000
+"""Groups whose dead letters are counted. Clients choose the ids of groups, so that their number needs a bound."""
+NAME_MAX = 300
+"""Characters of a group's id, beyond which its dead letters are not counted by group: clients may choose one of 32 KiB."""
 
 
 class Requests(Protocol):
@@ -84,8 +88,29 @@ class AttemptFailed(Exception):
     """Another attempt may succeed. The message is the reason."""
 
 
+class NotTaken(AttemptFailed):
+    """A Produce request has failed."""
+
+
 class Undeliverable(Exception):
     """No attempt would succeed. The message is the reason."""
+
+
+class Refused(Undeliverable):
+    """A Produce request was refused."""
+
+
+class GroupLetterMeter:
+    """Counts the dead letters of a group as Kafka's ShareGroupMetrics does."""
+
+    __slots__ = ("failed", "requests", "written")
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.requests = 0
+        """Produce requests, with those that were sent again."""
+        self.failed = 0
+        """Ranges that were given up because their Produce request failed."""
 
 
 class DeadLetterQueue:
@@ -119,9 +144,10 @@ class DeadLetterQueue:
         """Of each queue."""
         self._closed = False
         self._losses = Losses(tasks)
-        self.written = 0
-        """Dead letters since the start."""
         self.given_up = 0
+        """Records since the start that were archived without a dead letter."""
+        self.meters: dict[str, GroupLetterMeter] = {}
+        """By group: at most GROUPS_COUNTED, those whose letters were sent last."""
 
     def wants(self, group_id: str) -> bool:
         return self._policy(group_id).topic != ""
@@ -176,16 +202,16 @@ class DeadLetterQueue:
         try:
             next_offset = await self._write(queue, delivery)
         except AttemptFailed as failure:
-            queue.failed(str(failure))
+            queue.failed(str(failure), isinstance(failure, NotTaken))
         except Undeliverable as undeliverable:
             queue.waiting.popleft()
-            self._lose(delivery, str(undeliverable))
+            self._lose(delivery, str(undeliverable), isinstance(undeliverable, Refused))
         except Exception as error:
             report(f"a dead letter of group {delivery.key.group_id!r}", error)
             queue.waiting.popleft()
-            self._lose(delivery, f"a bug of kafkacompat: {error!r}")
+            self._lose(delivery, f"a bug of kafkacompat: {error!r}", False)
         else:
-            self.written += next_offset - delivery.next_offset
+            self._meter(delivery).written += next_offset - delivery.next_offset
             delivery.next_offset = next_offset
             queue.succeeded(self._clock.monotonic_ms())
             if next_offset > delivery.letters.last_offset:
@@ -208,11 +234,22 @@ class DeadLetterQueue:
             left -= 1
             queue.waiting.popleft()
             if is_wanted:
-                self._lose(first, queue.last_reason)
+                self._lose(first, queue.last_reason, queue.is_request_failing)
             else:
                 first.answer.resolve(False)
 
-    def _lose(self, delivery: Delivery, reason: str) -> None:
+    def _meter(self, delivery: Delivery) -> GroupLetterMeter:
+        group_id = delivery.key.group_id
+        meter = self.meters.pop(group_id, None) or GroupLetterMeter()
+        if len(group_id) <= NAME_MAX:
+            self.meters[group_id] = meter
+            if len(self.meters) > GROUPS_COUNTED:
+                del self.meters[next(iter(self.meters))]
+        return meter
+
+    def _lose(self, delivery: Delivery, reason: str, has_request_failed: bool) -> None:
+        if has_request_failed:
+            self._meter(delivery).failed += 1
         last_offset = delivery.letters.last_offset
         self.given_up += last_offset - delivery.next_offset + 1
         self._losses.lost(delivery.key.group_id, delivery.source, delivery.next_offset, last_offset, reason)
@@ -240,16 +277,15 @@ class DeadLetterQueue:
         index = delivery.source.partition % len(topic.partitions)
         leader = topic.partitions[index].leader
         answer = self._send(topic, index, leader, written.batch)
+        self._meter(delivery).requests += 1
         try:
             code = await answer
         except Exception as error:
-            raise AttemptFailed(
-                f"node {leader} did not answer: {str(error) or type(error).__name__}"
-            ) from error
+            raise NotTaken(f"node {leader} did not answer: {str(error) or type(error).__name__}") from error
         if code in GIVEN_UP:
-            raise Undeliverable(f"node {leader} answered {code.name}")
+            raise Refused(f"node {leader} answered {code.name}")
         if code is not ErrorCode.NONE:
-            raise AttemptFailed(f"node {leader} answered {code.name}")
+            raise NotTaken(f"node {leader} answered {code.name}")
         return written.next_offset
 
     async def _find_topic(self, policy: DeadLetterPolicy) -> Uuid:

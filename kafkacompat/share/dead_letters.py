@@ -255,6 +255,7 @@ class Deliveries:
     __slots__ = (
         "failures",
         "failures_before_success",
+        "is_request_failing",
         "last_reason",
         "succeeded_at_ms",
         "waiting",
@@ -268,11 +269,14 @@ class Deliveries:
         """At the last success, after which all have their attempts and their time again."""
         self.succeeded_at_ms = 0
         self.last_reason = ""
+        self.is_request_failing = False
+        """Whether the last attempt that failed had sent a Produce request."""
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, has_sent: bool) -> None:
         """An attempt has failed, for all that wait: they go to the same partition."""
         self.failures += 1
         self.last_reason = reason
+        self.is_request_failing = has_sent
 
     def succeeded(self, now_ms: int) -> None:
         self.failures_before_success = self.failures

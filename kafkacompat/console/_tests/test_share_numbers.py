@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trio
@@ -28,12 +28,14 @@ from kafkacompat.metrics.shares import share_families
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.http_fetch import Bounds
 from kafkacompat.share._tests.kit import REJECT, ShareLeader
+from kafkacompat.share.dead_letter_queue import GroupLetterMeter
 
 ODD = 'a "queue"\\ of\nlines'
 
 
 class DeadLetters:
-    written = given_up = 0
+    given_up = 0
+    meters: ClassVar[dict[str, GroupLetterMeter]] = {}
 
 
 def told_by_a_node(group: str) -> bytes:

@@ -10,6 +10,7 @@ from kafkacompat.metrics import shares as module
 from kafkacompat.metrics.families import Labels
 from kafkacompat.metrics.shares import share_families
 from kafkacompat.share._tests.kit import ACCEPT, GROUP, REJECT, RELEASE, RENEW, ShareLeader
+from kafkacompat.share.dead_letter_queue import GroupLetterMeter
 
 LABELS = {"group": GROUP, "topic": "t", "partition": "0"}
 OWN = "kafkacompat_share_partition_"
@@ -18,12 +19,13 @@ OWN = "kafkacompat_share_partition_"
 class DeadLetters:
     """DeadLetterQueue, as much of it as is used."""
 
-    written = 7
-    given_up = 2
+    def __init__(self) -> None:
+        self.meters: dict[str, GroupLetterMeter] = {}
+        self.given_up = 2
 
 
-def scraped(world: ShareLeader) -> dict[str, list[tuple[Labels, float]]]:
-    families: Any = share_families(world.shares, DeadLetters(), world.time.monotonic_ms())  # type: ignore[arg-type]
+def scraped(world: ShareLeader, letters: DeadLetters | None = None) -> dict[str, list[tuple[Labels, float]]]:
+    families: Any = share_families(world.shares, letters or DeadLetters(), world.time.monotonic_ms())  # type: ignore[arg-type]
     return {
         family.name: [sample for sample in family.samples if sample is not None]
         for family in families
@@ -87,7 +89,18 @@ def test_labels_are_plain_in_our_own_names_and_quoted_in_those_of_kafka() -> Non
     assert labels["group"] == "g 1:2"
     ((labels, _),) = families["kafka_server_sharepartitionmetrics_inflightmessagecount"]
     assert labels["group"] == '"g 1:2"'
-    assert families["kafkacompat_share_dead_letters_written"] == [({}, 7)]
+
+
+def test_dead_letters_are_counted_by_group() -> None:
+    letters, meter = DeadLetters(), GroupLetterMeter()
+    meter.written, meter.requests = 7, 3
+    letters.meters["g 1:2"] = meter
+    families = scraped(ShareLeader(), letters)
+    quoted = {"group": '"g 1:2"'}
+    name = "kafka_server_sharegroupmetrics_deadletterqueue"
+    assert families[f"{name}recordcount_count"] == [(quoted, 7)]
+    assert families[f"{name}totalproducerequests"] == [(quoted, 3)]
+    assert families[f"{name}failedproducerequests"] == [], "Kafka has no series without anything to count"
     assert families["kafkacompat_share_dead_letters_given_up"] == [({}, 2)]
 
 

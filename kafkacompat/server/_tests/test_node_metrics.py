@@ -75,6 +75,7 @@ NOT_OF_THIS_NODE = (
     "kafka_server_fetcherlagmetrics_consumerlag",  # no partition is followed
     "kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio*",  # no group has a share session
     "kafka_server_sharegroupmetrics_topicpartitionsacquiretimems*",
+    "kafka_server_sharegroupmetrics_deadletterqueue*",
     "kafka_server_sharepartitionmetrics_*",
     "kafka_server_share_coordinator_metrics_last_pruned_offset",
     "kafkacompat_share_partition_*",

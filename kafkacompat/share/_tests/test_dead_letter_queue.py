@@ -135,12 +135,18 @@ class DeadLetterNode:
         return found
 
 
+def counted(world: DeadLetterNode) -> tuple[int, int, int]:
+    """Of the group: dead letters that were written, requests for it, letters that were given up after a request."""
+    meter = world.queue.meters["workers"]
+    return meter.written, meter.requests, meter.failed
+
+
 def test_dead_letters_lie_in_the_partition_with_the_sources_number() -> None:
     world = DeadLetterNode()
     world.fill(b"a", b"b")
     assert world.send(0, 1).result() is True
     assert world.letters() == [(None, "0"), (None, "1")]
-    assert world.queue.written == 2
+    assert counted(world) == (2, 1, 0)
 
 
 def test_records_are_copied_where_the_group_says_so() -> None:
@@ -291,6 +297,7 @@ def test_a_lost_leader_is_tried_again_and_given_up_after_some_attempts(
         world.time.advance(BACKOFF_MS << attempt - 1)
     assert sent.result() is False
     assert world.queue.given_up == 3
+    assert counted(world) == (0, ATTEMPTS, 1)
     assert (
         f"'workers': no dead letters of orders-4, offsets 0 to 2: node {OTHER} answered NOT_LEADER_OR_FOLLOWER"
         in caplog.text
@@ -304,6 +311,25 @@ def test_an_error_that_no_attempt_mends_is_given_up_at_once() -> None:
     world.peer.answer(ErrorCode.MESSAGE_TOO_LARGE)
     assert sent.result() is False
     assert len(world.peer.asked) == 1
+    assert counted(world) == (0, 1, 1)
+
+
+def test_a_letter_that_is_given_up_unsent_is_no_failed_request() -> None:
+    """As in Kafka: DeadLetterQueueFailedProduceRequestsPerSec."""
+    world = DeadLetterNode(DeadLetterPolicy("wrong"))
+    assert world.send(0, 0).result() is False
+    assert (world.queue.given_up, world.queue.meters) == (1, {})
+
+
+def test_no_more_groups_are_counted_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients choose the ids of groups. The group whose letters were sent first is forgotten."""
+    monkeypatch.setattr(dead_letter_queue, "GROUPS_COUNTED", 2)
+    world = DeadLetterNode()
+    world.fill(b"a")
+    for group in ("a", "b", "a", "c", "x" * (dead_letter_queue.NAME_MAX + 1)):
+        world.key = world.key._replace(group_id=group)
+        assert world.send(0, 0).result() is True
+    assert {group: meter.written for group, meter in world.queue.meters.items()} == {"a": 2, "c": 1}
 
 
 def test_a_range_that_is_given_up_does_not_hold_up_the_next() -> None:
