@@ -105,7 +105,7 @@ class Job:
     """One job: the topics that it reads and writes, and what its checkpoint belongs to (manifest.py).
 
     settings: the options of `pipeline run` that its state and tables depend on. state_version: increased when its state
-    or tables change incompatibly.
+    or tables change. A column that is only added counts: Spark reads the schema of the oldest file.
     """
 
     reads: tuple[str, ...]
