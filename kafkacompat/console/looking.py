@@ -14,7 +14,7 @@ from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize
 from kafkacompat.console.epochs import epochs_of
 from kafkacompat.console.failure import BrokerAway
 from kafkacompat.console.reader import ResultReader
-from kafkacompat.console.share_groups import CoordinatorConnection, share_groups_of
+from kafkacompat.console.share_groups import CoordinatedGroups, share_groups_of
 from kafkacompat.console.share_numbers import NumbersTold, share_numbers_of
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import ConsoleState
@@ -76,7 +76,7 @@ async def keep_looking(
     sizes: tuple[ReplicaSize, ...] | None = None
     error = ""
     epochs: Mapping[str, GroupEpochs] = {}
-    shared: Mapping[int, CoordinatorConnection] = {}
+    shared: Mapping[int, CoordinatedGroups] = {}
     looks = 0
     while True:
         try:

@@ -22,7 +22,7 @@ from kafkacompat.console.core.results import Results
 from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
-from kafkacompat.console.share_groups import CoordinatorConnection
+from kafkacompat.console.share_groups import CoordinatedGroups
 from kafkacompat.console.share_numbers import NumbersTold
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -115,14 +115,16 @@ class ConsoleState:
             self._looks += 1
             self.snapshot = replace(self.snapshot, epochs=epochs)
 
-    def shared(self, by_node: Mapping[int, CoordinatorConnection]) -> None:
-        """Store the share groups of each node."""
+    def shared(self, by_node: Mapping[int, CoordinatedGroups]) -> None:
+        """Store the share groups and streams groups of each node."""
         if self.snapshot is not None:
             self._looks += 1
             groups = [group for each in by_node.values() for group in each.groups]
+            streams = [group for each in by_node.values() for group in each.streams_groups]
             self.snapshot = replace(
                 self.snapshot,
                 share_groups=tuple(sorted(groups, key=lambda group: group.group_id)),
+                streams_groups=tuple(sorted(streams, key=lambda group: group.group_id)),
                 share_groups_hidden=sum(each.hidden for each in by_node.values()),
                 share_groups_error="; ".join(
                     f"node {node_id}: {each.error}" for node_id, each in sorted(by_node.items()) if each.error

@@ -19,7 +19,7 @@ from kafkacompat.client.trio_connection import _LOGINS
 from kafkacompat.console import clients
 from kafkacompat.console._tests.test_share_groups import SEEN, Coordinator
 from kafkacompat.console.core.snapshot import NodeSeen
-from kafkacompat.console.share_groups import CoordinatorConnection, share_groups_of
+from kafkacompat.console.share_groups import CoordinatedGroups, share_groups_of
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.sasl_authenticator import (
@@ -118,7 +118,7 @@ async def test_a_login_that_is_refused_is_told_and_what_was_known_stays(tmp_path
     authority = Authority()
     async with secured(authority, tmp_path) as (node, seen):
         security = address(authority, tmp_path, "another").security()
-        found = await share_groups_of([seen], security, {1: CoordinatorConnection((SEEN,))})
+        found = await share_groups_of([seen], security, {1: CoordinatedGroups((SEEN,))})
         assert found[1].groups == (SEEN,)
         told = f"authentication with 127.0.0.1:{seen.port} failed: Authentication failed"
         assert found[1].error.startswith(told)

@@ -1,9 +1,10 @@
-"""Share groups (KIP-932): asked for node by node, and shown with what is done and what is not."""
+"""Share groups (KIP-932) and streams groups (KIP-1071): asked for node by node, and shown with what is done and what is not."""
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,8 +29,11 @@ from kafkacompat.console.core.snapshot import (
     NodeSeen,
     ShareGroupSeen,
     ShareStand,
+    StreamsGroupSeen,
 )
-from kafkacompat.console.share_groups import CoordinatorConnection, share_groups_of
+from kafkacompat.console.core.streams_groups import groups_in as streams_groups_in
+from kafkacompat.console.core.streams_groups import has_streams_groups
+from kafkacompat.console.share_groups import CoordinatedGroups, share_groups_of
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -59,8 +63,18 @@ from kafkacompat.wire.messages.share_snapshot_key import ShareSnapshotKey
 from kafkacompat.wire.messages.share_snapshot_value import ShareSnapshotValue, StateBatch
 from kafkacompat.wire.messages.share_update_key import ShareUpdateKey
 from kafkacompat.wire.messages.share_update_value import ShareUpdateValue
+from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from kafkacompat.wire.messages.streams_group_describe_response import Assignment as StreamsAssignment
+from kafkacompat.wire.messages.streams_group_describe_response import DescribedGroup as DescribedStreamsGroup
+from kafkacompat.wire.messages.streams_group_describe_response import Member as StreamsMember
+from kafkacompat.wire.messages.streams_group_describe_response import (
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+    Topology,
+)
 
-API_VERSIONS, LIST, DESCRIBE, OFFSETS = 18, 16, 77, 90
+API_VERSIONS, LIST, DESCRIBE, OFFSETS, STREAMS_DESCRIBE = 18, 16, 77, 90, 89
 SEEN = ShareGroupSeen(
     "g",
     "stable",
@@ -73,8 +87,19 @@ SEEN = ShareGroupSeen(
 )
 
 
+STREAMS_SEEN = StreamsGroupSeen(
+    "s",
+    "stable",
+    1,
+    7,
+    GroupEpochs(4, 3, {"m": MemberEpoch(3)}),
+    ("t", "u"),
+    (MemberSeen("m", "c", "/h", assigned=(("0", 0), ("0", 1))),),
+)
+
+
 def versions(**served: tuple[int, int]) -> ApiVersionsResponse:
-    known = {LIST: (0, 5), DESCRIBE: (1, 1), OFFSETS: (0, 1)}
+    known = {LIST: (0, 5), DESCRIBE: (1, 1), OFFSETS: (0, 1), STREAMS_DESCRIBE: (0, 1)}
     known |= {globals()[name.upper()]: bounds for name, bounds in served.items()}
     keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in known.items()]
     return ApiVersionsResponse(api_keys=keys)
@@ -108,6 +133,40 @@ def described(*names: str, members: int = 1) -> ShareGroupDescribeResponse:
     )
 
 
+def described_streams(*names: str) -> StreamsGroupDescribeResponse:
+    tasks = StreamsAssignment(active_tasks=[TaskIds(subtopology_id="0", partitions=[1, 0])])
+    topology = Topology(epoch=1, subtopologies=[Subtopology(subtopology_id="0", source_topics=["u", "t"])])
+    member = StreamsMember(
+        member_id="m",
+        member_epoch=3,
+        client_id="c",
+        client_host="/h",
+        assignment=tasks,
+        target_assignment=StreamsAssignment(),
+    )
+    return StreamsGroupDescribeResponse(
+        groups=[
+            DescribedStreamsGroup(
+                group_id=name,
+                group_state="Stable",
+                group_epoch=4,
+                assignment_epoch=3,
+                topology=topology,
+                members=[member],
+            )
+            for name in names
+        ]
+    )
+
+
+def test_streams_groups_are_read_from_the_answer() -> None:
+    """A group that has gone meanwhile is left out, and a topology is not known before a member has told it."""
+    answer = described_streams("s", "gone", "new")
+    answer.groups[1].error_code = 69
+    answer.groups[2].topology = None
+    assert streams_groups_in(answer, 7) == [STREAMS_SEEN, replace(STREAMS_SEEN, group_id="new", sources=())]
+
+
 def offsets(*names: str) -> DescribeShareGroupOffsetsResponse:
     places = [
         DescribeShareGroupOffsetsResponsePartition(partition_index=0, start_offset=3, lag=4),
@@ -137,8 +196,20 @@ def answer_of(message: Message, version: int, correlation_id: int) -> bytes:
     ],
 )
 def test_a_broker_is_asked_if_it_has_share_groups(served: dict[str, Any], is_asked: bool) -> None:
+    assert has_share_groups(serving(served)) == is_asked
+
+
+@pytest.mark.parametrize(
+    ("served", "is_asked"),
+    [({}, True), ({"streams_describe": (1, 1)}, False), ({"list": (0, 4)}, False)],
+)
+def test_a_broker_is_asked_if_it_has_streams_groups(served: dict[str, Any], is_asked: bool) -> None:
+    assert has_streams_groups(serving(served)) == is_asked
+
+
+def serving(served: dict[str, Any]) -> Callable[[int, int], bool]:
     known = {each.api_key: (each.min_version, each.max_version) for each in versions(**served).api_keys}
-    assert has_share_groups(lambda key, version: known[key][0] <= version <= known[key][1]) == is_asked
+    return lambda key, version: known[key][0] <= version <= known[key][1]
 
 
 def test_groups_are_read_from_both_answers() -> None:
@@ -158,8 +229,9 @@ def test_groups_are_read_from_both_answers() -> None:
 class Coordinator:
     """Answers over TCP as the coordinator of some share groups, and records what it was asked."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, streams: tuple[str, ...] = ()) -> None:
         self.names = names
+        self.streams = streams
         self.asked: list[tuple[int, list[str]]] = []
 
     async def serve(self, stream: trio.abc.Stream) -> None:
@@ -181,13 +253,17 @@ class Coordinator:
         if header.api_key == API_VERSIONS:
             return answer_of(versions(), version, header.correlation_id)
         if header.api_key == LIST:
-            assert decode(ListGroupsRequest, version, request, at).types_filter == ["share"]
-            listed = [ListedGroup(group_id=name, group_type="Share") for name in self.names]
+            (kind,) = decode(ListGroupsRequest, version, request, at).types_filter
+            names = self.names if kind == "share" else self.streams
+            listed = [ListedGroup(group_id=name, group_type=kind.capitalize()) for name in names]
             return answer_of(ListGroupsResponse(groups=listed), version, header.correlation_id)
         if header.api_key == DESCRIBE:
             names = decode(ShareGroupDescribeRequest, version, request, at).group_ids
             self.asked.append((DESCRIBE, names))
             return answer_of(described(*names), version, header.correlation_id)
+        if header.api_key == STREAMS_DESCRIBE:
+            names = decode(StreamsGroupDescribeRequest, version, request, at).group_ids
+            return answer_of(described_streams(*names), version, header.correlation_id)
         asked = decode(DescribeShareGroupOffsetsRequest, version, request, at).groups
         assert all(group.topics is None for group in asked)
         self.asked.append((OFFSETS, [group.group_id for group in asked]))
@@ -199,7 +275,7 @@ async def test_each_node_is_asked_and_the_groups_of_a_silent_one_stay(
 ) -> None:
     monkeypatch.setattr(share_groups, "GROUPS_A_REQUEST", 2)
     monkeypatch.setattr(share_groups, "MAX_GROUPS_A_NODE", 3)
-    good = Coordinator("d", "b", "a", "c", "e")
+    good = Coordinator("d", "b", "a", "c", "e", streams=("w", "v", "x", "y"))
 
     async def end(stream: trio.SocketStream) -> None:
         await stream.aclose()
@@ -212,13 +288,16 @@ async def test_each_node_is_asked_and_the_groups_of_a_silent_one_stay(
             for handler in (good.serve, end)
         ]
         nodes = [NodeSeen(number, "127.0.0.1", port) for number, port in enumerate(ports, 1)]
-        before = {2: CoordinatorConnection((SEEN,)), 3: CoordinatorConnection((SEEN,))}
+        before = {2: CoordinatedGroups((SEEN,)), 3: CoordinatedGroups((SEEN,))}
         found = await share_groups_of(nodes, NO_SECURITY, before)
         nursery.cancel_scope.cancel()
     assert found.keys() == {1, 2}
     assert [group.group_id for group in found[1].groups] == ["a", "b", "c"]
-    assert found[1].hidden == 2
-    assert found[2] == CoordinatorConnection((SEEN,), error=found[2].error)
+    assert found[1].streams_groups == tuple(
+        replace(STREAMS_SEEN, group_id=name, coordinator=1) for name in "vwx"
+    )
+    assert found[1].hidden == 2 + 1
+    assert found[2] == CoordinatedGroups((SEEN,), error=found[2].error)
     assert "closed the connection" in found[2].error
     assert good.asked == [(kind, names) for names in (["a", "b"], ["c"]) for kind in (DESCRIBE, OFFSETS)]
 
@@ -229,13 +308,13 @@ def shown(state: ConsoleState) -> dict[str, Any]:
 
 def test_the_view_has_groups_of_all_kinds_in_order() -> None:
     state = ConsoleState(ClusterAddress("h:1"), 0, "run")
-    state.shared({1: CoordinatorConnection((SEEN,))})  # nothing is known yet
+    state.shared({1: CoordinatedGroups((SEEN,))})  # nothing is known yet
     others = tuple(GroupSeen(name, "classic", "empty", 0, 1) for name in ("a", "z"))
     state.looked(snapshot(topic("t", partition(0, latest=10), partition(1, latest=0)), groups=others))
     state.shared(
         {
-            1: CoordinatorConnection((SEEN,)),
-            2: CoordinatorConnection((replace(SEEN, group_id="b"),), hidden=3),
+            1: CoordinatedGroups((SEEN,)),
+            2: CoordinatedGroups((replace(SEEN, group_id="b"),), hidden=3),
         }
     )
     view = shown(state)
@@ -264,12 +343,33 @@ def test_the_view_has_groups_of_all_kinds_in_order() -> None:
         None,
         None,
     ]
-    state.shared({1: CoordinatorConnection((SEEN,)), 2: CoordinatorConnection(error="no answer in time")})
+    state.shared({1: CoordinatedGroups((SEEN,)), 2: CoordinatedGroups(error="no answer in time")})
     assert shown(state)["share_groups_error"] == "node 2: no answer in time"
     # What an end offset read a moment earlier would make negative is none.
     state.looked(snapshot(topic("t", partition(0, latest=4)), groups=others))
-    state.shared({1: CoordinatorConnection((SEEN,))})
+    state.shared({1: CoordinatedGroups((SEEN,))})
     assert shown(state)["groups"][1]["partitions"][0]["done"] == 0
+
+
+def test_the_view_has_streams_groups() -> None:
+    state = ConsoleState(ClusterAddress("h:1"), 0, "run")
+    state.looked(snapshot(groups=(GroupSeen("z", "classic", "empty", 0, 1),)))
+    state.shared({1: CoordinatedGroups(streams_groups=(STREAMS_SEEN,))})
+    group, other = shown(state)["groups"]
+    assert other["group"] == "z"
+    assert [
+        group[name] for name in ("group", "kind", "state", "members", "topics", "lag", "group_epoch")
+    ] == [
+        "s",
+        "streams",
+        "stable",
+        1,
+        ["t", "u"],
+        None,
+        4,
+    ]
+    (member,) = group["member_list"]
+    assert (member["epoch"], member["assigned"]["topics"]) == (3, [{"topic": "0", "partitions": [0, 1]}])
 
 
 def test_the_lag_is_exported() -> None:

@@ -20,7 +20,7 @@ from kafkacompat.console.core.share_metrics import PREFIX, BadMetrics, parse_num
 from kafkacompat.console.core.snapshot import ShareNumbers
 from kafkacompat.console.failure import ConsoleError
 from kafkacompat.console.looking import keep_counting
-from kafkacompat.console.share_groups import CoordinatorConnection
+from kafkacompat.console.share_groups import CoordinatedGroups
 from kafkacompat.console.share_numbers import NumbersTold, metrics_addresses, share_numbers_of
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.metrics.endpoint import rendered
@@ -173,7 +173,7 @@ async def test_numbers_are_those_of_the_newest_answer_and_stay_through_looks(
     state = ConsoleState(ClusterAddress("h:1"), 0, "run")
     seen = snapshot(topic("t", partition(0), partition(1)))
     state.looked(seen)
-    state.shared({1: CoordinatorConnection((SEEN,))})
+    state.shared({1: CoordinatedGroups((SEEN,))})
     assert shown(state)["share_numbers"] == {"asked": False, "error": None}
     fields = ("held", "oldest_lock_ms", "delivered", "archived")
 
@@ -188,7 +188,7 @@ async def test_numbers_are_those_of_the_newest_answer_and_stay_through_looks(
         await trio.testing.wait_all_tasks_blocked()
         assert rows() == [[4, 2_500, 5, 1], unknown]
         state.looked(seen)
-        state.shared({1: CoordinatorConnection((SEEN,))})
+        state.shared({1: CoordinatedGroups((SEEN,))})
         assert rows() == [[4, 2_500, 5, 1], unknown]
         await trio.sleep(looking.NUMBERS_INTERVAL_S + 0.1)
         assert rows() == [unknown, unknown]

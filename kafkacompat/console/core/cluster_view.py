@@ -17,6 +17,7 @@ from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.share_view import share_partitions
 from kafkacompat.console.core.snapshot import (
     SHARE,
+    STREAMS,
     GroupEpochs,
     GroupSeen,
     MemberEpoch,
@@ -27,6 +28,7 @@ from kafkacompat.console.core.snapshot import (
     ShareKey,
     ShareNumbers,
     Snapshot,
+    StreamsGroupSeen,
     TopicSeen,
 )
 
@@ -223,7 +225,9 @@ def groups_view(snapshot: Snapshot) -> list[View]:
     views = [group_view(group, partitions, snapshot.epochs.get(group.group_id)) for group in snapshot.groups]
     numbers = snapshot.share_numbers or {}
     views += [share_group_view(group, partitions, numbers) for group in snapshot.share_groups]
-    return sorted(views, key=lambda view: str(view["group"])) if snapshot.share_groups else views
+    views += [streams_group_view(group) for group in snapshot.streams_groups]
+    is_ordered = not snapshot.share_groups and not snapshot.streams_groups
+    return views if is_ordered else sorted(views, key=lambda view: str(view["group"]))
 
 
 def share_group_view(
@@ -243,6 +247,26 @@ def share_group_view(
         "lag": lag,
         "partitions": rows[:MAX_GROUP_PARTITIONS_SHOWN],
         "assignor": group.assignor or None,
+        "group_epoch": group.epochs.group_epoch,
+        "assignment_epoch": group.epochs.assignment_epoch,
+        "member_list": [
+            member_view(member, group.epochs.members.get(member.member_id)) for member in group.member_list
+        ],
+    }
+
+
+def streams_group_view(group: StreamsGroupSeen) -> View:
+    """Return one streams group in the form of group_view. Its lag is not asked for."""
+    return {
+        "group": group.group_id,
+        "kind": STREAMS,
+        "state": group.state,
+        "members": group.members,
+        "coordinator": group.coordinator,
+        "topics": list(group.sources[:MAX_MEMBER_TOPICS_SHOWN]),
+        "lag": None,
+        "partitions": [],
+        "assignor": None,
         "group_epoch": group.epochs.group_epoch,
         "assignment_epoch": group.epochs.assignment_epoch,
         "member_list": [

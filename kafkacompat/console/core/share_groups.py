@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from kafkacompat.console.core.snapshot import (
     MAX_MEMBERS_SHOWN,
-    SHARE,
     GroupEpochs,
     MemberEpoch,
     MemberSeen,
@@ -38,13 +37,13 @@ def has_share_groups(serves: Callable[[int, int], bool]) -> bool:
     )
 
 
-def list_request() -> ListGroupsRequest:
-    return ListGroupsRequest(types_filter=[SHARE])
+def list_request(kind: str) -> ListGroupsRequest:
+    return ListGroupsRequest(types_filter=[kind])
 
 
-def share_groups_in(answer: ListGroupsResponse) -> list[str]:
-    """Return the ids of the share groups that the node coordinates."""
-    return sorted(group.group_id for group in answer.groups if group.group_type.lower() == SHARE)
+def listed_groups(answer: ListGroupsResponse, kind: str) -> list[str]:
+    """Return the ids of the groups of a kind that the node coordinates."""
+    return sorted(group.group_id for group in answer.groups if group.group_type.lower() == kind)
 
 
 def describe_request(groups: Sequence[str]) -> ShareGroupDescribeRequest:

@@ -10,6 +10,8 @@ CONSUMER = "consumer"
 """The kind of a group of the consumer rebalance protocol (KIP-848)."""
 SHARE = "share"
 """The kind of a share group (KIP-932)."""
+STREAMS = "streams"
+"""The kind of a streams group (KIP-1071)."""
 MAX_MEMBERS_SHOWN = 50
 """Members of a group, in order of their ids. Further members are only counted."""
 
@@ -145,6 +147,22 @@ class ShareGroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsGroupSeen:
+    """A streams group (KIP-1071), which the library does not know. sources are the topics that its topology reads.
+
+    member_list has at most MAX_MEMBERS_SHOWN of the members. Their assigned places are active tasks: (subtopology, partition).
+    """
+
+    group_id: str
+    state: str
+    members: int
+    coordinator: int
+    epochs: GroupEpochs
+    sources: tuple[str, ...] = ()
+    member_list: tuple[MemberSeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ShareNumbers:
     """What the leader of a partition tells of a share group that reads it. The counts begin when it loaded the state."""
 
@@ -185,9 +203,11 @@ class Snapshot:
     epochs: Mapping[str, GroupEpochs] = field(default_factory=dict)
     """By group id. A group of the consumer protocol may be missing: its coordinator did not tell."""
     share_groups: tuple[ShareGroupSeen, ...] = ()
+    streams_groups: tuple[StreamsGroupSeen, ...] = ()
     share_groups_hidden: int = 0
+    """Share groups and streams groups that are not shown."""
     share_groups_error: str = ""
-    """Why some nodes did not tell of their share groups."""
+    """Why some nodes did not tell of their share groups and streams groups."""
     share_numbers: Mapping[ShareKey, ShareNumbers] | None = None
     """From the metrics of the leaders. None: no metrics are asked for."""
     share_numbers_error: str = ""

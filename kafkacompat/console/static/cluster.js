@@ -92,9 +92,9 @@ export class ClusterView {
   }
 
   drawGroups({ groups, groups_hidden: more, share_groups_error: error, share_numbers: numbers }) {
-    setText(byId("groups-note"), `Spark keeps its offsets in the checkpoint: its queries have no group${error ? ` · share groups: ${error}` : ""}`);
+    setText(byId("groups-note"), `Spark keeps its offsets in the checkpoint: its queries have no group${error ? ` · share and streams groups: ${error}` : ""}`);
     const unshown = more > 0 ? h("p", { class: "muted" }, `${more} more groups are not shown.`) : null;
-    if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("There is no group that has committed anything, and no share group.", "kafkacompat consume TOPIC --group NAME")); return; }
+    if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("There is no group that has committed anything, and no share or streams group.", "kafkacompat consume TOPIC --group NAME")); return; }
     replace(byId("groups"), table("Groups with their lag", [
       { title: "Group", class: "nowrap", cell: (group) => this.fold(`group ${group.group}`, group.group) },
       { title: "Type", class: "hide-small", cell: (group) => group.kind },
@@ -133,12 +133,14 @@ function partitionTable(topic) {
 function groupDetails(group, numbers) {
   const unshown = group.members - group.member_list.length;
   return [
+    group.kind === "streams" && h("p", { class: "muted epochs" }, `group epoch ${group.group_epoch} · target assignment epoch ${group.assignment_epoch}`),
     ["consumer", "share"].includes(group.kind) && h("p", { class: "muted epochs" }, group.group_epoch === null
       ? `assignor ${group.assignor ?? "–"} · the coordinator does not tell the epochs`
       : `group epoch ${group.group_epoch} · target assignment epoch ${group.assignment_epoch} · assignor ${group.assignor ?? "–"}`),
     group.member_list.length > 0 && memberTable(group),
     unshown > 0 && h("p", { class: "muted" }, `${plural(unshown, "more member")} not shown.`),
-    group.kind === "share" ? standTable(group, numbers.asked) : lagTable(group),
+    group.kind === "streams" ? h("p", { class: "muted" }, `Committed offsets and lag: kafkacompat groups describe ${group.group}`)
+      : group.kind === "share" ? standTable(group, numbers.asked) : lagTable(group),
     group.kind === "share" && !numbers.asked && h("p", { class: "muted numbers" },
       "How many records are in flight, since when, and how many were delivered and archived, the nodes tell in their metrics only: kafkacompat console --metrics http://HOST:PORT"),
     group.kind === "share" && numbers.error && h("p", { class: "muted numbers" }, `Not known of all partitions: ${numbers.error}`),
@@ -147,14 +149,15 @@ function groupDetails(group, numbers) {
 
 function memberTable(group) {
   const consumer = group.kind === "consumer";
+  const streams = group.kind === "streams";
   const modern = consumer || group.kind === "share";
   return h("div", { class: "nested members" }, table(`Members of ${group.group}`, [
     { title: "Member", cell: (row) => h("span", { title: row.member }, row.instance === null ? row.client : `${row.client} (${row.instance})`) },
     { title: "Host", class: "hide-small", cell: (row) => row.host },
     consumer && { title: "Type", class: "hide-small", cell: (row) => row.kind ?? "–" },
-    modern && { title: "Epoch", number: true, cell: (row) => row.epoch ?? "–" },
+    (modern || streams) && { title: "Epoch", number: true, cell: (row) => row.epoch ?? "–" },
     modern && { title: "Subscribed", cell: (row) => [...(row.subscribed ?? []), ...(row.regex === null ? [] : [`/${row.regex}/`])].join(", ") || "–" },
-    { title: "Assigned", cell: (row) => placesText(row.assigned) },
+    { title: streams ? "Active tasks" : "Assigned", cell: (row) => placesText(row.assigned) },
     consumer && { title: "Target", cell: (row) => (row.target === null ? "–" : placesText(row.target)) },
   ].filter(Boolean), group.member_list));
 }
