@@ -58,9 +58,11 @@ not bound the answer. Kafka has no limit."""
 TOO_MANY_TOLD_TEXT = f"Cannot name more than {MATCHES_TOLD_MAX} matching acls in a single delete operation."
 DISABLED_TEXT = "No Authorizer is configured."
 FILTER_US = 20
-"""Of a filter that nothing is compared with."""
+"""Of a filter that nothing is compared with, besides the prefixes of its name."""
 PREFIXES_MAX = 1_000
 """Characters of a name whose prefixes are looked up. A topic's name has 249 at most."""
+PREFIXES_A_US = 3
+"""Prefixes of the longest name that are looked up in a microsecond."""
 MATCHED_A_STEP = SCANNED_A_STEP // 4
 """Entries compared with a filter in one step, at up to a microsecond each."""
 
@@ -207,10 +209,16 @@ def delete_acls(
                 matching += [_matching(acl) for _, acl in some]
                 yield len(some) * TURN_COST // RECORDS_A_STEP
             yield len(piece) * TURN_COST // MATCHED_A_STEP
-        yield FILTER_US
+        yield _filter_us(wanted)
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     records = tuple(MetadataRecord(RemoveAccessControlEntryRecord(id=key), 0) for key in removed)
     return ControllerResult(records, DeleteAclsResponse(filter_results=results))
+
+
+def _filter_us(wanted: AclFilter) -> int:
+    is_match = wanted.pattern_type == PatternType.MATCH
+    prefixes = min(len(wanted.resource_name or ""), PREFIXES_MAX) if is_match else 0
+    return FILTER_US + prefixes // PREFIXES_A_US
 
 
 def _by_name(acls: Sequence[tuple[Uuid, Acl]]) -> Work[dict[str, list[int]]]:

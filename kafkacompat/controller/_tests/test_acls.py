@@ -20,7 +20,7 @@ from kafkacompat.controller.acl_control_manager import (
 from kafkacompat.controller.controller_result import RECORDS_A_STEP
 from kafkacompat.controller.features import METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.security.acl import CLUSTER_NAME, Acl, AclFilter
+from kafkacompat.security.acl import CLUSTER_NAME, Acl, AclFilter, PatternType
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
@@ -265,6 +265,26 @@ def test_filters_that_name_resources_are_not_compared_with_all_entries(
     result = delete(MetadataImage(acls=acls), *filters)
     assert len(result.records) == 400
     assert len(compared) <= 3 * 500
+
+
+def test_the_prefixes_of_long_names_count_in_the_steps() -> None:
+    """Those of a thousand characters take a third of a millisecond."""
+    acls = {bytes([1] * 16): Acl(TOPIC, "t", LITERAL, "User:a", "*", READ, ALLOW)}
+
+    def cost_of(name: str, pattern: int) -> int:
+        wanted = DeleteAclsFilter(
+            resource_type_filter=TOPIC,
+            resource_name_filter=name,
+            pattern_type_filter=pattern,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        return sum(delete_acls(MetadataImage(acls=acls), DeleteAclsRequest(filters=[wanted] * 100)))
+
+    assert cost_of("x" * 1000, PatternType.MATCH) >= 100 * 300
+    assert cost_of("x" * 1000, LITERAL) == cost_of("x", LITERAL) < 100 * 50
 
 
 def test_filters_that_are_refused_take_steps_as_well() -> None:
