@@ -46,6 +46,7 @@ class Shards:
         "_services",
         "_settings",
         "_topic",
+        "_waiting",
         "_writer",
         "load_times",
         "partition_count",
@@ -70,6 +71,8 @@ class Shards:
         self._large = Limit(1)
         self.load_times = RecentTimes()
         self._by_partition: dict[int, Shard] = {}
+        self._waiting: dict[Shard, None] = {}
+        """Shards that may have something to load, and are started in steps."""
         self._remembered: dict[str, int] = {}
         self.partition_count = 0
         """0 while the topic does not exist."""
@@ -94,7 +97,7 @@ class Shards:
             image = partitions.get(index)
             if recreated or image is None or image.leader != self._node_id:
                 self._by_partition.pop(index).close()
-        waiting: list[Shard] = []
+        has_more = False
         for index, image in partitions.items():
             if image.leader != self._node_id:
                 continue
@@ -109,9 +112,22 @@ class Shards:
                 shard = self._by_partition[index] = self._make_shard(index, image.leader_epoch)
             shard.epoch = image.leader_epoch
             if shard.state is _INITIAL and not just_made:
-                waiting.append(shard)
-        if waiting:
-            self._services.tasks.start("starting a coordinator's partitions", _start_each(waiting))
+                self._waiting[shard] = None
+                has_more = True
+        if has_more:
+            self._services.tasks.start("starting a coordinator's partitions", self._start_waiting())
+
+    async def _start_waiting(self) -> None:
+        """A request starts its shard sooner. The logs of a topic that was just made may not be open yet."""
+        while self._waiting:
+            self._start_next()
+            await pause(STARTED_US)
+
+    def _start_next(self) -> None:
+        shard = next(iter(self._waiting))
+        del self._waiting[shard]
+        if shard.state is _INITIAL:
+            shard.start()
 
     def partition_for(self, key: str) -> int:
         """Raises OperationRefused COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
@@ -144,6 +160,12 @@ class Shards:
                 shard.start()
             yield shard
 
+    def with_state(self) -> list[Shard]:
+        """The shards that have a state, or load one. Those that wait for their turn are started now."""
+        while self._waiting:
+            self._start_next()
+        return [shard for shard in self if shard.state in (ShardState.ACTIVE, ShardState.LOADING)]
+
     def states(self) -> list[str]:
         """The state of each shard on this node. Those of a new topic that nobody has asked for yet have nothing to load:
         they are active."""
@@ -175,14 +197,6 @@ class Shards:
             self._on_active,
             self.load_times,
         )
-
-
-async def _start_each(shards: list[Shard]) -> None:
-    """A request starts its shard sooner. The logs of a topic that was just made may not be open yet."""
-    for shard in shards:
-        if shard.state is _INITIAL:
-            shard.start()
-        await pause(STARTED_US)
 
 
 T = TypeVar("T")

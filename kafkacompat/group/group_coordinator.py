@@ -277,10 +277,9 @@ class GroupCoordinator:
         if not deleted:
             return
         groups = 0
-        for shard in self._shards:
-            if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
-                self._sweeps.drop_topics(shard, deleted, now=groups < GROUPS_AT_ONCE)
-                groups += len(machine_of(shard).groups)
+        for shard in self._shards.with_state():
+            self._sweeps.drop_topics(shard, deleted, now=groups < GROUPS_AT_ONCE)
+            groups += len(machine_of(shard).groups)
 
     async def _look_at_topics_on(self, moved: frozenset[int]) -> None:
         await in_turns(look_at_topics_on(moved, self._image, self._shards, lambda: self._topics))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.controller.image import changed_topics
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
-from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, stretches
+from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, Shards, stretches
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, TopicPartition, Uuid
 from kafkacompat.share.state.share_coordinator_shard import (
@@ -57,7 +57,7 @@ class ShareSweeps:
         self,
         clock: Clock,
         tasks: Tasks,
-        shards: Iterable[Shard],
+        shards: Shards,
         partitions: PartitionService,
     ) -> None:
         self._clock = clock
@@ -99,10 +99,9 @@ class ShareSweeps:
             if present is None and former is not None
         }
         if deleted:
-            for shard in self._shards:
-                if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
-                    self._deleted.setdefault(shard, set()).update(deleted)
-                    self.drop_topics(shard)
+            for shard in self._shards.with_state():
+                self._deleted.setdefault(shard, set()).update(deleted)
+                self.drop_topics(shard)
 
     # --- pruning
 

@@ -239,6 +239,22 @@ def test_an_offset_in_a_transaction_for_a_topic_made_anew_outlives_its_predecess
     assert fetch(world, group="g0", partition=partition).committed_offset == 7
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["in the image that brings them", "in the next"])
+def test_offsets_of_a_topic_deleted_before_the_turn_of_their_partitions_go(together: bool) -> None:
+    world = LeadingCoordinator(count=50)
+    for number in range(100):
+        assert commit(world, 1, group=f"g{number}") == E.NONE
+    led, topic, other = world.image.topics[OFFSETS_TOPIC], world.image.topics["t"], world.image.topics["u"]
+    world.publish([topic_image(OFFSETS_TOPIC, 50, leader=2), topic, other])
+    list(steps_of(world))
+    if not together:
+        world.publish([led, topic, other])
+    world.publish([led, other])
+    list(steps_of(world))
+    assert [state for state in world.coordinator.shard_states() if state != "active"] == []
+    assert world.coordinator.offset_count() == 0
+
+
 def test_an_offset_of_a_deleted_topic_goes_although_its_transaction_ends_meanwhile() -> None:
     world = stored(3_000)
     world.verifier = Verifier()
