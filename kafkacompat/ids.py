@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from operator import mul
 from struct import unpack
 from typing import NamedTuple
@@ -143,15 +143,14 @@ TIMELINE_CAPACITY = 2
 _FIBONACCI = -7046029254386353131
 
 
-def timeline_order(texts: Collection[str], most: int) -> list[str]:
-    """In the order of a hash table of which Kafka takes snapshots, to which they were added one by one: of those in one place
-    the last comes first. `most`: the most that it ever had, for its room does not become less."""
+def timeline_place(most: int) -> Callable[[str], int]:
+    """The place of a text in a hash table of which Kafka takes snapshots. `most`: how many it has had at most, for its room does
+    not become less. Its order is that of the places; of those in one place the last that was added comes first."""
     capacity = TIMELINE_CAPACITY
     while 3 * most > 4 * capacity:
         capacity *= 2
     shift = 65 - capacity.bit_length()
-    added = reversed(list(texts))
-    return sorted(added, key=lambda text: (java_string_hash(text) * _FIBONACCI & 0xFFFFFFFFFFFFFFFF) >> shift)
+    return lambda text: (java_string_hash(text) * _FIBONACCI & 0xFFFFFFFFFFFFFFFF) >> shift
 
 
 def partition_for_key(key: str, partition_count: int) -> int:

@@ -15,7 +15,7 @@ from kafkacompat.ids import (
     java_string_hash,
     parse_int,
     partition_for_key,
-    timeline_order,
+    timeline_place,
     uuid_from_text,
     uuid_to_text,
 )
@@ -131,5 +131,5 @@ def test_a_failure_passes_through() -> None:
 )
 def test_the_order_of_kafkas_tables_with_snapshots(added: str, listed: str) -> None:
     """What a TimelineHashMap of Apache Kafka 4.4.0 listed."""
-    texts = added.split()
-    assert timeline_order(texts, len(texts)) == listed.split()
+    texts = added.split()[::-1]
+    assert sorted(texts, key=timeline_place(len(texts))) == listed.split()

@@ -22,6 +22,7 @@ from kafkacompat.group._tests.streamers import (
     topology,
 )
 from kafkacompat.group.describe import describe_streams_group
+from kafkacompat.group.streams import heartbeat as streams_heartbeat
 from kafkacompat.group.streams.configured_topology import TASKS_MAX, StatusCode
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.wire.errors import ErrorCode as E
@@ -494,6 +495,26 @@ def test_members_with_many_offsets_are_assigned_beside_the_requests(world: Strea
         each.beat()
     assert len(a.active) + len(b.active) == 3
     assert state(world) == "Stable"
+
+
+def test_a_group_of_many_members_is_described_beside_the_requests(
+    world: StreamsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, c = members = [Streamer(world, each, topology("t"), instance=f"i{each}") for each in "abc"]
+    for each in members:
+        each.join()
+    for each in members * 4:
+        each.beat()
+    monkeypatch.setattr(streams_heartbeat, "MEMBERS_AT_ONCE", 2)
+    c.leave(-2)
+    d = Streamer(world, "d", topology("t"), process="other", instance="ic")
+    d.join()
+    assert d.epoch == a.epoch
+    for each in (a, b, d) * 4:
+        each.beat()
+    assert [len(each.active) for each in (a, b, d)] == [1, 1, 1]
+    assert len(a.active | b.active | d.active) == 3
+    assert (state(world), d.epoch > c.epoch) == ("Stable", True)
 
 
 # --- the initial delay

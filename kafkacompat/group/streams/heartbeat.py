@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
+from kafkacompat.group.consumer.assignor import Meter
 from kafkacompat.group.environment import (
     METADATA_REFRESH_INTERVAL_MS,
     Environment,
@@ -48,8 +49,19 @@ from kafkacompat.group.records import (
 )
 from kafkacompat.group.streams.configured_topology import ConfiguredTopology, StatusCode, configure_topology
 from kafkacompat.group.streams.current_assignment_builder import Reconciliation
-from kafkacompat.group.streams.sticky_task_assignor import TaskGroupSpec, TaskMemberSpec, assign
-from kafkacompat.group.streams.streams_group import NO_TOPOLOGY_EPOCH, StreamsGroup, TaskOffsets
+from kafkacompat.group.streams.sticky_task_assignor import (
+    HASH_NS,
+    MEMBER_NS,
+    TaskGroupSpec,
+    TaskMemberSpec,
+    assign,
+)
+from kafkacompat.group.streams.streams_group import (
+    NO_TASK_OFFSETS,
+    NO_TOPOLOGY_EPOCH,
+    StreamsGroup,
+    TaskOffsets,
+)
 from kafkacompat.group.streams.streams_group_member import Endpoint, StreamsGroupMember
 from kafkacompat.group.streams.streams_topology import StreamsTopology, topology_of
 from kafkacompat.group.streams.tasks_tuple import (
@@ -67,7 +79,7 @@ from kafkacompat.group.target_assignment import (
     assigned_at_once,
     is_assignment_due,
 )
-from kafkacompat.ids import timeline_order
+from kafkacompat.ids import timeline_place
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.streams_group_heartbeat_response import Endpoint as ToldEndpoint
@@ -81,12 +93,15 @@ from kafkacompat.wire.messages.streams_group_heartbeat_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.group.streams.configured_topology import ConfiguredSubtopology, InternalTopic
+    from kafkacompat.tasks import Work
     from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 STANDBY_REPLICAS = "num.standby.replicas"
 RACK_AWARE_TAGS = "rack.aware.assignment.tags"
+MEMBERS_AT_ONCE = 500
+"""Members up to which a group is described to the assignor within the request."""
 OFFSETS_A_UNIT = 5
 """Offsets of tasks that are as much work for the assignor as one task."""
 CLIENT_TAGS_SINCE = 1
@@ -579,12 +594,12 @@ def _target(
             "Assignment delayed due to the configured assignment interval.",
         )
         return last
-    spec = _spec(group, member, configured, int(configs.get(STANDBY_REPLICAS, 0)))
+    describing = _spec(group, member, configured, int(configs.get(STANDBY_REPLICAS, 0)))
+    spec = None if len(group.members) > MEMBERS_AT_ONCE else at_once(describing)
     member_id, instance_id = ("", None) if member is None else (member.member_id, member.instance_id)
-    offsets = sum([len(some) for each in spec.members.values() for some in each.offsets.values()])
-    units = len(spec.members) + (1 + spec.standby_replicas) * sum(spec.task_counts.values())
-    if units + offsets // OFFSETS_A_UNIT > AT_ONCE_UNITS:
-        assign_beside(_RECORDS, env, group, group_epoch, assign(spec), instance_id, member_id)
+    if spec is None or _is_large(spec):
+        work = _described_and_assigned(describing) if spec is None else assign(spec)
+        assign_beside(_RECORDS, env, group, group_epoch, work, instance_id, member_id)
         return last
     assigned = at_once(assign(spec))
     former = group.static_member(instance_id)
@@ -598,32 +613,61 @@ _RECORDS: TargetRecords[TasksTuple] = TargetRecords(
 )
 
 
+def _is_large(spec: TaskGroupSpec) -> bool:
+    offsets = sum([len(some) for each in spec.members.values() for some in each.offsets.values()])
+    units = len(spec.members) + (1 + spec.standby_replicas) * sum(spec.task_counts.values())
+    return units + offsets // OFFSETS_A_UNIT > AT_ONCE_UNITS
+
+
+def _described_and_assigned(describing: Work[TaskGroupSpec]) -> Work[dict[str, TasksTuple]]:
+    spec = yield from describing
+    return (yield from assign(spec))
+
+
 def _spec(
     group: StreamsGroup, member: StreamsGroupMember | None, configured: ConfiguredTopology, replicas: int
-) -> TaskGroupSpec:
-    """While the application cannot run, there are no tasks."""
-    members = {each: group.members[each] for each in timeline_order(group.members, group.most_members)}
+) -> Work[TaskGroupSpec]:
+    """The group as it is now, with the member, described in steps. While the application cannot run, there are no tasks."""
+    members = dict(group.members)
     if member is not None:
         former = group.static_member(member.instance_id)
         if former is not None and former.member_id != member.member_id:
             del members[former.member_id]
-        members[member.member_id] = member
     subtopologies = configured.subtopologies if configured.is_ready else None
+    return _described(
+        members, member, group.most_members, group.all_task_offsets(), subtopologies or {}, replicas
+    )
+
+
+def _described(
+    members: dict[str, StreamsGroupMember],
+    member: StreamsGroupMember | None,
+    most_members: int,
+    offsets: Mapping[str, TaskOffsets],
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    replicas: int,
+) -> Work[TaskGroupSpec]:
+    place_of, places, meter = timeline_place(most_members), {}, Meter()
+    for member_id in reversed(members):
+        places[member_id] = place_of(member_id)
+        if cost := meter.spend(HASH_NS):
+            yield cost
+    ordered = {member_id: members[member_id] for member_id in sorted(places, key=places.__getitem__)}
+    if member is not None:
+        ordered[member.member_id] = member
+    specs = {}
+    for member_id, each in ordered.items():
+        active = {
+            subtopology_id: frozenset(epochs) for subtopology_id, epochs in each.assigned.active.items()
+        }
+        told = offsets.get(member_id, NO_TASK_OFFSETS).offsets
+        specs[member_id] = TaskMemberSpec(each.process_id, active, each.assigned.standby, told)
+        if cost := meter.spend(MEMBER_NS):
+            yield cost
     return TaskGroupSpec(
-        {
-            member_id: TaskMemberSpec(
-                each.process_id,
-                {
-                    subtopology_id: frozenset(epochs)
-                    for subtopology_id, epochs in each.assigned.active.items()
-                },
-                each.assigned.standby,
-                group.task_offsets(member_id).offsets,
-            )
-            for member_id, each in members.items()
-        },
-        {each: found.number_of_tasks for each, found in (subtopologies or {}).items()},
-        frozenset(each for each, found in (subtopologies or {}).items() if found.is_stateful),
+        specs,
+        {each: found.number_of_tasks for each, found in subtopologies.items()},
+        frozenset(each for each, found in subtopologies.items() if found.is_stateful),
         replicas,
     )
 

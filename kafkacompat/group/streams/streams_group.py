@@ -247,6 +247,10 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
     def task_offsets(self, member_id: str) -> TaskOffsets:
         return self._task_offsets.get(member_id, NO_TASK_OFFSETS)
 
+    def all_task_offsets(self) -> dict[str, TaskOffsets]:
+        """By member id, as they are now."""
+        return dict(self._task_offsets)
+
     def set_task_offsets(self, member_id: str, told: TaskOffsets) -> None:
         self._task_offsets[member_id] = told
         if self._memory is not None:
