@@ -528,7 +528,7 @@ class Shard:
         self._asking[answer] = ref(asking)
         answer.on_done(self._told)
         try:
-            written = self._complete(self._decided(operation, Caller(asking), now_ms), now_ms)
+            written = self._complete(self._decided(operation, Caller(asking), now_ms), now_ms, asker=answer)
         except BaseException:  # which is the answer, if there was none before
             self._told(answer)
             raise
@@ -553,9 +553,14 @@ class Shard:
             raise
 
     def _complete(
-        self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None = None
+        self,
+        result: CoordinatorResult[Any, T],
+        now_ms: int,
+        owner: InTransaction | None = None,
+        asker: Deferred[Any] | None = None,
     ) -> Deferred[T]:
-        """The response, once the records are committed. Without records, once everything it may show is."""
+        """The response, once the records are committed. Without records, once everything it may show is. `asker`: who may
+        be answered by what follows the commit only."""
         if result.records:
             error, end_offset = self._operations.exclusively(self._append, result, now_ms, owner)
             if error is not ErrorCode.NONE:
@@ -569,7 +574,7 @@ class Shard:
             self._finish(result, ErrorCode.NONE if pending is None else pending.result(), result.replies)
             return Deferred.of(result.response) if pending is None else self._after(pending, result.response)
         if result.committed is not None:
-            pending.on_done(lambda done: self._finish(result, done.result(), ()))
+            pending.on_done(lambda done: self._finish_later(result, done.result(), asker))
         self._send(result.replies)
         return self._after(pending, result.response)
 
@@ -612,6 +617,17 @@ class Shard:
             self._send(result.replies)  # nobody else would
             raise
         self._finish(result, error, result.replies)
+
+    def _finish_later(
+        self, result: CoordinatorResult[Any, Any], error: ErrorCode, asker: Deferred[Any] | None
+    ) -> None:
+        """If that fails, the asker gets the failure, as if it had failed at once."""
+        try:
+            self._finish(result, error, ())
+        except Exception as failure:
+            if asker is not None and not asker.done:
+                asker.fail(failure)
+            raise
 
     def _finish(
         self, result: CoordinatorResult[Any, Any], error: ErrorCode, replies: Sequence[Reply]

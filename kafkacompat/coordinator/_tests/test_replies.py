@@ -293,3 +293,22 @@ def test_an_operation_that_raises_loses_nobody_whom_it_has_taken_from_the_state(
     shard.write(lambda _: asked.answer_parked("at last")).unheeded("test")
     assert answers[0].result().said == "at last"
     assert shard._asking == {}
+
+
+@pytest.mark.parametrize("error", [E.NONE, E.NOT_LEADER_OR_FOLLOWER])
+def test_an_asker_gets_the_failure_of_what_follows_a_later_commit(
+    asked: Asked, faults: Any, error: E
+) -> None:
+    asked.world.partitions.held = True
+
+    def operation(caller: Caller, now_ms: int) -> Result:
+        return CoordinatorResult(
+            ("record",), None, committed=lambda code, at_ms: replied(caller, str(broken()))
+        )
+
+    answer = asked.world.shard.ask(operation)
+    assert not answer.done
+    asked.world.partitions.release(error)
+    assert told(answer) == "KeyError"
+    assert asked.world.shard._asking == {}
+    assert [type(fault) for fault in faults.take()] == [KeyError]
