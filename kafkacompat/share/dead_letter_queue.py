@@ -149,9 +149,6 @@ class DeadLetterQueue:
         self.meters: dict[str, GroupLetterMeter] = {}
         """By group: at most GROUPS_COUNTED, those whose letters were sent last."""
 
-    def wants(self, group_id: str) -> bool:
-        return self._policy(group_id).topic != ""
-
     def enqueue(
         self,
         key: SharePartitionKey,
