@@ -16,6 +16,7 @@ from kafkacompat.group.streams.heartbeat import (
     streams_group_heartbeat,
     validate_heartbeat,
 )
+from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.tasks import Tasks, in_turns
 from kafkacompat.wire.errors import ErrorCode
@@ -31,15 +32,13 @@ from kafkacompat.wire.messages.streams_group_topology_description_update_respons
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
-    from kafkacompat.wire.messages.streams_group_heartbeat_request import (
-        StreamsGroupHeartbeatRequest,
-        Topology,
-    )
+    from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 
 HASHED_AT_ONCE = 500
-"""Topics of a topology that are hashed within the heartbeat, at 6 microseconds each."""
+"""Topics that are hashed within the heartbeat, at 6 microseconds each."""
 
 
 class StreamsGroups:
@@ -59,7 +58,7 @@ class StreamsGroups:
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
-            names = _topics_of(request.topology)
+            names = _topics_to_hash(machine_of(shard), request)
             if len(names) <= HASHED_AT_ONCE:
                 answer = self._beat(shard, request, context)
             else:
@@ -111,12 +110,16 @@ class StreamsGroups:
         )
 
 
-def _topics_of(topology: Topology | None) -> list[str]:
-    """All topics that are hashed."""
-    subtopologies = () if topology is None else topology.subtopologies
+def _topics_to_hash(machine: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> Sequence[str]:
+    """All topics of the topology that comes to the group, or whose topics have changed."""
+    if request.topology is None:
+        group = machine.groups.get(request.group_id)
+        if not isinstance(group, StreamsGroup) or group.refresh_deadline_ms:
+            return ()
+        return list(group.topic_names)
     return [
         name
-        for each in subtopologies
+        for each in request.topology.subtopologies
         for name in (
             *each.source_topics,
             *[topic.name for topic in each.repartition_source_topics],

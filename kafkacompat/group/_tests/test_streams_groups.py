@@ -12,6 +12,7 @@ from kafkacompat.api.offset_commit import HANDLER as COMMIT
 from kafkacompat.api.streams_group_heartbeat import CLIENT_TAGS_MAX, LISTED_MAX, TOPOLOGY_PARTS_MAX
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
+from kafkacompat.group import streams_groups
 from kafkacompat.group._tests.streamers import (
     CHANGELOG,
     GROUP,
@@ -515,6 +516,27 @@ def test_a_group_of_many_members_is_described_beside_the_requests(
     assert [len(each.active) for each in (a, b, d)] == [1, 1, 1]
     assert len(a.active | b.active | d.active) == 3
     assert (state(world), d.epoch > c.epoch) == ("Stable", True)
+
+
+def test_topics_are_hashed_before_the_first_heartbeat_after_a_load(
+    world: StreamsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = Streamer(world, "a", topology("t", "u"))
+    a.join()
+    world.restart()
+    described(world)
+    hashed: list[set[str]] = []
+    hash_topics = streams_groups.hash_topics
+
+    def noted(env: Any, names: Any) -> Any:
+        hashed.append(set(names))
+        return hash_topics(env, names)
+
+    monkeypatch.setattr(streams_groups, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(streams_groups, "hash_topics", noted)
+    epoch = a.epoch
+    assert [a.beat().error_code, a.beat().error_code, a.epoch] == [E.NONE, E.NONE, epoch]
+    assert hashed == [{"t", "u"}]
 
 
 # --- the initial delay

@@ -474,6 +474,9 @@ def _configured(
     if group.topology is None or configured is None or found_hash != group.metadata_hash:
         configured = configure_topology(topology, env.topics)
         group.set_configured_topology(configured)
+    if found_hash == group.metadata_hash:
+        # Apache Kafka looks again with each heartbeat until the group's epoch changes.
+        group.set_refresh_deadline(now_ms + METADATA_REFRESH_INTERVAL_MS, group.group_epoch)
     return configured, found_hash
 
 
