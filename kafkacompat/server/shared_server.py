@@ -167,10 +167,15 @@ class SharedServer:
             self._services.tasks.start("loading access control entries", self._load_acls(authorizer))
 
     async def _load_acls(self, authorizer: StandardAuthorizer) -> None:
-        """There may be a hundred thousand."""
+        """There may be a hundred thousand. If they cannot be taken, the node halts, as it does if an image cannot be published:
+        it would go on with older ones, which may lack a denial."""
         while True:
             loaded = self.newest_acls
-            await in_turns(authorizer.updating(loaded[0]))
+            try:
+                await in_turns(authorizer.updating(loaded[0]))
+            except Exception as problem:
+                self._services.halt(problem)
+                return
             if loaded is self.newest_acls:
                 break
         self.is_loading_acls = False

@@ -225,6 +225,24 @@ def test_many_entries_of_one_image_are_taken_in_steps_after_the_start_too() -> N
     assert not may_read(authorizer, "t0")
 
 
+def test_a_node_whose_entries_cannot_be_taken_halts() -> None:
+    """It would go on with older ones for ever."""
+    problems: list[BaseException] = []
+    shared = authorized(Tasks(HandTime()), problems.append)
+    authorizer = StandardAuthorizer()
+    authorizer.is_loaded = True
+    problem = KeyError("a bug")
+
+    def updating(acls: Any) -> Any:
+        yield 1
+        raise problem
+
+    authorizer.updating = updating  # type: ignore[method-assign]
+    many = {number.to_bytes(16, "big"): entry(DENY, f"t{number}") for number in range(2 * TAKEN_A_STEP)}
+    SharedServer._take_acls(shared, authorizer, MetadataImage(offset=1), MetadataImage(acls=many))
+    assert problems == [problem]
+
+
 def may_read(authorizer: StandardAuthorizer, name: str) -> bool:
     asker = Asker("User:a", "127.0.0.1", "Fetch")
     return authorizer.allows(asker, AclOperation.READ, ResourceType.TOPIC, name)
@@ -233,13 +251,13 @@ def may_read(authorizer: StandardAuthorizer, name: str) -> bool:
 ALLOW, DENY = int(AclPermissionType.ALLOW), int(AclPermissionType.DENY)
 
 
-def authorized(tasks: Tasks) -> Any:
+def authorized(tasks: Tasks, halt: Any = None) -> Any:
     shared = SimpleNamespace(
         driver=SimpleNamespace(has_caught_up=False),
         acls_loaded=Deferred(),
         is_loading_acls=False,
         newest_acls=({}, False),
-        _services=SimpleNamespace(tasks=tasks),
+        _services=SimpleNamespace(tasks=tasks, halt=halt),
     )
     shared._load_acls = partial(SharedServer._load_acls, shared)  # type: ignore[arg-type]  # it has what is used
     return shared
