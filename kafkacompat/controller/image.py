@@ -5,7 +5,7 @@ component may keep an image."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -62,6 +62,11 @@ class BrokerRegistration:
     directories: tuple[Uuid, ...]
     cordoned_directories: tuple[Uuid, ...] | None = None
     """None until the broker has reported them (RegisterBroker v4, metadata.version 30)."""
+
+    @property
+    def has_uncordoned_directories(self) -> bool:
+        cordoned = self.cordoned_directories
+        return not self.directories or cordoned is None or not set(self.directories) <= set(cordoned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,24 @@ def is_active(image: MetadataImage, broker_id: int) -> bool:
     """Whether the broker is registered, unfenced and not in controlled shutdown."""
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+def manual_assignment_flaw(image: MetadataImage, brokers: Sequence[int]) -> str | None:
+    """Kafka's text for what is wrong with the replicas that a request gives a partition, whatever their number."""
+    start = "The manual partition assignment includes"
+    if not brokers:
+        return f"{start} an empty replica list."
+    previous: int | None = None
+    for broker_id in sorted(brokers):
+        broker = image.brokers.get(broker_id)
+        if broker is None:
+            return f"{start} broker {broker_id}, but no such broker is registered."
+        if not broker.has_uncordoned_directories:
+            return f"{start} broker {broker_id}, but all its log directories are cordoned."
+        if broker_id == previous:
+            return f"{start} the broker {broker_id} more than once."
+        previous = broker_id
+    return None
 
 
 def default_dir(image: MetadataImage, broker_id: int) -> Uuid:

@@ -29,7 +29,13 @@ from kafkacompat.controller.controller_result import (
     ControllerResult,
 )
 from kafkacompat.controller.features import directories_supported, metadata_version
-from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage, has_online_dir
+from kafkacompat.controller.image import (
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+    has_online_dir,
+    manual_assignment_flaw,
+)
 from kafkacompat.controller.metadata_delta import replayed
 from kafkacompat.controller.partition_change_builder import (
     NO_LEADER_CHANGE,
@@ -376,9 +382,6 @@ def _elect_where(
     return ControllerResult(tuple(records), False)
 
 
-_ASSIGNMENT = "The manual partition assignment includes"
-
-
 class ReassignmentRefused(Exception):
     """The refusal for one partition."""
 
@@ -514,7 +517,9 @@ def _reassign(
     target: Sequence[int],
     factor_may_change: bool,
 ) -> MetadataRecord | None:
-    _check_target(image, target)
+    flaw = manual_assignment_flaw(image, target)
+    if flaw is not None:
+        raise ReassignmentRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, flaw)
     partition = topic.partitions[index]
     factor = len(set(partition.replicas) - set(partition.removing_replicas))
     if not factor_may_change and len(target) != factor:
@@ -529,20 +534,6 @@ def _reassign(
     builder.target_removing = plan.removing or None
     builder.target_adding = plan.adding or None
     return builder.build()
-
-
-def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
-    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    if not target:
-        raise ReassignmentRefused(code, f"{_ASSIGNMENT} an empty replica list.")
-    previous: int | None = None
-    for broker in sorted(target):
-        if broker not in image.brokers:
-            text = f"{_ASSIGNMENT} broker {broker}, but no such broker is registered."
-            raise ReassignmentRefused(code, text)
-        if broker == previous:
-            raise ReassignmentRefused(code, f"{_ASSIGNMENT} the broker {broker} more than once.")
-        previous = broker
 
 
 def list_partition_reassignments(

@@ -60,8 +60,7 @@ class _Rack:
 def _is_usable(broker: BrokerRegistration) -> bool:
     if broker.in_controlled_shutdown and not broker.fenced:
         return False
-    cordoned = broker.cordoned_directories
-    return not broker.directories or cordoned is None or not set(broker.directories) <= set(cordoned)
+    return broker.has_uncordoned_directories
 
 
 class StripedReplicaPlacer:

@@ -18,7 +18,14 @@ from kafkacompat.controller.configuration_control_manager import (
 )
 from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult, cut_to_fit
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage, default_dir, is_active
+from kafkacompat.controller.image import (
+    ConfigResourceType,
+    MetadataImage,
+    TopicImage,
+    default_dir,
+    is_active,
+    manual_assignment_flaw,
+)
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
@@ -102,21 +109,15 @@ def times_named(
 
 
 def check_assignment(image: MetadataImage, brokers: Sequence[int], factor: int | None, index: int) -> Placed:
-    code, start = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
-    if not brokers:
-        raise TopicRefused(code, f"{start} an empty replica list.")
-    previous: int | None = None
-    for broker in sorted(brokers):
-        if broker not in image.brokers:
-            raise TopicRefused(code, f"{start} broker {broker}, but no such broker is registered.")
-        if broker == previous:
-            raise TopicRefused(code, f"{start} the broker {broker} more than once.")
-        previous = broker
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    flaw = manual_assignment_flaw(image, brokers)
+    if flaw is not None:
+        raise TopicRefused(code, flaw)
     if factor is not None and len(brokers) != factor:
         raise TopicRefused(
             code,
-            f"{start} a partition with {len(brokers)} replica(s), but this is not consistent with previous "
-            f"partitions, which have {factor} replica(s).",
+            f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s).",
         )
     isr = tuple(broker for broker in brokers if is_active(image, broker))
     if not isr:
@@ -372,7 +373,22 @@ def create_partitions(
             repeated[name] = None
         if pace.is_over():
             yield TURN_COST
+    total = 0
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        if known is not None and topic.name not in repeated:
+            total += max(0, topic.count - len(known.partitions))
+        if pace.is_over():
+            yield TURN_COST
     results = []
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        text = "Excessively large number of additional partitions per request."
+        for topic in request.topics:
+            code = ErrorCode.POLICY_VIOLATION
+            results.append(CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=text))
+            if pace.is_over():
+                yield TURN_COST
+        return ControllerResult((), CreatePartitionsResponse(results=results))
     for name in repeated:
         results.append(
             CreatePartitionsTopicResult(
@@ -389,10 +405,7 @@ def create_partitions(
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
         try:
-            added = yield from _add_partitions(image, random, topic, may_mutate, room)
-            if len(records) + len(added) > MAX_RECORDS_PER_OPERATION:
-                raise TopicRefused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
-            records.extend(added)
+            records.extend((yield from _add_partitions(image, random, topic, may_mutate, room)))
         except TopicRefused as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         results.append(result)
@@ -436,8 +449,6 @@ def _add_partitions(
             placed.append(check_assignment(image, assignment.broker_ids, factor, current + position))
             if len(placed) % RECORDS_A_STEP == 0:
                 yield TURN_COST
-    elif additional > MAX_RECORDS_PER_OPERATION:
-        raise TopicRefused(ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
     else:
         try:
             placed = yield from place(image, additional, factor, random)

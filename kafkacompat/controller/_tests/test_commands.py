@@ -202,7 +202,7 @@ def grow(name: str, count: int, *assignments: list[int]) -> CreatePartitionsTopi
             39,
             "The manual partition assignment includes broker 7, but no such broker is registered.",
         ),
-        (grow("ok", 20_000), 44, "Unable to perform excessively large batch operation."),
+        (grow("ok", 10_003), 44, "Excessively large number of additional partitions per request."),
         (grow("ok", 3, [1]), 0, None),
         (grow("ok", 5), 0, None),
     ],
@@ -212,6 +212,18 @@ def test_create_partitions_answers_as_kafka_does(
 ) -> None:
     assert partitions(node, asked) == [(asked.name, code, text)]
     assert len(node.image.topics["ok"].partitions) == (asked.count if code == 0 else 2)
+
+
+def test_too_many_additional_partitions_are_refused_with_all_that_is_asked_for(node: Harness) -> None:
+    """Topics that are repeated, unknown or get no more partitions do not count."""
+    text = "Excessively large number of additional partitions per request."
+    assert partitions(node, grow("ok", 6_000), grow("a.b", 6_000), grow("none", 1)) == [
+        ("ok", 44, text),
+        ("a.b", 44, text),
+        ("none", 44, text),
+    ]
+    asked = (grow("ok", 3), grow("a.b", 9_000), grow("a.b", 9_000), grow("none", 20_000))
+    assert sorted(code for _, code, _ in partitions(node, *asked)) == [0, 3, 42]
 
 
 def test_the_same_topic_twice_is_refused_and_the_rest_done(node: Harness) -> None:

@@ -139,10 +139,15 @@ def test_an_assignment_by_hand_is_taken_as_it_is() -> None:
             "All brokers specified in the manual partition assignment for partition 1 are fenced or in controlled "
             "shutdown.",
         ),
+        (
+            ([1, 4],),
+            "The manual partition assignment includes broker 4, but all its log directories are cordoned.",
+        ),
     ],
 )
 def test_an_assignment_by_hand_that_names_who_is_not_there_is_refused(replicas: Any, text: str) -> None:
-    answer, made = create(of(1, 2, broker(3, fenced=True)), by_hand(*replicas))
+    cordoned = broker(4, cordoned_directories=(directory(4),))
+    answer, made = create(of(1, 2, broker(3, fenced=True), cordoned), by_hand(*replicas))
     assert (answer.error_code, answer.error_message, made) == (39, text, None)
 
 

@@ -198,6 +198,13 @@ def test_refusals_and_their_order() -> None:
     assert alter(image, (0, [1, 3]))[1] == [(0, None)], "a fenced broker may come back"
 
 
+def test_a_broker_without_an_uncordoned_directory_is_no_target() -> None:
+    cordoned = broker(3, cordoned_directories=(directory(3),))
+    image = cluster(partition(1, 2), brokers=(1, 2, cordoned))
+    text = "The manual partition assignment includes broker 3, but all its log directories are cordoned."
+    assert alter(image, (0, [1, 3]))[1] == [(39, text)]
+
+
 def test_the_number_of_replicas_may_be_held() -> None:
     image = cluster(partition(1, 2))
     assert alter(image, (0, [3]), factor_may_change=False)[1] == [
