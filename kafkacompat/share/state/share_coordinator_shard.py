@@ -205,7 +205,7 @@ def initialize_state(
     if asked.state_epoch < 0:
         return None, NEGATIVE_STATE_EPOCH
     state = machine.states.get(key)
-    if state is not None and state.state_epoch > asked.state_epoch:
+    if state is not None and _is_fenced(state.state_epoch, asked.state_epoch):
         return None, _FENCED_STATE
     if not _exists(machine, key):
         return None, _UNKNOWN
@@ -225,7 +225,7 @@ def read_state(
     state = machine.states.get(key)
     if state is None:
         return None, ReadState(READ_UNINITIALIZED)
-    if state.leader_epoch > leader_epoch:
+    if _is_fenced(state.leader_epoch, leader_epoch):
         return None, ReadState(_FENCED_LEADER)
     if not _exists(machine, key):
         return None, ReadState(_UNKNOWN)
@@ -251,9 +251,9 @@ def write_state(
     state = machine.states.get(key)
     if state is None:
         return None, WRITE_UNINITIALIZED
-    if state.leader_epoch > asked.leader_epoch:
+    if _is_fenced(state.leader_epoch, asked.leader_epoch):
         return None, _FENCED_LEADER
-    if state.state_epoch > asked.state_epoch:
+    if _is_fenced(state.state_epoch, asked.state_epoch):
         return None, _FENCED_STATE
     if not _exists(machine, key):
         return None, _UNKNOWN
@@ -345,6 +345,10 @@ def _grows_too_large(offset: ShareGroupOffset, write: WriteState) -> bool:
     start_offset = max(write.start_offset, offset.start_offset)
     after = len(combine(offset.batches, write.batches, start_offset).items)
     return after > max(before, STATE_BATCHES_MAX)
+
+
+def _is_fenced(known: int, asked: int) -> bool:
+    return known > asked
 
 
 def _exists(machine: ShareCoordinatorShard, key: SharePartitionKey) -> bool:
