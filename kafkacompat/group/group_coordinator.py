@@ -55,7 +55,7 @@ from kafkacompat.group.image_topics import (
 )
 from kafkacompat.group.listing import describe_all, list_all
 from kafkacompat.group.meters import GroupMeters
-from kafkacompat.group.modern_group import hash_topics
+from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.offset_metadata_manager import (
     SeenOffsets,
     commit_offsets,
@@ -624,9 +624,9 @@ def _join_refused(settings: GroupSettings, request: JoinGroupRequest, client_id:
 def _heartbeat_written(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, tasks: Tasks
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
-    """The answer to a heartbeat, in steps if it names many topics."""
-    names = request.subscribed_topic_names
-    if names is None or len(names) <= HASHED_AT_ONCE:
+    """The answer to a heartbeat, in steps if many topics are to be hashed."""
+    names = names_to_hash(machine_of(shard).groups.get(request.group_id), request.subscribed_topic_names)
+    if len(names) <= HASHED_AT_ONCE:
         return shard.write(
             lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
         )

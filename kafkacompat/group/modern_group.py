@@ -466,6 +466,15 @@ def hash_topics(env: Environment, names: Iterable[str]) -> Work[None]:
             yield HASH_COST + len(topic.partitions) // HASHED_PARTITIONS_A_UNIT
 
 
+def names_to_hash(group: object, told: Sequence[str] | None) -> Sequence[str]:
+    """Topics that a heartbeat has to hash: those that it tells, or those of the group if they are as many and some may have
+    changed."""
+    told = told or ()
+    if not isinstance(group, ModernGroup) or group.refresh_deadline_ms or len(group.topic_names) < len(told):
+        return told
+    return list(group.topic_names)
+
+
 def _hash_of(env: Environment, topic: Topic) -> int:
     cached = env.topic_hashes.get(topic.name)
     if cached is None or cached[0] is not topic:

@@ -18,7 +18,7 @@ from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.describe import describe_share_group
 from kafkacompat.group.listing import describe_all
-from kafkacompat.group.modern_group import hash_topics
+from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat, validate_heartbeat
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
@@ -121,8 +121,9 @@ class ShareGroups:
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
-            names = request.subscribed_topic_names
-            if names is None or len(names) <= HASHED_AT_ONCE:
+            group = machine_of(shard).groups.get(request.group_id)
+            names = names_to_hash(group, request.subscribed_topic_names)
+            if len(names) <= HASHED_AT_ONCE:
                 answer = self._beat(shard, request, context)
             else:
                 shard.require_active()

@@ -9,14 +9,13 @@ from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.describe import describe_streams_group
 from kafkacompat.group.listing import describe_all
-from kafkacompat.group.modern_group import hash_topics
+from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.streams.heartbeat import (
     HeartbeatCaller,
     StreamsBeat,
     streams_group_heartbeat,
     validate_heartbeat,
 )
-from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.tasks import Tasks, in_turns
 from kafkacompat.wire.errors import ErrorCode
@@ -32,9 +31,11 @@ from kafkacompat.wire.messages.streams_group_topology_description_update_respons
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.coordinator.shard import Shard
-    from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
-    from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+    from kafkacompat.wire.messages.streams_group_heartbeat_request import (
+        StreamsGroupHeartbeatRequest,
+        Topology,
+    )
 
 
 HASHED_AT_ONCE = 500
@@ -58,7 +59,8 @@ class StreamsGroups:
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
-            names = _topics_to_hash(machine_of(shard), request)
+            group = machine_of(shard).groups.get(request.group_id)
+            names = names_to_hash(group, _topics_of(request.topology))
             if len(names) <= HASHED_AT_ONCE:
                 answer = self._beat(shard, request, context)
             else:
@@ -110,16 +112,12 @@ class StreamsGroups:
         )
 
 
-def _topics_to_hash(machine: GroupMetadataManager, request: StreamsGroupHeartbeatRequest) -> Sequence[str]:
-    """All topics of the topology that comes to the group, or whose topics have changed."""
-    if request.topology is None:
-        group = machine.groups.get(request.group_id)
-        if not isinstance(group, StreamsGroup) or group.refresh_deadline_ms:
-            return ()
-        return list(group.topic_names)
+def _topics_of(topology: Topology | None) -> list[str]:
+    """All topics that are hashed."""
+    subtopologies = () if topology is None else topology.subtopologies
     return [
         name
-        for each in request.topology.subtopologies
+        for each in subtopologies
         for name in (
             *each.source_topics,
             *[topic.name for topic in each.repartition_source_topics],

@@ -1043,6 +1043,27 @@ def subscribing_to_many(
     return names, hashed
 
 
+def test_the_topics_of_a_group_are_hashed_a_few_at_a_time_after_a_load(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, hashed = subscribing_to_many(world, monkeypatch)
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1000)
+    member = Member(world, "m", *names)
+    member.join()
+    member.settle(3)
+    world.restart()
+    assert described(world)[0].group_state == "Stable"
+    hashed.clear()
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 10)
+    answer = heartbeat(world, member_id="m", member_epoch=member.epoch)
+    counts = [len(hashed)]
+    while not answer.done:
+        assert world.time.step()
+        counts.append(len(hashed))
+    assert max(late - early for early, late in pairwise([0, *counts])) <= 10
+    assert (len(hashed), answer.result().member_epoch) == (45, member.epoch)
+
+
 def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
     world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

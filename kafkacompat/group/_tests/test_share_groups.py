@@ -702,6 +702,28 @@ def test_rebalances_are_counted(world: SharingCoordinator) -> None:
 # --- steps
 
 
+def test_the_topics_of_a_group_are_hashed_a_few_at_a_time_after_a_load(
+    world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, hashed = subscribing_to_many(world, monkeypatch)
+    member = Sharer(world, "m", *names)
+    member.join()
+    world.time.advance(0)
+    member.settle(3)
+    world.restart()
+    described(world)
+    hashed.clear()
+    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
+    request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=member.epoch)
+    answer = world.call(HEARTBEAT, request, 1)
+    counts = [len(hashed)]
+    while not answer.done:
+        assert world.time.step()
+        counts.append(len(hashed))
+    assert max(late - early for early, late in pairwise([0, *counts])) <= 10
+    assert (len(hashed), answer.result().member_epoch) == (45, member.epoch)
+
+
 def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
     world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
