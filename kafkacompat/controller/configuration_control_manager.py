@@ -35,7 +35,14 @@ from kafkacompat.config.group import validate_group_configs
 from kafkacompat.config.keys import render_value
 from kafkacompat.config.topic import broker_default
 from kafkacompat.controller.controller_result import ControllerResult, cut_to_fit
-from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
+from kafkacompat.controller.features import (
+    CORDONED_LOG_DIRS_SINCE,
+    METADATA_VERSIONS,
+    cordoned_directories_supported,
+    elr_enabled,
+    metadata_version,
+    partition_version,
+)
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION, ControllerSettings
@@ -57,6 +64,7 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 )
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
 
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -463,6 +471,14 @@ def _alter_config_resource(
         written.update({name: None for name in current if name not in wanted})
     if resource.type == ConfigResourceType.CLIENT_METRICS:
         yield TURN_COST  # its expressions may take some milliseconds to compile
+    if (
+        resource.type == BROKER
+        and CORDONED_LOG_DIRS in written
+        and not cordoned_directories_supported(metadata_version(image.features))
+    ):
+        least = METADATA_VERSIONS[CORDONED_LOG_DIRS_SINCE]
+        text = f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= {least}"
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
     validate(image, settings, resource.type, resource.name, wanted, current)
     elr = elr_enabled(image.features)
     if elr and resource.type == BROKER and MIN_INSYNC_REPLICAS in written:

@@ -123,8 +123,11 @@ def controller_unregistration_supported(level: int) -> bool:
     return level >= 33
 
 
+CORDONED_LOG_DIRS_SINCE = 30
+
+
 def cordoned_directories_supported(level: int) -> bool:
-    return level >= 30
+    return level >= CORDONED_LOG_DIRS_SINCE
 
 
 def cidr_acls_supported(level: int) -> bool:

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.controller._tests.clusters import cluster, settings
 from kafkacompat.controller._tests.harness import Harness
+from kafkacompat.controller.configuration_control_manager import incremental_alter_configs
+from kafkacompat.controller.features import METADATA_VERSION
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages import alter_configs_request as old
 from kafkacompat.wire.messages import incremental_alter_configs_request as incremental
 from kafkacompat.wire.messages.create_partitions_request import (
@@ -265,6 +269,17 @@ def alter(
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
     (answer,) = node.call(node.controller.incremental_alter_configs, request).responses
     return answer.error_code, answer.error_message
+
+
+@pytest.mark.parametrize(("level", "code"), [(29, 40), (30, 0)])
+def test_directories_are_cordoned_from_their_metadata_version_on(level: int, code: int) -> None:
+    image = cluster(features={METADATA_VERSION: level})
+    config = incremental.AlterableConfig(name="cordoned.log.dirs", config_operation=SET, value="*")
+    resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = at_once(incremental_alter_configs(image, settings(), request)).response.responses
+    text = "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+    assert (answer.error_code, answer.error_message) == (code, text if code else None)
 
 
 @pytest.mark.parametrize(
