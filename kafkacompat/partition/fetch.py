@@ -69,7 +69,7 @@ READ_A_STEP = 200
 OPENED_A_STEP = 8
 """Partitions that one step of a fetch answers while it may have to open their logs, at up to a millisecond each."""
 LOOKED_AT_A_STEP = 2_000
-"""Partitions that one step checks for a follower that is up to date, at about 1 us each."""
+"""Partitions that one step checks for a reader that is up to date, at about 1 us each."""
 TOLD_A_STEP = 400
 ABORTED_MAX = 1_000
 """Aborted transactions in one answer, at about 5 us each, beyond which no more records are read. A transaction may be in
@@ -272,7 +272,7 @@ class FetchEngine:
             answers, ready = self._reads.read_all(
                 waiter.context,
                 waiter.parameters,
-                reading.stretch(OPENED_A_STEP if self._manager.opens_logs else READ_A_STEP),
+                self._stretch_of(reading, waiter.parameters),
                 arrived=arrived,
                 reading=reading,
             )
@@ -285,6 +285,17 @@ class FetchEngine:
             except GeneratorExit:
                 self._free(answers)
                 raise
+
+    def _stretch_of(self, reading: Reading, parameters: FetchParameters) -> Iterator[Any]:
+        """The partitions of the next step. A look at one that needs no answer may take as long as an answer: if the right to
+        it is asked for, or if a consumer's fetch meets a new role or a log that is not open. A follower must be told of
+        these."""
+        manager = self._manager
+        answered_max = OPENED_A_STEP if manager.opens_logs else READ_A_STEP
+        looks_only = parameters.may_read is None and (
+            parameters.replica_id >= 0 or not (manager.opens_logs or manager.hosted.changes)
+        )
+        return reading.stretch(answered_max, LOOKED_AT_A_STEP if looks_only else answered_max)
 
     async def _read_arrived_in_steps(self, waiter: LongFetch) -> tuple[list[tuple[Any, PartitionData]], bool]:
         """Like a small fetch of a follower: partitions that changed while being read are read once more."""
@@ -370,10 +381,10 @@ class Reading:
     def is_over(self) -> bool:
         return self.position >= len(self.partitions)
 
-    def stretch(self, answered_max: int) -> Iterator[Any]:
+    def stretch(self, answered_max: int, looked_at_max: int) -> Iterator[Any]:
         """The partitions of one step. The more of them need an answer, the fewer it has."""
         answers_max = len(self.answers) + answered_max
-        for asked in islice(self.partitions, self.position, self.position + LOOKED_AT_A_STEP):
+        for asked in islice(self.partitions, self.position, self.position + looked_at_max):
             self.position += 1
             yield asked
             if len(self.answers) >= answers_max:

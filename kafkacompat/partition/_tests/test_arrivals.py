@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from dataclasses import replace
 from types import CoroutineType
 
 import pytest
@@ -15,7 +17,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.partition._tests.kit import LedPartitions, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import parameters, want
-from kafkacompat.partition.fetch import OPENED_A_STEP
+from kafkacompat.partition.fetch import LONG_FROM, OPENED_A_STEP, READ_A_STEP
 from kafkacompat.partition.hosted_partitions import (
     OPENED_A_SLICE,
     OPENED_AT_ONCE_MAX,
@@ -103,19 +105,65 @@ def test_a_partition_that_is_asked_for_is_opened_at_once() -> None:
     assert world.log_manager.discarded == []
 
 
+def carried_out(world: LedPartitions, answering: object, count: Callable[[], int]) -> int:
+    """Carry a fetch out. Return how much more there is of what is counted after one of its steps, at most."""
+    assert isinstance(answering, CoroutineType)
+    before, most = count(), 0
+    answer = Tasks(world.time).run("a fetch", answering)
+    while True:
+        most = max(most, count() - before)
+        if answer.done:
+            return most
+        before = count()
+        world.time.fire_next()
+
+
 def test_a_fetch_of_many_new_partitions_opens_a_few_in_each_step() -> None:
     world = LedPartitions()
     count = OPENED_AT_ONCE_MAX + 5 * OPENED_A_STEP
     world.publish(large(count))
     answering = world.engine.fetch(parameters(max_wait_ms=0), [want(world, at) for at in range(count)], ())
-    assert isinstance(answering, CoroutineType)
-    before = opened(world)
-    answer = Tasks(world.time).run("a fetch", answering)
-    while not answer.done:
-        assert opened(world) - before <= OPENED_A_STEP
-        before = opened(world)
-        world.time.fire_next()
+    assert carried_out(world, answering, lambda: opened(world)) <= OPENED_A_STEP
     assert opened(world) == count
+
+
+def test_a_fetch_of_a_topic_made_anew_opens_a_few_logs_in_each_step() -> None:
+    """Its partitions are as empty as those that the session has been told of."""
+    world = LedPartitions()
+    count = OPENED_AT_ONCE_MAX + 5 * OPENED_A_STEP
+    by_name = {"uses_topic_ids": False, "version": 12, "max_wait_ms": 0, "session_id": 1}
+    world.publish(large(count))
+    go_on(world)
+    assert opened(world) == count
+    full = parameters(**{**by_name, "session_id": 0, "session_epoch": 0})
+    world.engine.fetch(full, [want(world, at) for at in range(count)], ())
+    world.publish(image_of())
+    anew = large(count).topics["t"]
+    world.publish(image_of(replace(anew, id=b"n" * 16)))
+    again = world.engine.fetch(parameters(**by_name, session_epoch=1), [], ())
+    assert carried_out(world, again, lambda: opened(world)) <= OPENED_A_STEP
+
+
+def test_the_right_to_idle_partitions_of_a_session_is_asked_for_in_steps() -> None:
+    world = LedPartitions()
+    count = LONG_FROM + 100
+    world.publish(large(count))
+    for at in range(count):
+        world.manager.core(("t", at))
+    world.settle()
+    asked: list[str | None] = []
+
+    def may_read(name: str | None) -> bool:
+        asked.append(name)
+        return True
+
+    options = {"max_wait_ms": 0, "may_read": may_read}
+    full = parameters(**options, session_epoch=0)
+    carried_out(world, world.engine.fetch(full, [want(world, at) for at in range(count)], ()), lambda: 0)
+    again = world.engine.fetch(parameters(**options, session_id=1, session_epoch=1), [], ())
+    asked.clear()
+    assert carried_out(world, again, lambda: len(asked)) <= READ_A_STEP
+    assert len(asked) >= count
 
 
 def test_what_is_asked_for_while_a_worker_makes_its_files_keeps_its_own() -> None:
