@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,8 +25,11 @@ from kafkacompat.group._tests.streamers import (
     topology,
 )
 from kafkacompat.group.describe import describe_streams_group
+from kafkacompat.group.environment import group_memory
 from kafkacompat.group.streams import heartbeat as streams_heartbeat
 from kafkacompat.group.streams.configured_topology import TASKS_MAX, StatusCode
+from kafkacompat.group.streams.streams_group import StreamsGroup
+from kafkacompat.group.streams.streams_topology import topology_of
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -537,6 +542,35 @@ def test_topics_are_hashed_before_the_first_heartbeat_after_a_load(
     epoch = a.epoch
     assert [a.beat().error_code, a.beat().error_code, a.epoch] == [E.NONE, E.NONE, epoch]
     assert hashed == [{"t", "u"}]
+
+
+def reading_many() -> Subtopology:
+    return Subtopology(source_topics=[f"topic-{number}" for number in range(2_000)])
+
+
+def with_many_changelogs() -> Subtopology:
+    topics = [TopicInfo(name=f"changelog-{number}") for number in range(2_000)]
+    return Subtopology(source_topics=["t"], state_changelog_topics=topics)
+
+
+def with_many_settings() -> Subtopology:
+    configs = [KeyValue(key=f"key-{number}", value=f"value-{number}") for number in range(2_000)]
+    return Subtopology(
+        source_topics=["t"], state_changelog_topics=[TopicInfo(name="c", topic_configs=configs)]
+    )
+
+
+@pytest.mark.parametrize("make", [reading_many, with_many_changelogs, with_many_settings])
+def test_the_memory_of_a_topology_is_counted(make: Callable[[], Subtopology]) -> None:
+    memory = group_memory(1 << 30)
+    group = StreamsGroup(GROUP, {}, memory)
+    tracemalloc.start()
+    try:
+        group.set_topology(topology_of(Topology(subtopologies=[make()])))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= memory.used
 
 
 # --- the initial delay

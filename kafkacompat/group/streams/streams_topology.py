@@ -11,7 +11,9 @@ from sys import getsizeof
 from typing import Any, TypeAlias
 
 SUBTOPOLOGY_BYTES = 1_500
-TOPIC_BYTES = 300
+TOPIC_BYTES = 400
+"""A topic that it reads, or an internal one: also what the group and the shard note of it."""
+CONFIG_BYTES = 60
 
 TopicConfigs: TypeAlias = "tuple[tuple[str, str], ...]"
 """(name, value) pairs."""
@@ -104,8 +106,9 @@ def _size_of_subtopology(subtopology: Subtopology) -> int:
             for group in subtopology.copartition_groups
         ]
     )
-    topics = len(internal) + len(subtopology.copartition_groups)
-    return SUBTOPOLOGY_BYTES + sum(map(getsizeof, texts)) + TOPIC_BYTES * topics + 8 * (indexes + len(texts))
+    topics = len(subtopology.source_topics) + len(internal) + len(subtopology.copartition_groups)
+    tables = TOPIC_BYTES * topics + CONFIG_BYTES * (len(configs) // 2) + 8 * (indexes + len(texts))
+    return SUBTOPOLOGY_BYTES + sum(map(getsizeof, texts)) + tables
 
 
 # --- from requests and records, which have the same fields
