@@ -83,6 +83,8 @@ class Written:
         self.stream = open(path, "ab", buffering=0)  # noqa: SIM115 - held until the server reopens its log
         self.lines: list[bytes] = []
         self.deleted = False
+        status = os.fstat(self.stream.fileno())
+        self.key = status.st_dev, status.st_ino
 
 
 class CollectorKit:
@@ -183,9 +185,16 @@ class CollectorKit:
         self.rotated.clear()
 
     def die(self) -> None:
-        """The collector dies. Content that only its open handles had is lost."""
+        """The collector dies. Content that only its open handles had is lost, and so is a file without a name that was not
+        identified yet: a copy waits for the acknowledgements of its original."""
+        newest = {file.key: file for file in self.files}
+        unidentified = [
+            newest.get((file.device, file.inode))
+            for file in self.collector._following.files()
+            if file.identity is None and not file.named
+        ]
         for file in self.files:
-            if file.deleted:
+            if file.deleted or file in unidentified:
                 self.excused.update(file.lines)
         self.disk.close()
 

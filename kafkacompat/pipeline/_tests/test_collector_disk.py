@@ -203,6 +203,16 @@ def test_lines_on_their_way_are_found_again_after_a_crash_though_their_file_was_
     assert len(world.values()) == 20
 
 
+def test_first_lines_of_a_log_that_is_replaced_by_its_copy_arrive_once(world: CollectorKit) -> None:
+    """Neither file had a line when the collector looked last."""
+    world.drain()
+    world.append(1)
+    world.replace_by_copy(1)
+    world.drain()
+    assert world.missing() == []
+    assert set(world.values().values()) == {1}
+
+
 def test_a_silent_file_that_is_renamed_is_read_until_the_server_notices(world: CollectorKit) -> None:
     world.append(1)
     world.drain()

@@ -145,7 +145,8 @@ class Collector:
         self._looks = {(look.device, look.inode): look for look in looks}
         if self._scans == 1:
             self._following.forget_held(self._looks)
-        for look in looks:
+        # A file that has lost its name comes before the copy that has taken its place: its lines are the original's.
+        for look in sorted(looks, key=lambda look: look.named):
             try:
                 self._following.look(look, self._disk.reader(look))
             except OSError as error:
