@@ -196,6 +196,11 @@ _FENCED_LEADER = error_of(ErrorCode.FENCED_LEADER_EPOCH)
 _FENCED_STATE = error_of(ErrorCode.FENCED_STATE_EPOCH)
 
 
+def _is_fenced(known_epoch: int, epoch: int) -> bool:
+    """Whether a request of this epoch is from before what is known."""
+    return epoch < known_epoch
+
+
 def initialize_state(
     machine: ShareCoordinatorShard, key: SharePartitionKey, asked: Initialization, now_ms: int
 ) -> Decision[ShareError]:
