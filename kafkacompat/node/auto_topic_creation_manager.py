@@ -127,7 +127,9 @@ class AutoTopicCreationManager:
         now_ms = self._clock.monotonic_ms()
         room = MAX_IN_FLIGHT - len(self._in_flight)
         new = (
-            each for each in topics if each.name not in self._in_flight and not self._error(each.name, now_ms)
+            each
+            for each in topics
+            if each.name not in self._in_flight and self._error(each.name, now_ms) is None
         )
         wanted = {each.name: each for each in islice(new, max(0, room))}
         if wanted:
@@ -171,7 +173,8 @@ class AutoTopicCreationManager:
             for name in names:
                 self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
                 if error_kept_ms is not None:
-                    self._keep_error(name, str(error), error_kept_ms)
+                    reason = str(error) or error_text(ErrorCode.REQUEST_TIMED_OUT)
+                    self._keep_error(name, reason, error_kept_ms)
         else:
             for topic in response.topics:
                 if topic.error_code:

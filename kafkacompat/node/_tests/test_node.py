@@ -17,6 +17,7 @@ from kafkacompat.node.forwarding_manager import EnvelopeRefused
 from kafkacompat.node.rpc_producer_id_manager import RESUMED_COST, AllocationRefused, RPCProducerIdManager
 from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 
@@ -194,4 +195,33 @@ def test_a_topic_whose_creation_has_no_answer_is_asked_for_again(
     assert faults.take() == [problem] * is_a_bug
     assert failures == [("a", ErrorCode.REQUEST_TIMED_OUT, str(problem))]
     topics.request(["a"])
+    assert len(answers) == 2
+
+
+@pytest.mark.parametrize("reason", ["nobody", ""])
+def test_the_error_of_a_streams_groups_topic_is_told_and_holds_back_another_attempt(reason: str) -> None:
+    answers: list[Deferred[Any]] = []
+
+    def create(request: Any, asker: Any) -> Deferred[Any]:
+        answers.append(Deferred())
+        return answers[-1]
+
+    time = HandTime()
+    topics = AutoTopicCreationManager(config(), create, lambda *failure: None, Tasks(time), time)
+    asker: Any = None
+
+    def ask() -> None:
+        topics.create_streams_internal_topics([CreatableTopic(name="a")], asker, 1000)
+
+    ask()
+    ask()
+    assert (len(answers), topics.streams_creation_errors(["a"])) == (1, {})
+    answers[0].fail(ControllerTimedOut(reason))
+    assert topics.streams_creation_errors(["a", "b"]) == {"a": reason or "The request timed out."}
+    time.advance(999)
+    ask()
+    assert len(answers) == 1
+    time.advance(1)
+    assert topics.streams_creation_errors(["a"]) == {}
+    ask()
     assert len(answers) == 2
