@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from kafkacompat.pipeline._tests.collector_kit import TURN_S, CollectorKit, Written, a_collector
 from kafkacompat.pipeline.collector import packed, running
 from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
-from kafkacompat.pipeline.collector.identity import CHECK_BYTES
 from kafkacompat.pipeline.collector.saved_state import decode
 
 ROUNDS = 20 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 1
@@ -37,11 +36,6 @@ def run(world: CollectorKit, operations: list[tuple]) -> None:
                 world.shipper.allowed = values[0]
             case "deliver":
                 world.shipper.deliver(values[0])
-            case "replace_by_copy" if world.log.stat().st_size < CHECK_BYTES:
-                # A short file that was not read before it is replaced by its copy is a file like any other.
-                world.drain()
-                world.replace_by_copy(*values)
-                world.wait(0.0)
             case _:
                 getattr(world, name)(*values)
 
