@@ -34,7 +34,7 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """The record is to become a dead letter (KIP-1191). Kafka 4.3 knows the value and never writes it."""
+    """The record is to become a dead letter (KIP-1191). Kafka before 4.4 knows the value and never writes it."""
     ARCHIVED = 4
 
 

@@ -85,7 +85,7 @@ def checked_timeout_ms(
     """The timeout of the producer's transactions: NO_TIMEOUT_MS with two-phase commit, whose end is decided elsewhere.
 
     Raises OperationRefused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without `transaction.two.phase.commit.enable`;
-    UNSUPPORTED_VERSION for a prepared transaction that is to be kept, which Kafka 4.3 does not do yet (KIP-939);
+    UNSUPPORTED_VERSION for a prepared transaction that is to be kept, which Kafka 4.4 does not do yet (KIP-939);
     INVALID_TRANSACTION_TIMEOUT (`transaction.max.timeout.ms`).
     """
     if has_two_phase_commit and not settings.has_two_phase_commit:

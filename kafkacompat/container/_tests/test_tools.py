@@ -35,7 +35,7 @@ def test_a_tool_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["kafka-topics.sh", "--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("4.3.0 ")
+    assert capsys.readouterr().out.startswith("4.4.0 ")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kafkacompat.config import ConfigError, load_properties
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 
-VERSION = f"4.3.0 (kafkacompat {__version__})"
+VERSION = f"4.4.0 (kafkacompat {__version__})"
 """The version of Kafka whose behaviour this is, and our own."""
 
 
