@@ -352,10 +352,6 @@ def _grows_too_large(offset: ShareGroupOffset, write: WriteState) -> bool:
     return after > max(before, STATE_BATCHES_MAX)
 
 
-def _is_fenced(known: int, asked: int) -> bool:
-    return known > asked
-
-
 def _exists(machine: ShareCoordinatorShard, key: SharePartitionKey) -> bool:
     count = machine.env.partition_count(key.topic_id)
     return count is not None and key.partition < count
