@@ -13,18 +13,17 @@ from kafkacompat.wire.messages.share_group_describe_response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Iterator
 
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
 
 
 def share_group_describe(
     node: Node, context: RequestContext, request: ShareGroupDescribeRequest
-) -> Deferred[ShareGroupDescribeResponse]:
+) -> Awaitable[ShareGroupDescribeResponse]:
     answer = node.groups.share.describe(request, context)
     return as_sender_sees(node, context, request, answer, DescribedGroup, _topics_of)
 

@@ -13,18 +13,17 @@ from kafkacompat.wire.messages.streams_group_describe_response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Iterator
 
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 
 
 def streams_group_describe(
     node: Node, context: RequestContext, request: StreamsGroupDescribeRequest
-) -> Deferred[StreamsGroupDescribeResponse]:
+) -> Awaitable[StreamsGroupDescribeResponse]:
     answer = node.groups.streams.describe(request, context)
     return as_sender_sees(node, context, request, answer, DescribedGroup, _topics_of)
 

@@ -465,7 +465,7 @@ def test_nobody_is_served_before_the_start_and_without_the_feature(world: Sharin
 
 
 def test_topics_that_may_not_be_seen(world: SharingCoordinator) -> None:
-    rights = authorizer(allow(AclOperation.READ, ResourceType.GROUP, GROUP))
+    rights = authorizer(allow(ResourceType.GROUP, AclOperation.READ, GROUP))
     node = world.node
     node.authorizer = rights
     request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", subscribed_topic_names=["t"])

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api._tests.test_access import allow, authorizer, context
+from kafkacompat.api.access import ASKED_A_STEP
 from kafkacompat.api.delete_groups import HANDLER as DELETE_GROUPS
 from kafkacompat.api.list_groups import HANDLER as LIST_GROUPS
+from kafkacompat.api.long_requests import given
 from kafkacompat.api.offset_commit import HANDLER as COMMIT
+from kafkacompat.api.streams_group_describe import HANDLER as DESCRIBE
 from kafkacompat.api.streams_group_heartbeat import CLIENT_TAGS_MAX, LISTED_MAX, TOPOLOGY_PARTS_MAX
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
@@ -31,6 +35,7 @@ from kafkacompat.group.streams.configured_topology import TASKS_MAX, StatusCode
 from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.streams.streams_topology import topology_of
 from kafkacompat.group.sweeps import machine_of
+from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
@@ -39,6 +44,7 @@ from kafkacompat.wire.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from kafkacompat.wire.messages.streams_group_heartbeat_request import (
     CopartitionGroup,
     Endpoint,
@@ -571,6 +577,30 @@ def test_the_memory_of_a_topology_is_counted(make: Callable[[], Subtopology]) ->
     finally:
         tracemalloc.stop()
     assert taken <= memory.used
+
+
+@pytest.mark.parametrize("unseen", [None, "topic-999"])
+def test_the_right_to_many_topics_of_a_description_is_asked_for_in_steps(
+    world: StreamsWorld, unseen: str | None
+) -> None:
+    names = [f"topic-{number}" for number in range(1_000)]
+    Streamer(world, "a", topology(*names)).join()
+    world.time.advance(0)
+    node = world.node
+    node.authorizer = authorizer(
+        *[allow(ResourceType.TOPIC, AclOperation.DESCRIBE, name) for name in names if name != unseen]
+    )
+    request = StreamsGroupDescribeRequest(group_ids=[GROUP])
+    answer = world.tasks.run(
+        "a request", given(DESCRIBE.function(node, context(request.API_KEY, 1), request))
+    )
+    steps = 0
+    while not answer.done:
+        assert world.time.step()
+        steps += 1
+    assert steps >= len(names) // ASKED_A_STEP - 1
+    (group,) = answer.result().groups
+    assert group.error_code == (E.NONE if unseen is None else E.TOPIC_AUTHORIZATION_FAILED)
 
 
 # --- the initial delay
