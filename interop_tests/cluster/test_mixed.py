@@ -1,8 +1,8 @@
-"""Nodes of kafkacompat and of Apache Kafka 4.3 in one cluster: replication in both directions, and controllers that
+"""Nodes of kafkacompat and of Apache Kafka 4.4 in one cluster: replication in both directions, and controllers that
 vote together.
 
-The cluster has the features that both support: Kafka's defaults, except that the new group protocol, share groups and
-streams groups are at level 0. These tests start both kinds of brokers, whatever kind the other tests use.
+The cluster has the features that both support: Kafka's defaults, except that streams groups are at level 0. These tests
+start both kinds of brokers, whatever kind the other tests use.
 """
 
 from __future__ import annotations

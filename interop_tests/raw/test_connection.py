@@ -37,7 +37,7 @@ FEATURES = {
     "share.version": (0, 2),
     "transaction.version": (0, 2),
 }
-"""Of Kafka 4.3. Not every broker has streams.version."""
+"""Of Kafka 4.4. Not every broker has streams.version."""
 SOFTWARE = {"ClientSoftwareName": "interop", "ClientSoftwareVersion": "1.0"}
 
 

@@ -1,6 +1,6 @@
-"""Transactions without a timeout (KIP-939), as far as Apache Kafka 4.3 has them: who may begin one, and that it stays open.
+"""Transactions without a timeout (KIP-939), as far as Apache Kafka 4.4 has them: who may begin one, and that it stays open.
 
-InitProducerId version 6 is unstable in Kafka 4.3, so no stock client sends it.
+InitProducerId version 6 is unstable in Kafka 4.4, so no stock client sends it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""kafkacompat serves a folder that Apache Kafka 4.3 wrote, and Apache Kafka serves it again; and the other way round.
+"""kafkacompat serves a folder that Apache Kafka wrote, 4.4 or an older release, and Apache Kafka serves it again; and the
+other way round.
 
 These tests start both brokers, whatever INTEROP_BROKER is. After each turn Kafka's DumpLogSegments reads every file.
 """
