@@ -155,6 +155,7 @@ class Metrics(Generic[S]):
 
 
 _PLAIN_VALUE = re.compile(r"[\w\-%. \t]*", re.ASCII)
+_ESCAPES = str.maketrans({each: f"\\{each}" for each in '"\\*?'} | {"\n": "\\n"})
 
 
 def mbean_value(text: str) -> str:
@@ -164,8 +165,7 @@ def mbean_value(text: str) -> str:
     """
     if _PLAIN_VALUE.fullmatch(text):
         return text
-    escaped = "".join(f"\\{each}" if each in '"\\*?' else each for each in text)
-    return '"' + escaped.replace("\n", "\\n") + '"'
+    return f'"{text.translate(_ESCAPES)}"'
 
 
 def percentile(ordered: Sequence[float], quantile: float) -> float:

@@ -225,9 +225,12 @@ def share_families(shares: SharePartitionManager, dead_letters: DeadLetterQueue,
     ]
     yield None
     yield from FETCHES.of(meters)
-    yield from LETTERS.of(
-        [({"group": mbean_value(group_id)}, meter) for group_id, meter in dead_letters.meters.items()]
-    )
+    yield None
+    letters: list[tuple[Labels, GroupLetterMeter]] = [
+        ({"group": mbean_value(group_id)}, meter) for group_id, meter in dead_letters.meters.items()
+    ]
+    yield None
+    yield from LETTERS.of(letters)
     yield from LOST_LETTERS.of(dead_letters)
     yield None
     shown = ShownPartitions(list(islice(_led(shares), SHOWN)), [], [])
