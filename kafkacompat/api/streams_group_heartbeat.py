@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.access import RightToTopics, access_of
+from kafkacompat.api.access import ASKED_A_STEP, RightToTopics, access_of
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.subscribed_names import are_too_many, when_visible
 from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from kafkacompat.wire.messages.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse
@@ -68,9 +69,9 @@ def streams_group_heartbeat(
         return _invalid(f"Topic names {','.join(invalid)} are not valid topic names.")
     access = access_of(node, context)
 
-    def beat() -> Deferred[StreamsGroupHeartbeatResponse]:
+    def beat() -> Awaitable[StreamsGroupHeartbeatResponse]:
         answer = node.groups.streams.heartbeat(request, context)
-        return answer.then(lambda beat: _with_topics_created(node, context, access, beat))
+        return _with_topics_created(node, context, access, answer)
 
     if access is None or not names:
         return beat()
@@ -141,17 +142,17 @@ def _invalid(message: str) -> StreamsGroupHeartbeatResponse:
 # --- internal topics
 
 
-def _with_topics_created(
+async def _with_topics_created(
     node: Node,
     context: RequestContext,
     access: Access | None,
-    beat: StreamsBeat,
+    answer: Deferred[StreamsBeat],
 ) -> StreamsGroupHeartbeatResponse:
     """Start the creation of the missing topics. The response says why topics cannot be created."""
-    response, missing = beat.response, beat.topics_to_create
+    response, missing = await answer
     if not missing:
         return response
-    denied = _denied(access, missing)
+    denied = await in_turns(_denied(access, missing))
     if denied:
         _add_detail(response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
         return response
@@ -173,14 +174,21 @@ def _with_topics_created(
     return response
 
 
-def _denied(access: Access | None, names: Iterable[str]) -> list[str]:
+def _denied(access: Access | None, names: Iterable[str]) -> Work[list[str]]:
     """The topics that the sender may not create."""
     if access is None or access.allows(
         AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, logs_denied=False
     ):
         return []
     creatable = RightToTopics(access, AclOperation.CREATE)
-    return [name for name in names if not creatable.holds(name)]
+    denied = []
+    pace = Pace(ASKED_A_STEP)
+    for name in names:
+        if not creatable.holds(name):
+            denied.append(name)
+        if pace.is_over():
+            yield TURN_COST
+    return denied
 
 
 def _add_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> None:

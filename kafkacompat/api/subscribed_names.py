@@ -1,4 +1,4 @@
-"""The topics that the member of a consumer or share group names: how many there may be, and whether it may see them."""
+"""The topics that a member of a group names: how many there may be, and whether it may see them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns
 
 if TYPE_CHECKING:
     from kafkacompat.api.access import RightToTopics
-    from kafkacompat.deferred import Deferred
 
 M = TypeVar("M")
 
@@ -26,7 +25,7 @@ def are_too_many(names: Sequence[str] | None) -> bool:
 
 
 def when_visible(
-    rights: RightToTopics, names: Sequence[str] | None, answer: Callable[[], Deferred[M]], refusal: M
+    rights: RightToTopics, names: Sequence[str] | None, answer: Callable[[], Awaitable[M]], refusal: M
 ) -> M | Awaitable[M]:
     """The answer if the sender may describe all topics, otherwise the refusal. With pauses if there are many topics."""
     sees_all = _sees_all(rights, names or ())
@@ -35,7 +34,7 @@ def when_visible(
     return _when_visible(sees_all, answer, refusal)
 
 
-async def _when_visible(sees_all: Work[bool], answer: Callable[[], Deferred[M]], refusal: M) -> M:
+async def _when_visible(sees_all: Work[bool], answer: Callable[[], Awaitable[M]], refusal: M) -> M:
     return await answer() if await in_turns(sees_all) else refusal
 
 

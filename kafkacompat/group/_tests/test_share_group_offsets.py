@@ -559,7 +559,7 @@ def test_without_the_feature_nothing_is_served(world: SharingCoordinator) -> Non
 def test_topics_without_rights_are_refused(world: SharingCoordinator) -> None:
     with_offsets(world)
     node = world.node
-    node.authorizer = authorizer(allow(AclOperation.READ, ResourceType.GROUP, GROUP))
+    node.authorizer = authorizer(allow(ResourceType.GROUP, AclOperation.READ, GROUP))
 
     def ask(handler: Any, request: Any) -> Any:
         answer = handler.function(node, context(request.API_KEY, 0), request)

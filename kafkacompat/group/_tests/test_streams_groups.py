@@ -16,6 +16,7 @@ from kafkacompat.api.long_requests import given
 from kafkacompat.api.offset_commit import HANDLER as COMMIT
 from kafkacompat.api.streams_group_describe import HANDLER as DESCRIBE
 from kafkacompat.api.streams_group_heartbeat import CLIENT_TAGS_MAX, LISTED_MAX, TOPOLOGY_PARTS_MAX
+from kafkacompat.api.streams_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
 from kafkacompat.group import streams_groups
@@ -49,6 +50,7 @@ from kafkacompat.wire.messages.streams_group_heartbeat_request import (
     CopartitionGroup,
     Endpoint,
     KeyValue,
+    StreamsGroupHeartbeatRequest,
     Subtopology,
     TaskIds,
     TaskOffset,
@@ -601,6 +603,35 @@ def test_the_right_to_many_topics_of_a_description_is_asked_for_in_steps(
     assert steps >= len(names) // ASKED_A_STEP - 1
     (group,) = answer.result().groups
     assert group.error_code == (E.NONE if unseen is None else E.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_the_right_to_create_many_topics_is_asked_for_in_steps(world: StreamsWorld) -> None:
+    changelogs = [TopicInfo(name=f"changelog-{number}") for number in range(1_000)]
+    names = ["t", *[each.name for each in changelogs]]
+    told = Topology(
+        subtopologies=[
+            Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=changelogs)
+        ]
+    )
+    a = Streamer(world, "a", told)
+    a.join()
+    world.time.advance(0)
+    node = world.node
+    node.authorizer = authorizer(
+        *[allow(ResourceType.TOPIC, AclOperation.DESCRIBE, name) for name in names],
+        *[allow(ResourceType.TOPIC, AclOperation.CREATE, name) for name in names[:-1]],
+    )
+    request = StreamsGroupHeartbeatRequest(group_id=GROUP, member_id="a", member_epoch=a.epoch)
+    answer = world.tasks.run(
+        "a request", given(HEARTBEAT.function(node, context(request.API_KEY, 1), request))
+    )
+    steps = 0
+    while not answer.done:
+        assert world.time.step()
+        steps += 1
+    assert steps >= len(changelogs) // ASKED_A_STEP - 1
+    (status,) = answer.result().status
+    assert status.status_detail.endswith("; Unauthorized to CREATE on topics changelog-999.")
 
 
 # --- the initial delay
