@@ -20,6 +20,8 @@ HASH_NS = 2_500
 MEMBER_NS = 3_000
 KNOWN_NS = 800
 """A task that a member has, or of which it has told the offset."""
+CANDIDATE_NS = 400
+"""A member with a state of a task, to be compared with the others."""
 TASK_NS = 4_000
 """A task that is given to a member."""
 LOOK_NS = 200
@@ -262,10 +264,11 @@ class _Assignment:
                 yield cost
         rest = set()
         for task in left:
-            former = self._least_loaded(self._was_standby.get(task, ()), None)
+            candidates = self._was_standby.get(task, ())
+            former = self._least_loaded(candidates, None)
             if former is None or not self._may_run(former, task):
                 rest.add(task)
-            if cost := self._meter.spend(TASK_NS):
+            if cost := self._meter.spend(TASK_NS + CANDIDATE_NS * len(candidates)):
                 yield cost
         queue = yield from self._by_load()
         for task in self._by_subtopology():
@@ -338,7 +341,8 @@ class _Assignment:
                 if not self._may_stand_by(task):
                     missing[task] = replicas - replica
                     break
-            if cost := self._meter.spend(TASK_NS * replicas):
+            candidates = self._was_standby.get(task, ())
+            if cost := self._meter.spend((TASK_NS + CANDIDATE_NS * len(candidates)) * replicas):
                 yield cost
         queue = yield from self._by_load()
         for task in sorted(missing, reverse=True):

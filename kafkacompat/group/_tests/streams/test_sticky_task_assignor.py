@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.group.streams.sticky_task_assignor import TaskGroupSpec, TaskMemberSpec, assign
+from kafkacompat.group.consumer.assignor import STEP_NS
+from kafkacompat.group.streams.sticky_task_assignor import (
+    CANDIDATE_NS,
+    KNOWN_NS,
+    TaskGroupSpec,
+    TaskMemberSpec,
+    assign,
+)
 from kafkacompat.group.streams.tasks_tuple import TasksTuple
 
 CASES = [
@@ -138,3 +146,17 @@ def test_each_task_runs_once_and_no_process_has_it_twice(spec: TaskGroupSpec) ->
     assert {task: stands_by.count(task) for task in stands_by} == (
         {task: replicas for task in every if task[0] in spec.stateful} if replicas else {}
     )
+
+
+def test_members_with_offsets_of_a_task_are_a_cost_of_its_assignment() -> None:
+    """Each is looked at for each task."""
+    tasks, members = 200, 50
+    offsets = {"0": dict.fromkeys(range(tasks), 1)}
+
+    def cost(told: Mapping[str, Mapping[int, int]]) -> int:
+        specs = {str(number): TaskMemberSpec(str(number), offsets=told) for number in range(members)}
+        return sum(assign(TaskGroupSpec(specs, {"0": tasks}, frozenset({"0"}))))
+
+    known = tasks * members * 2 * KNOWN_NS // 1000
+    looked_at = tasks * members * CANDIDATE_NS // 1000
+    assert cost(offsets) - cost({}) > known + looked_at - STEP_NS // 1000
