@@ -13,7 +13,7 @@ from kafkacompat.api.subscribed_names import are_too_many, when_visible
 from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
+from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from kafkacompat.wire.messages.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse
@@ -152,6 +152,8 @@ async def _with_topics_created(
     response, missing = await answer
     if not missing:
         return response
+    if len(missing) > ASKED_A_STEP:
+        await pause()  # the heartbeat may have been long already
     denied = await in_turns(_denied(access, missing))
     if denied:
         _add_detail(response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")

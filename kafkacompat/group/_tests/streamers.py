@@ -82,7 +82,8 @@ class StreamsWorld(LeadingCoordinator):
 
 
 def heartbeat(world: LeadingCoordinator, version: int = 1, **fields: Any) -> Any:
-    answer = world.call(HEARTBEAT, StreamsGroupHeartbeatRequest(**{"group_id": GROUP, **fields}), version)
+    request = StreamsGroupHeartbeatRequest(**{"group_id": GROUP, **fields})
+    answer = world.call_to_the_end(HEARTBEAT, request, version)
     world.time.advance(0)
     return answer
 

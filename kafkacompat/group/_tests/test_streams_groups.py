@@ -19,6 +19,7 @@ from kafkacompat.api.streams_group_heartbeat import CLIENT_TAGS_MAX, LISTED_MAX,
 from kafkacompat.api.streams_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
+from kafkacompat.deferred import Deferred
 from kafkacompat.group import streams_groups
 from kafkacompat.group._tests.streamers import (
     CHANGELOG,
@@ -603,6 +604,26 @@ def test_the_right_to_many_topics_of_a_description_is_asked_for_in_steps(
     assert steps >= len(names) // ASKED_A_STEP - 1
     (group,) = answer.result().groups
     assert group.error_code == (E.NONE if unseen is None else E.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_many_internal_topics_are_asked_for_in_a_step_of_their_own(world: StreamsWorld) -> None:
+    changelogs = [TopicInfo(name=f"changelog-{number}") for number in range(1_000)]
+    told = Topology(
+        subtopologies=[
+            Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=changelogs)
+        ]
+    )
+    a = Streamer(world, "a", told)
+    a.join()
+    world.time.advance(0)
+    world.auto_create.wanted.clear()  # type: ignore[attr-defined]
+    request = StreamsGroupHeartbeatRequest(group_id=GROUP, member_id="a", member_epoch=a.epoch)
+    answer = world.call(HEARTBEAT, request, 1)
+    assert isinstance(answer, Deferred)
+    assert not answer.done
+    world.time.advance(0)
+    assert codes(answer.result()) == [StatusCode.MISSING_INTERNAL_TOPICS]
+    assert len(world.auto_create.wanted) == 1_000  # type: ignore[attr-defined]
 
 
 def test_the_right_to_create_many_topics_is_asked_for_in_steps(world: StreamsWorld) -> None:
