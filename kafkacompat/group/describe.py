@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 
 STREAMS_ASSIGNOR = "sticky"
+DESCRIBED_TOPIC_COST = 3
+"""Cost of one topic of a topology, with its part of the subtopology, in microseconds."""
 TOLD_A_STEP = 500
 """Groups or members handled in one step."""
 LOWERED_A_STEP = 4_000
@@ -292,6 +294,7 @@ def describe_streams_group(
         (member, group.targets.get(member.member_id, NOTHING), group.task_offsets(member.member_id))
         for member in group.members.values()
     ]
+    yield DESCRIBED_TOPIC_COST * len(group.topic_names)
     for member, target, offsets in members:
         described.members.append(_streams_member(member, target, offsets))
         yield MEMBER_COST + offsets.count()

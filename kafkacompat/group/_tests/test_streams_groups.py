@@ -502,6 +502,12 @@ def test_the_description_of_many_offsets_has_its_cost(world: StreamsWorld, a: St
     assert sum(describe_streams_group(machine, GROUP)) >= LISTED_MAX
 
 
+def test_the_description_of_many_topics_has_its_cost(world: StreamsWorld) -> None:
+    Streamer(world, "a", topology(*[f"topic-{number}" for number in range(1_000)])).join()
+    machine = machine_of(world.coordinator._shards.shard_for(GROUP))
+    assert sum(describe_streams_group(machine, GROUP)) >= 1_000
+
+
 def test_members_with_many_offsets_are_assigned_beside_the_requests(world: StreamsWorld, a: Streamer) -> None:
     b = Streamer(world, "b", topology("t"))
     b.join()
