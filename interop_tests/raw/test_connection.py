@@ -258,14 +258,14 @@ def test_every_partition_asked_for_is_in_a_refusal(connection: Connection, topic
     }
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767])
+@pytest.mark.parametrize("version", [6, 99, 32767])
 def test_api_versions_too_new_is_answered_as_v0(version: int, connection: Connection) -> None:
     """The connection stays open. The body is not read."""
     header = encode_request_header(18, version, 4711, "interop", True)
     connection.send_bytes(frame(header + b"\xff\xfe\xfdgarbage"))
     reply = decode_response(connection.receive_frame(), "ApiVersions", 0, 4711)
     assert reply["ErrorCode"] == ErrorCode.UNSUPPORTED_VERSION
-    assert reply["ApiKeys"] == [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 4}]
+    assert reply["ApiKeys"] == [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 5}]
     assert connection.call("ApiVersions", 4, SOFTWARE)["ErrorCode"] == 0
 
 
