@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 LEAVE_GROUP_MEMBER_EPOCH = -1
+FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 
 JAVA_BLANKS = "".join(map(chr, range(33)))
 """What Java's trim removes."""
@@ -192,6 +193,18 @@ class ModernGroup(Generic[M, T]):
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return found
+
+    def committing_member(
+        self, member_id: str, group_instance_id: str | None, member_epoch: int, is_transactional: bool
+    ) -> M | None:
+        """The member whose epoch a commit of offsets must have. None if the commit needs no member. Raises OperationRefused."""
+        if self._is_dead:
+            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if member_epoch < 0 and not self.members:
+            return None
+        if is_transactional and member_epoch == -1 and member_id == "" and group_instance_id is None:
+            return None
+        return self.member(member_id)
 
     def static_member(self, instance_id: str | None) -> M | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -418,6 +431,15 @@ def static_member_or_refused(group: ModernGroup[M, Any], member_id: str, instanc
         raise OperationRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     throw_if_fenced(member, member_id, instance_id)
     return member
+
+
+def throw_if_commit_without_epoch(api_version: int, protocol: str) -> None:
+    if api_version < FIRST_COMMIT_VERSION_WITH_EPOCHS:
+        raise OperationRefused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"OffsetCommit version {FIRST_COMMIT_VERSION_WITH_EPOCHS} or above must be used by members using the"
+            f" {protocol} group protocol",
+        )
 
 
 def unreleased_instance(member_id: str, instance_id: str, owner: str) -> OperationRefused:

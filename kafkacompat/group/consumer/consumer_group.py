@@ -32,6 +32,7 @@ from kafkacompat.group.modern_group import (
     replay_modern_record,
     replay_target_metadata,
     schedule_fencing,
+    throw_if_commit_without_epoch,
 )
 from kafkacompat.group.records import (
     ConsumerGroupRecord,
@@ -114,7 +115,6 @@ def release(epochs: PartitionEpochs, member: ConsumerGroupMember) -> None:
 
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 NO_PARTITIONS: Assignment = {}
 JOIN = "consumer-join"
 SYNC = "consumer-sync"
@@ -286,22 +286,11 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         is_transactional: bool,
         api_version: int,
     ) -> CommitPartitionValidator | None:
-        if self._is_dead:
-            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if member_epoch < 0 and not self.members:
+        member = self.committing_member(member_id, group_instance_id, member_epoch, is_transactional)
+        if member is None:
             return None
-        if is_transactional and member_epoch == -1 and member_id == "" and group_instance_id is None:
-            return None
-        member = self.member(member_id)
-        if (
-            not is_transactional
-            and not member.uses_classic_protocol
-            and api_version < FIRST_COMMIT_VERSION_WITH_EPOCHS
-        ):
-            raise OperationRefused(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
-            )
+        if not is_transactional and not member.uses_classic_protocol:
+            throw_if_commit_without_epoch(api_version, "consumer")
         if member_epoch == member.member_epoch:
             return None
         stale = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH

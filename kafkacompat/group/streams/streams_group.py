@@ -22,6 +22,7 @@ from kafkacompat.group.modern_group import (
     replay_group_metadata,
     replay_modern_record,
     replay_target_metadata,
+    throw_if_commit_without_epoch,
 )
 from kafkacompat.group.records import (
     STREAMS_CURRENT_ASSIGNMENT,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 
 STREAMS_PROTOCOL_TYPE = "streams"
-FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 NO_TOPOLOGY_EPOCH = -1
 NO_PROCESSES: frozenset[str] = frozenset()
 TASK_OFFSET_BYTES = 250
@@ -276,18 +276,11 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         is_transactional: bool,
         api_version: int,
     ) -> CommitPartitionValidator | None:
-        if self._is_dead:
-            raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if member_epoch < 0 and not self.members:
+        member = self.committing_member(member_id, group_instance_id, member_epoch, is_transactional)
+        if member is None:
             return None
-        if is_transactional and member_epoch == -1 and member_id == "" and group_instance_id is None:
-            return None
-        member = self.member(member_id)
-        if not is_transactional and api_version < FIRST_COMMIT_VERSION_WITH_EPOCHS:
-            raise OperationRefused(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "OffsetCommit version 9 or above must be used by members using the streams group protocol",
-            )
+        if not is_transactional:
+            throw_if_commit_without_epoch(api_version, "streams")
         if member_epoch == member.member_epoch:
             return None
         if member_epoch > member.member_epoch or self.topology is None:
