@@ -48,6 +48,7 @@ from kafkacompat.group.environment import (
 )
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.image_topics import (
+    HASHED_AT_ONCE,
     ImageTopics,
     brokers_with_other_racks,
     look_at_topics_on,
@@ -128,8 +129,6 @@ KNOWN_MEMBER_ID_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 PROTOCOLS_MAX = 100
 """Protocols of one member. Each rebalance examines those of all members. Clients name one to five."""
-HASHED_AT_ONCE = 500
-"""Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
 JOINS_AT_ONCE = 2_000
 """Topics of a lone member that joins within one step, at up to 10 microseconds each."""
 BASE_SEQUENCE = 0

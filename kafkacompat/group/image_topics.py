@@ -1,20 +1,27 @@
-"""The topics that the groups' shards see: those of a metadata image, and what an image changes of them."""
+"""The topics that the groups' shards see: those of a metadata image, what an image changes of them, and their hashes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.controller.image import changed_topics
+from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.sweeps import machine_of
+from kafkacompat.tasks import in_turns
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, TopicImage
     from kafkacompat.coordinator.shard import Shard
+    from kafkacompat.deferred import Deferred
     from kafkacompat.group.topics import Topic
     from kafkacompat.ids import Uuid
-    from kafkacompat.tasks import Work
+    from kafkacompat.tasks import Tasks, Work
 
+T = TypeVar("T")
+
+HASHED_AT_ONCE = 500
+"""Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
 TOPICS_TOGETHER = 200
 """Topics with other racks that the shards are told of together."""
 TOPICS_TOGETHER_COST = 20
@@ -107,3 +114,22 @@ def _look_at(names: set[str], shards: Iterable[Shard], topics: ImageTopics) -> i
         machine_of(shard).on_topics(topics, names, has_new=False)
         cost += TOPICS_TOGETHER_COST
     return cost
+
+
+def with_topics_hashed(
+    shard: Shard, tasks: Tasks, group_id: str, told: Sequence[str] | None, beat: Callable[[], Deferred[T]]
+) -> Deferred[T]:
+    """The answer of `beat`. Many topics that the member has told of, or that its group has, are hashed in steps before it.
+
+    Raises OperationRefused.
+    """
+    names = names_to_hash(machine_of(shard).groups.get(group_id), told)
+    if len(names) <= HASHED_AT_ONCE:
+        return beat()
+    shard.require_active()
+    return tasks.run("a heartbeat with many topics", _hashed_first(shard, names, beat))
+
+
+async def _hashed_first(shard: Shard, names: Sequence[str], beat: Callable[[], Deferred[T]]) -> T:
+    await in_turns(hash_topics(machine_of(shard).env, names))
+    return await beat()

@@ -17,8 +17,8 @@ from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.describe import describe_share_group
+from kafkacompat.group.image_topics import with_topics_hashed
 from kafkacompat.group.listing import describe_all
-from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat, validate_heartbeat
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
@@ -90,8 +90,6 @@ ASKED_COST = 10
 """Cost of one of them, in microseconds."""
 TAKEN_A_MICROSECOND = 3
 """Outcomes that are put together in a microsecond."""
-HASHED_AT_ONCE = 500
-"""Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
 INITIALIZING = "initializing states of a share group"
 
 
@@ -121,27 +119,13 @@ class ShareGroups:
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
-            group = machine_of(shard).groups.get(request.group_id)
-            names = names_to_hash(group, request.subscribed_topic_names)
-            if len(names) <= HASHED_AT_ONCE:
-                answer = self._beat(shard, request, context)
-            else:
-                shard.require_active()
-                what = "a heartbeat with many topics"
-                answer = self._tasks.run(what, self._beat_with(names, shard, request, context))
+            beat = partial(self._beat, shard, request, context)
+            answer = with_topics_hashed(
+                shard, self._tasks, request.group_id, request.subscribed_topic_names, beat
+            )
         except OperationRefused as refusal:
             return Deferred.of(_refused(refusal))
         return or_refused(answer.then(self._respond), _refused)
-
-    async def _beat_with(
-        self,
-        names: Sequence[str],
-        shard: Shard,
-        request: ShareGroupHeartbeatRequest,
-        context: RequestContext,
-    ) -> Beat:
-        await in_turns(hash_topics(machine_of(shard).env, names))
-        return await self._beat(shard, request, context)
 
     def _beat(
         self, shard: Shard, request: ShareGroupHeartbeatRequest, context: RequestContext

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.describe import describe_streams_group
+from kafkacompat.group.image_topics import with_topics_hashed
 from kafkacompat.group.listing import describe_all
-from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.streams.heartbeat import (
     HeartbeatCaller,
     StreamsBeat,
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     )
 
 
-HASHED_AT_ONCE = 500
-"""Topics that are hashed within the heartbeat, at 6 microseconds each."""
-
-
 class StreamsGroups:
     def __init__(self, shard_of: Callable[[str], Shard], is_active: Callable[[], bool], tasks: Tasks) -> None:
         """`shard_of` raises OperationRefused."""
@@ -59,27 +56,13 @@ class StreamsGroups:
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
-            group = machine_of(shard).groups.get(request.group_id)
-            names = names_to_hash(group, _topics_of(request.topology))
-            if len(names) <= HASHED_AT_ONCE:
-                answer = self._beat(shard, request, context)
-            else:
-                shard.require_active()
-                what = "a heartbeat with many topics"
-                answer = self._tasks.run(what, self._beat_with(names, shard, request, context))
+            beat = partial(self._beat, shard, request, context)
+            answer = with_topics_hashed(
+                shard, self._tasks, request.group_id, _topics_of(request.topology), beat
+            )
         except OperationRefused as refusal:
             return Deferred.of(_refused(refusal))
         return or_refused(answer, _refused)
-
-    async def _beat_with(
-        self,
-        names: Sequence[str],
-        shard: Shard,
-        request: StreamsGroupHeartbeatRequest,
-        context: RequestContext,
-    ) -> StreamsBeat:
-        await in_turns(hash_topics(machine_of(shard).env, names))
-        return await self._beat(shard, request, context)
 
     def _beat(
         self, shard: Shard, request: StreamsGroupHeartbeatRequest, context: RequestContext

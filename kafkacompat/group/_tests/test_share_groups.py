@@ -18,7 +18,7 @@ from kafkacompat.api.share_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.clients import commit, fetch, join
 from kafkacompat.coordinator._tests.kit import topic_image
-from kafkacompat.group import share_groups
+from kafkacompat.group import image_topics, share_groups
 from kafkacompat.group._tests.members import Member
 from kafkacompat.group._tests.sharers import GROUP, Sharer, SharingCoordinator, described, heartbeat
 from kafkacompat.group._tests.test_consumer_groups import subscribing_to_many
@@ -713,7 +713,7 @@ def test_the_topics_of_a_group_are_hashed_a_few_at_a_time_after_a_load(
     world.restart()
     described(world)
     hashed.clear()
-    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
+    monkeypatch.setattr(image_topics, "HASHED_AT_ONCE", 10)
     request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=member.epoch)
     answer = world.call(HEARTBEAT, request, 1)
     counts = [len(hashed)]
@@ -728,7 +728,7 @@ def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
     world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, hashed = subscribing_to_many(world, monkeypatch)
-    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
+    monkeypatch.setattr(image_topics, "HASHED_AT_ONCE", 10)
     request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", subscribed_topic_names=names)
     answer = world.call(HEARTBEAT, request, 1)
     counts = [len(hashed)]
@@ -738,7 +738,7 @@ def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
     assert max(late - early for early, late in pairwise([0, *counts])) <= 10
     assert len(hashed) == 45
     world.time.advance(0)
-    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 1000)
+    monkeypatch.setattr(image_topics, "HASHED_AT_ONCE", 1000)
     expected = SharingCoordinator()
     expected.publish(world.image.topics.values())
     assert heartbeat(expected, member_id="m", subscribed_topic_names=names).error_code == E.NONE
@@ -749,7 +749,7 @@ def test_a_member_whose_coordinator_goes_while_topics_are_hashed_is_told_so(
     world: SharingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, _ = subscribing_to_many(world, monkeypatch)
-    monkeypatch.setattr(share_groups, "HASHED_AT_ONCE", 10)
+    monkeypatch.setattr(image_topics, "HASHED_AT_ONCE", 10)
     request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="m", subscribed_topic_names=names)
     answer = world.call(HEARTBEAT, request, 1)
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5)])

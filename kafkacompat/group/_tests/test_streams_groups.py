@@ -20,7 +20,7 @@ from kafkacompat.api.streams_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
 from kafkacompat.deferred import Deferred
-from kafkacompat.group import streams_groups
+from kafkacompat.group import image_topics
 from kafkacompat.group._tests.streamers import (
     CHANGELOG,
     GROUP,
@@ -546,14 +546,14 @@ def test_topics_are_hashed_before_the_first_heartbeat_after_a_load(
     world.restart()
     described(world)
     hashed: list[set[str]] = []
-    hash_topics = streams_groups.hash_topics
+    hash_topics = image_topics.hash_topics
 
     def noted(env: Any, names: Any) -> Any:
         hashed.append(set(names))
         return hash_topics(env, names)
 
-    monkeypatch.setattr(streams_groups, "HASHED_AT_ONCE", 1)
-    monkeypatch.setattr(streams_groups, "hash_topics", noted)
+    monkeypatch.setattr(image_topics, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(image_topics, "hash_topics", noted)
     epoch = a.epoch
     assert [a.beat().error_code, a.beat().error_code, a.epoch] == [E.NONE, E.NONE, epoch]
     assert hashed == [{"t", "u"}]
