@@ -1,7 +1,8 @@
 """The process of one of several brokers: python -m kafkacompat.cli.broker_process SETTINGS LEVEL [LOGGER=LEVEL...]
 
-`kafkacompat start --brokers` starts it and reads its output: on standard output a line when it serves, on standard error
-its log as JSON lines. It stops when its standard input ends, which happens however the process that started it ends.
+`kafkacompat start --brokers` starts it and reads its output: on standard output the port of its metrics and that it
+serves, on standard error its log as JSON lines. It stops when its standard input ends, which happens however the process
+that started it ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 
 from kafkacompat.cli.log_options import JSON, LogOptions
 from kafkacompat.cli.output import failing_clearly
-from kafkacompat.cli.settings import METRICS_LINE, load_settings
+from kafkacompat.cli.settings import METRICS_LINE, SERVES_LINE, load_settings
 from kafkacompat.cli.start import node_logging, print_line, serve
 from kafkacompat.server.process_wide import StopSignals, collect_seldom
 
@@ -39,7 +40,7 @@ def run(words: Sequence[str]) -> int:
         return serve(
             config,
             signals,
-            print_line,
+            lambda line: print_line(f"{SERVES_LINE}{line}"),
             format_if_empty=False,
             tell_metrics=lambda port: print_line(f"{METRICS_LINE}{port}"),
         )

@@ -18,6 +18,8 @@ LAYOUT_FILE = "cluster.json"
 BROKERS_SETTING = "num.brokers"
 METRICS_LINE = "metrics "
 """Begins the line by which one of several brokers tells on which port its metrics are."""
+SERVES_LINE = "serves: "
+"""Begins the line by which one of several brokers tells that it serves."""
 
 
 def add_override(parser: argparse.ArgumentParser) -> None:

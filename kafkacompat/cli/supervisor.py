@@ -30,7 +30,13 @@ from kafkacompat.cli.log_format import entry_of
 from kafkacompat.cli.machine import machine_name, memory_bytes, processors, refused_listener
 from kafkacompat.cli.node_process import NodeProcesses, how_it_ended, import_path
 from kafkacompat.cli.service_manager import SOCKET_VARIABLE, notify_ready
-from kafkacompat.cli.settings import BROKERS_SETTING, METRICS_LINE, load_settings, written_settings
+from kafkacompat.cli.settings import (
+    BROKERS_SETTING,
+    METRICS_LINE,
+    SERVES_LINE,
+    load_settings,
+    written_settings,
+)
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.authorizer import AUDIT
@@ -162,7 +168,6 @@ class Broker:
         """Cancelled when it is no longer wanted, which ends a pause."""
         self.process: trio.Process | None = None
         self.serves = False
-        self.ready_line = ""
         self.last_words = ""
         self.metrics_port: int | None = None
 
@@ -375,11 +380,14 @@ class Supervisor:
             take(held.decode(errors="backslashreplace"))
 
     def _on_output(self, broker: Broker, line: str) -> None:
-        """A broker prints the port of its metrics, and one other line: that it serves (cli/broker_process)."""
+        """Lines of cli/broker_process. Any other line is of a library, and shown as it is."""
         if line.startswith(METRICS_LINE):
             broker.metrics_port = int(line.removeprefix(METRICS_LINE))
             return
-        broker.serves, broker.ready_line = True, line
+        if not line.startswith(SERVES_LINE):
+            logger.info("broker %d prints: %s", broker.node_id, line)
+            return
+        broker.serves = True
         if self._has_served:
             logger.info("broker %d serves again", broker.node_id)
         self._changed.set()
