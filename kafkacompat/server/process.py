@@ -95,8 +95,8 @@ async def _serve(
     A second signal means that no controller is there to wait for, for example because the whole cluster is being
     stopped.
     """
-    _refuse_what_is_not_served(config)
-    tls = _listeners_with_tls(config)
+    refuse_what_is_not_served(config)
+    tls = listeners_with_tls(config)
     try:
         async with trio.open_nursery() as nursery:
             services, timers = _services_of_the_system(config, nursery, tls)
@@ -178,7 +178,7 @@ async def _shown(
     return metrics
 
 
-def _refuse_what_is_not_served(config: ServerConfig) -> None:
+def refuse_what_is_not_served(config: ServerConfig) -> None:
     """Refuse settings that promise a protection that is not implemented. Ignoring them would be worse than not starting."""
     try:
         refuse_classes_of_others(config.originals)
@@ -189,7 +189,7 @@ def _refuse_what_is_not_served(config: ServerConfig) -> None:
         raise StartRefused(str(problem)) from problem
 
 
-def _listeners_with_tls(config: ServerConfig) -> Mapping[str, SslListener]:
+def listeners_with_tls(config: ServerConfig) -> Mapping[str, SslListener]:
     """Return the TLS listeners. Without any, the modules for TLS are not imported."""
     if not any(each.has_tls for each in config.listeners()):
         return {}

@@ -1,0 +1,287 @@
+"""A disk in memory, as ports.Disk: directories are dictionaries, and files are anonymous files of the kernel.
+
+So records are sent with sendfile, and a log is recovered, by the code that does so on a real disk. An empty file has no
+descriptor yet: most files of a log stay empty.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kafkacompat.log.disk import RealFile
+from kafkacompat.ports import ORDINARY_MODE, Buffer
+
+SIZE_BYTES = 1 << 40
+"""What the disk says that it holds."""
+COPIED_AT_ONCE = 1 << 30
+
+
+def anonymous_file() -> int:
+    """The descriptor of an empty file without a name."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("kafkacompat")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class Inode:
+    """The content of a file. It is freed when neither a name nor an open file refers to it any more."""
+
+    __slots__ = ("fd", "modified_ms")
+
+    def __init__(self, modified_ms: int) -> None:
+        self.fd = -1
+        """-1: nothing was written yet."""
+        self.modified_ms = modified_ms
+
+    def size(self) -> int:
+        return 0 if self.fd < 0 else os.fstat(self.fd).st_size
+
+    def content(self, position: int = 0, length: int = -1) -> bytes:
+        if self.fd < 0:
+            return b""
+        return os.pread(self.fd, self.size() if length < 0 else length, position)
+
+    def copy(self) -> Inode:
+        other = Inode(self.modified_ms)
+        left, done = self.size(), 0
+        if left:
+            other.fd = anonymous_file()
+        while left > done:
+            done += os.sendfile(other.fd, self.fd, done, min(left - done, COPIED_AT_ONCE))
+        return other
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class MemoryFile(RealFile):
+    """An open file. The descriptor is the inode's, for all who have the file open."""
+
+    __slots__ = ("_inode", "_now_ms")
+
+    def __init__(self, path: str, inode: Inode, now_ms: Callable[[], int]) -> None:
+        self.path = path
+        self._inode = inode
+        self._now_ms = now_ms
+        self._fd = inode.fd
+        self._size = inode.size()
+        self._read_flags = 0
+
+    def _have_descriptor(self) -> None:
+        if self._fd < 0:
+            if self._inode.fd < 0:
+                self._inode.fd = anonymous_file()
+            self._fd = self._inode.fd
+
+    def write_now(self, *buffers: Buffer) -> int:
+        self._have_descriptor()
+        self._inode.modified_ms = self._now_ms()
+        return super().write_now(*buffers)
+
+    def read_cold(self, position: int, length: int) -> bytes:
+        self._have_descriptor()
+        return super().read_cold(position, length)
+
+    def try_read(self, position: int, length: int) -> bytes | None:
+        self._have_descriptor()
+        return super().try_read(position, length)
+
+    def send_to(self, socket_fileno: int, position: int, length: int) -> int:
+        self._have_descriptor()
+        return super().send_to(socket_fileno, position, length)
+
+    def fileno(self) -> int:
+        self._have_descriptor()
+        return self._fd
+
+    def truncate(self, size: int) -> None:
+        self._have_descriptor()
+        self._inode.modified_ms = self._now_ms()
+        super().truncate(size)
+
+    def sync(self) -> None:
+        """Do nothing: memory has no disk behind it."""
+
+    def forget_cached(self) -> None:
+        """Do nothing, for the same reason."""
+
+    def close(self) -> None:
+        self._fd = -1
+
+
+Directory = dict[str, "Inode | Directory"]
+
+
+class MemoryLock:
+    def __init__(self, locked: set[str], path: str) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class MemoryDisk:
+    """Directories of files in memory. Threads may use it at the same time."""
+
+    is_shared = False
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """`now_ms` tells the time at which a file is modified."""
+        self._now_ms = now_ms
+        self._root: Directory = {}
+        self._locked: set[str] = set()
+        self._lock = threading.Lock()
+
+    # Names.
+
+    def _find(self, path: str) -> Inode | Directory:
+        """Raises FileNotFoundError, NotADirectoryError."""
+        found: Inode | Directory = self._root
+        for name in path.split("/"):
+            if not name:
+                continue
+            if isinstance(found, Inode):
+                raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
+            if name not in found:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            found = found[name]
+        return found
+
+    def _directory(self, path: str) -> Directory:
+        found = self._find(path)
+        if isinstance(found, Inode):
+            raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
+        return found
+
+    def _file(self, path: str) -> Inode:
+        found = self._find(path)
+        if not isinstance(found, Inode):
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        return found
+
+    @contextmanager
+    def _place(self, path: str) -> Iterator[tuple[Directory, str]]:
+        """The directory that a path lies in, and the name there, while no other thread changes names."""
+        above, name = posixpath.split(path)
+        with self._lock:
+            yield self._directory(above), name
+
+    # Disk.
+
+    def lock(self, path: str) -> MemoryLock:
+        with self._lock:
+            if path in self._locked:
+                raise BlockingIOError(errno.EAGAIN, "another node has the lock", path)
+            self._locked.add(path)
+        return MemoryLock(self._locked, path)
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        with self._place(path) as (directory, name):
+            if name not in directory and create:
+                directory[name] = Inode(self._now_ms())
+            return MemoryFile(path, self._file(path), self._now_ms)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._find(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def list_directory(self, path: str) -> list[str]:
+        with self._lock:
+            return sorted(self._directory(path))
+
+    def make_directory(self, path: str, *, private: bool = False) -> None:
+        with self._lock:
+            found: Inode | Directory = self._root
+            for name in path.split("/"):
+                if not name:
+                    continue
+                if isinstance(found, Inode):
+                    raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
+                found = found.setdefault(name, {})
+            if isinstance(found, Inode):
+                raise FileExistsError(errno.EEXIST, "a file", path)
+
+    def read_bytes(self, path: str, position: int = 0, length: int = -1) -> bytes:
+        return self._file(path).content(position, length)
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = ORDINARY_MODE) -> None:
+        inode = Inode(self._now_ms())
+        if data:
+            MemoryFile(path, inode, self._now_ms).write_now(data)
+        with self._place(path) as (directory, name):
+            if isinstance(directory.get(name), dict):
+                raise IsADirectoryError(errno.EISDIR, "a directory", path)
+            directory[name] = inode
+
+    def rename(self, source: str, target: str) -> None:
+        with self._place(source) as (directory, name):
+            moved = self._find(source)
+            above, new_name = posixpath.split(target)
+            into = self._directory(above)
+            there = into.get(new_name)
+            if isinstance(moved, Inode):
+                if isinstance(there, dict):
+                    raise IsADirectoryError(errno.EISDIR, "a directory", target)
+            elif isinstance(there, Inode):
+                raise NotADirectoryError(errno.ENOTDIR, "a file", target)
+            elif there and there is not moved:
+                raise OSError(errno.ENOTEMPTY, "not empty", target)
+            del directory[name]
+            into[new_name] = moved
+
+    def remove(self, path: str) -> None:
+        with self._place(path) as (directory, name):
+            self._file(path)
+            del directory[name]
+
+    def remove_tree(self, path: str) -> None:
+        with self._place(path) as (directory, name):
+            self._directory(path)
+            del directory[name]
+
+    def file_size(self, path: str) -> int:
+        found = self._find(path)
+        return found.size() if isinstance(found, Inode) else 4096
+
+    def modified_ms(self, path: str) -> int:
+        found = self._find(path)
+        return found.modified_ms if isinstance(found, Inode) else self._now_ms()
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        found = self._find(path)
+        if isinstance(found, Inode):
+            found.modified_ms = modified_ms
+
+    def sync_directory(self, path: str) -> None:
+        self._directory(path)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        self._find(path)
+        return SIZE_BYTES, SIZE_BYTES // 2
+
+    # What tests do with it.
+
+    def copy(self) -> MemoryDisk:
+        """What a process finds that starts after this one was killed: everything that was written."""
+        other = MemoryDisk(self._now_ms)
+        with self._lock:
+            other._root = _copied(self._root)
+        return other
+
+
+def _copied(directory: Directory) -> Directory:
+    return {
+        name: each.copy() if isinstance(each, Inode) else _copied(each) for name, each in directory.items()
+    }

@@ -1,0 +1,222 @@
+"""A node in a thread of this process: the third composition of a node, beside the command's and the simulator's.
+
+Its sockets are real. Its disk, clock and timers are the caller's. Nothing of it changes the process: no signals, no exit, no
+freezing of garbage collection.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import trio
+
+from kafkacompat.net.network import TrioNetwork
+from kafkacompat.net.runtime import SystemClock, SystemRandom, TrioTimers, carry_out
+from kafkacompat.net.workers import worker_pools
+from kafkacompat.server.admission import security_between_nodes
+from kafkacompat.server.process import listeners_with_tls, refuse_what_is_not_served
+from kafkacompat.server.raft_server import KafkaRaftServer
+from kafkacompat.server.services import NodeServices
+from kafkacompat.tasks import Tasks
+from kafkacompat.testing.network import TestNetwork, Wrap
+
+if TYPE_CHECKING:
+    from kafkacompat.config import EndPoint, ServerConfig
+    from kafkacompat.ports import Clock, Disk, Timers
+
+T = TypeVar("T")
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+
+
+class RunningTimers(Protocol):
+    """ports.Timers that fire while `run` runs."""
+
+    def run(self, task_status: trio.TaskStatus[None] = ...) -> Coroutine[Any, Any, None]: ...
+
+
+class NodeEnded(Exception):
+    """The node does not run: it was stopped or killed, or it has halted."""
+
+
+class Halted(BaseException):
+    """Raised where the node halts, because nothing after it may run. It ends the node's thread."""
+
+
+class NodeThread:
+    """One node. `start` and then `stop` or `kill`, each once: a node that starts again is another NodeThread on the same disk."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        disk: Disk,
+        *,
+        clock: Clock | None = None,
+        timers: Callable[[Clock], Timers] = TrioTimers,
+        wrap: Wrap = lambda dispatcher: dispatcher,
+    ) -> None:
+        """The directories of the disk are formatted. `timers` makes the node's timers, which are RunningTimers too. `wrap` puts
+        something around the dispatcher of each socket server."""
+        self.config = config
+        self.disk = disk
+        self.clock: Clock = clock or SystemClock()
+        self.error: BaseException | None = None
+        """Why the node ended, if nobody has ended it."""
+        self.server: KafkaRaftServer
+        """Only the node's thread may use it (`call`)."""
+        self.services: NodeServices
+        self._make_timers = timers
+        self._wrap = wrap
+        self._ready: Future[None] = Future()
+        self._token: trio.lowlevel.TrioToken
+        self._scope = trio.CancelScope()
+        self._asked = trio.Event()
+        self._ended = threading.Event()
+        self._is_told = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"kafkacompat node {config.node_id}", daemon=True
+        )
+
+    # From any thread.
+
+    def begin(self) -> None:
+        """Start, without waiting: the nodes of a quorum wait for each other."""
+        self._thread.start()
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        self.begin()
+        self.wait_ready(timeout_s)
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return when the node serves clients. Raises what keeps it from that, TimeoutError."""
+        self._ready.result(timeout_s)
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive() and not self._ended.is_set()
+
+    @property
+    def endpoints(self) -> tuple[EndPoint, ...]:
+        """The client listeners, with their ports."""
+        return () if self.server.broker is None else self.server.broker.bound
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The value of a function that the node's thread calls between two steps. Raises its exception, NodeEnded."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+        return self._answer(run, future)
+
+    def carry_out(self, steps: Callable[[], Coroutine[Any, None, T]]) -> T:
+        """The value of a coroutine over deferred values, which the node's loop carries out. Raises its exception, NodeEnded."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            def done(task: Any) -> None:
+                try:
+                    future.set_result(task.result())
+                except BaseException as error:
+                    future.set_exception(error)
+
+            self.services.tasks.run("a test's operation", steps()).on_done(done)
+
+        return self._answer(run, future)
+
+    def _answer(self, run: Callable[[], None], future: Future[T]) -> T:
+        try:
+            self._token.run_sync_soon(run)
+        except trio.RunFinishedError:
+            raise NodeEnded from self.error
+        while True:
+            with suppress(TimeoutError):
+                return future.result(0.2)
+            if self._ended.is_set() and not future.done():
+                raise NodeEnded from self.error
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop as a signal stops the command: in order, with a clean shutdown. Raises TimeoutError."""
+        self._in_loop(self._asked.set)
+        self._join(timeout_s)
+
+    def kill(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End at once, as after kill -9: the disk has what was written."""
+        self._in_loop(self._scope.cancel)
+        self._join(timeout_s)
+
+    def _in_loop(self, function: Callable[[], object]) -> None:
+        with suppress(trio.RunFinishedError, AttributeError):  # it has ended, or did not begin
+            self._token.run_sync_soon(function)
+
+    def _join(self, timeout_s: float) -> None:
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise TimeoutError(f"node {self.config.node_id} did not end within {timeout_s} s")
+
+    # In the node's thread.
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve, restrict_keyboard_interrupt_to_checkpoints=True)
+        except BaseException as error:
+            self.error = self.error or error
+        finally:
+            self._ended.set()
+            if not self._ready.done():
+                self._ready.set_exception(self.error or NodeEnded("the node was stopped before it served"))
+
+    async def _serve(self) -> None:
+        config = self.config
+        self._token = trio.lowlevel.current_trio_token()
+        refuse_what_is_not_served(config)
+        tls = listeners_with_tls(config)
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                timers: Any = self._make_timers(self.clock)
+                workers = worker_pools(nursery)
+                network = TrioNetwork(
+                    nursery, config, self.clock, timers, workers.replies, tls, *security_between_nodes(config)
+                )
+                self.services = NodeServices(
+                    config=config,
+                    clock=self.clock,
+                    timers=timers,
+                    tasks=Tasks(timers),
+                    random=SystemRandom(),
+                    disk=self.disk,
+                    workers=workers,
+                    network=TestNetwork(network, self._wrap),
+                    monotonic_s=monotonic,
+                    keep=lambda: None,
+                    halt=self._halt,
+                )
+                self.server = server = KafkaRaftServer(self.services)
+                await nursery.start(timers.run)
+                starting = trio.CancelScope()
+                nursery.start_soon(self._cancel_when_asked, starting)
+                with starting:
+                    await carry_out(server.build(format_if_empty=False))
+                    await carry_out(server.start())
+                if not starting.cancelled_caught:
+                    self._ready.set_result(None)
+                    await self._asked.wait()
+                await carry_out(server.stop())
+                nursery.cancel_scope.cancel()
+
+    async def _cancel_when_asked(self, starting: trio.CancelScope) -> None:
+        await self._asked.wait()
+        starting.cancel()
+
+    def _halt(self, error: BaseException) -> None:
+        self.error = error
+        raise Halted from error
