@@ -33,11 +33,12 @@ def anonymous_file() -> int:
 class Inode:
     """The content of a file. It is freed when neither a name nor an open file refers to it any more."""
 
-    __slots__ = ("fd", "modified_ms")
+    __slots__ = ("fd", "is_closed", "modified_ms")
 
     def __init__(self, modified_ms: int) -> None:
         self.fd = -1
-        """-1: nothing was written yet."""
+        """-1: nothing was written yet, or the disk is closed."""
+        self.is_closed = False
         self.modified_ms = modified_ms
 
     def size(self) -> int:
@@ -57,9 +58,14 @@ class Inode:
             done += os.sendfile(other.fd, self.fd, done, min(left - done, COPIED_AT_ONCE))
         return other
 
+    def close(self) -> None:
+        self.is_closed = True
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
     def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+        self.close()
 
 
 class MemoryFile(RealFile):
@@ -76,10 +82,13 @@ class MemoryFile(RealFile):
         self._read_flags = 0
 
     def _have_descriptor(self) -> None:
-        if self._fd < 0:
-            if self._inode.fd < 0:
-                self._inode.fd = anonymous_file()
-            self._fd = self._inode.fd
+        """Asked each time, because the disk may have been closed meanwhile, and the number be another file's."""
+        inode = self._inode
+        if inode.fd < 0:
+            if inode.is_closed:
+                raise OSError(errno.EBADF, "the disk is closed", self.path)
+            inode.fd = anonymous_file()
+        self._fd = inode.fd
 
     def write_now(self, *buffers: Buffer) -> int:
         self._have_descriptor()
@@ -279,6 +288,21 @@ class MemoryDisk:
         with self._lock:
             other._root = _copied(self._root)
         return other
+
+    def close(self) -> None:
+        """Free the memory and the descriptors. Its files cannot be used any more."""
+        with self._lock:
+            for inode in _inodes(self._root):
+                inode.close()
+            self._root = {}
+
+
+def _inodes(directory: Directory) -> Iterator[Inode]:
+    for each in directory.values():
+        if isinstance(each, Inode):
+            yield each
+        else:
+            yield from _inodes(each)
 
 
 def _copied(directory: Directory) -> Directory:

@@ -17,21 +17,23 @@ import trio
 
 from kafkacompat.net.network import TrioNetwork
 from kafkacompat.net.runtime import SystemClock, SystemRandom, TrioTimers, carry_out
-from kafkacompat.net.workers import worker_pools
+from kafkacompat.net.workers import pool_loads, worker_pools
 from kafkacompat.server.admission import security_between_nodes
 from kafkacompat.server.process import listeners_with_tls, refuse_what_is_not_served
 from kafkacompat.server.raft_server import KafkaRaftServer
 from kafkacompat.server.services import NodeServices
 from kafkacompat.tasks import Tasks
-from kafkacompat.testing.network import TestNetwork, Wrap
+from kafkacompat.testing.network import KeptServers, TestNetwork, Wrap
+from kafkacompat.testing.workers import LoopWorkers, loop_pools
 
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
-    from kafkacompat.ports import Clock, Disk, Timers
+    from kafkacompat.ports import Clock, Disk, Timers, WorkerPools
 
 T = TypeVar("T")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
+JOBS_LOOKS, JOBS_LOOK_S = 200, 0.001
 
 
 class RunningTimers(Protocol):
@@ -132,6 +134,21 @@ class NodeThread:
 
         return self._answer(run, future)
 
+    def exchange(self, disk: Disk) -> None:
+        """Let another node, on another disk, take the place of this one. The sockets stay, and so do the connections of clients
+        that wait for no answer."""
+        future: Future[None] = Future()
+
+        async def exchange() -> None:
+            try:
+                await self._exchange(disk)
+            except BaseException as error:
+                future.set_exception(error)
+                raise
+            future.set_result(None)
+
+        self._answer(lambda: self._nursery.start_soon(exchange), future)
+
     def _answer(self, run: Callable[[], None], future: Future[T]) -> T:
         try:
             self._token.run_sync_soon(run)
@@ -179,39 +196,88 @@ class NodeThread:
         config = self.config
         self._token = trio.lowlevel.current_trio_token()
         refuse_what_is_not_served(config)
-        tls = listeners_with_tls(config)
+        self._tls = listeners_with_tls(config)
         with self._scope:
             async with trio.open_nursery() as nursery:
-                timers: Any = self._make_timers(self.clock)
-                workers = worker_pools(nursery)
-                network = TrioNetwork(
-                    nursery, config, self.clock, timers, workers.replies, tls, *security_between_nodes(config)
-                )
-                self.services = NodeServices(
-                    config=config,
-                    clock=self.clock,
-                    timers=timers,
-                    tasks=Tasks(timers),
-                    random=SystemRandom(),
-                    disk=self.disk,
-                    workers=workers,
-                    network=TestNetwork(network, self._wrap),
-                    monotonic_s=monotonic,
-                    keep=lambda: None,
-                    halt=self._halt,
-                )
-                self.server = server = KafkaRaftServer(self.services)
-                await nursery.start(timers.run)
-                starting = trio.CancelScope()
-                nursery.start_soon(self._cancel_when_asked, starting)
-                with starting:
-                    await carry_out(server.build(format_if_empty=False))
-                    await carry_out(server.start())
-                if not starting.cancelled_caught:
+                self._nursery = nursery
+                network = self._network(nursery, worker_pools(nursery), self._make_timers(self.clock))
+                self._servers = KeptServers(network, self._wrap)
+                if await self._next_life() is not None:
                     self._ready.set_result(None)
                     await self._asked.wait()
-                await carry_out(server.stop())
+                await carry_out(self.server.stop())
                 nursery.cancel_scope.cancel()
+
+    def _network(self, nursery: trio.Nursery, workers: WorkerPools, timers: Timers) -> TrioNetwork:
+        return TrioNetwork(
+            nursery,
+            self.config,
+            self.clock,
+            timers,
+            workers.replies,
+            self._tls,
+            *security_between_nodes(self.config),
+        )
+
+    async def _next_life(self) -> trio.CancelScope | None:
+        """Start a node. Returns None if the thread was asked to end before it served."""
+        starting = trio.CancelScope()
+        self._nursery.start_soon(self._cancel_when_asked, starting)
+        with starting:
+            self._life = await self._nursery.start(self._live)
+            await carry_out(self.server.build(format_if_empty=False))
+            await carry_out(self.server.start())
+        return None if starting.cancelled_caught else self._life
+
+    async def _live(self, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+        """Carry out a node's timers and jobs until the scope is cancelled."""
+        self._life_ended = trio.Event()
+        async with trio.open_nursery() as nursery:
+            timers: Any = self._make_timers(self.clock)
+            workers, close = self._workers(nursery)
+            self.services = NodeServices(
+                config=self.config,
+                clock=self.clock,
+                timers=timers,
+                tasks=Tasks(timers),
+                random=SystemRandom(),
+                disk=self.disk,
+                workers=workers,
+                network=TestNetwork(self._network(nursery, workers, timers), self._servers),
+                monotonic_s=monotonic,
+                keep=lambda: None,
+                halt=self._halt,
+            )
+            self.server = KafkaRaftServer(self.services)
+            await nursery.start(timers.run)
+            task_status.started(nursery.cancel_scope)
+            try:
+                await trio.sleep_forever()
+            finally:
+                close()
+        self._life_ended.set()
+
+    def _workers(self, nursery: trio.Nursery) -> tuple[WorkerPools, Callable[[], None]]:
+        """The workers of a node, and what ends them with it."""
+        if self.disk.is_shared:
+            return worker_pools(nursery), lambda: None
+        workers = LoopWorkers(self._token)
+        return loop_pools(nursery, workers), workers.close
+
+    async def _exchange(self, disk: Disk) -> None:
+        await self._finish_jobs()
+        self._servers.node_is_gone(self.config)
+        self._life.cancel()
+        await self._life_ended.wait()
+        self.disk = disk
+        await self._next_life()
+
+    async def _finish_jobs(self) -> None:
+        """Wait until no thread uses the disk, for a while."""
+        for _ in range(JOBS_LOOKS):
+            if not any(running for _, running, _ in pool_loads(self.services.workers)):
+                return
+            await trio.sleep(JOBS_LOOK_S)
 
     async def _cancel_when_asked(self, starting: trio.CancelScope) -> None:
         await self._asked.wait()
