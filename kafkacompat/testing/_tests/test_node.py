@@ -13,17 +13,28 @@ from kafkacompat.testing.kafka import Kafka, UnknownSetting
 from kafkacompat.testing.node import NodeEnded
 
 
+def asked_again(client: socket.socket, correlation_id: int) -> int:
+    """Ask for the versions. Return the correlation id of the answer."""
+    body = struct.pack(">hhih", 18, 0, correlation_id, -1)
+    client.sendall(struct.pack(">i", len(body)) + body)
+    (length,) = struct.unpack(">i", received(client, 4))
+    return int(struct.unpack(">i", received(client, length)[:4])[0])
+
+
+def received(client: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        more = client.recv(length - len(data))
+        assert more, "the connection was closed"
+        data += more
+    return data
+
+
 def api_versions_of(bootstrap_servers: str) -> int:
-    """The correlation id that the broker answers with."""
     address = split_host_and_port(bootstrap_servers)
     assert address is not None
     with socket.create_connection(address, timeout=10) as client:
-        body = struct.pack(">hhih", 18, 0, 7, -1)
-        client.sendall(struct.pack(">i", len(body)) + body)
-        head = b""
-        while len(head) < 8 and (more := client.recv(8 - len(head))):
-            head += more
-    return int(struct.unpack(">ii", head)[1])
+        return asked_again(client, 7)
 
 
 def test_a_node_serves_real_clients() -> None:
@@ -46,3 +57,16 @@ def test_a_setting_that_kafka_does_not_have_is_named() -> None:
         Kafka({"num.partition": 3})
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         Kafka({"num.partitions": "many"})
+
+
+def test_a_node_takes_the_place_of_another_behind_the_same_connection() -> None:
+    with Kafka() as kafka:
+        empty = kafka.disk.copy()
+        address = split_host_and_port(kafka.bootstrap_servers)
+        assert address is not None
+        with socket.create_connection(address, timeout=10) as client:
+            assert asked_again(client, 1) == 1
+            before = kafka.node.server
+            kafka.node.exchange(empty)
+            assert kafka.node.server is not before
+            assert asked_again(client, 2) == 2
