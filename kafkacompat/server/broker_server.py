@@ -252,6 +252,15 @@ class BrokerServer:
         if self._coordinators.made is not None:
             self._coordinators.made.shares.on_connection_closed(connection_id)
 
+    def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
+        """Handle a request of this node itself, as if it came over a connection."""
+        return self._dispatcher.call(context, request)
+
+    @property
+    def has_coordinators(self) -> bool:
+        """Whether they are made. Before that, this broker coordinates nothing."""
+        return self._coordinators.made is not None
+
     @property
     def coordinators(self) -> BrokerCoordinators:
         """Makes them if nobody has asked for them yet."""

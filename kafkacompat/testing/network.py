@@ -1,5 +1,5 @@
-"""The network of a node under test. Its sockets are real, and belong to the thread: they outlive the node when another one takes its
-place, so clients stay connected.
+"""The network of a node under test. Its sockets are real, and belong to the thread: they outlive the node when another one takes
+its place, so clients stay connected.
 
 A socket server passes requests to whichever node serves. Between two nodes it holds them.
 """
