@@ -1,5 +1,49 @@
-"""A real broker for users' tests: a separate process on a free loopback port, which ends with the block."""
+"""Kafka for users' tests: in this process (`Kafka`, `KafkaCluster`), or as a process on a free loopback port (`running_broker`).
 
-from kafkacompat.testing.process import Broker, broker, running_broker
+Nothing is imported before it is used: pytest loads the plugin of this package in every run.
+"""
 
-__all__ = ["Broker", "broker", "running_broker"]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkacompat.testing.kafka import Kafka, KafkaCluster, Snapshot, Topic
+    from kafkacompat.testing.operations import Refused
+    from kafkacompat.testing.process import Broker, broker, running_broker
+    from kafkacompat.testing.settings import UnknownSetting
+    from kafkacompat.testing.values import Committed, Ends, Group, Member, Record, Transaction
+
+__all__ = [
+    "Broker",
+    "Committed",
+    "Ends",
+    "Group",
+    "Kafka",
+    "KafkaCluster",
+    "Member",
+    "Record",
+    "Refused",
+    "Snapshot",
+    "Topic",
+    "Transaction",
+    "UnknownSetting",
+    "broker",
+    "running_broker",
+]
+
+_MODULES = {
+    **dict.fromkeys(("Kafka", "KafkaCluster", "Snapshot", "Topic"), "kafka"),
+    **dict.fromkeys(("Broker", "broker", "running_broker"), "process"),
+    **dict.fromkeys(("Committed", "Ends", "Group", "Member", "Record", "Transaction"), "values"),
+    "Refused": "operations",
+    "UnknownSetting": "settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""What a test holds: a Kafka of one node, in this process.
+"""What a test holds: a Kafka of one node or of several, in this process.
 
 with Kafka() as kafka:
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
@@ -6,90 +6,524 @@ with Kafka() as kafka:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.addresses import host_and_port
-from kafkacompat.config import ServerConfig
-from kafkacompat.config.keys import broker_keys
-from kafkacompat.config.server import defaults_without_file
+from kafkacompat.cli.partitioner import partition_of_key
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.net.runtime import SystemClock, SystemRandom
+from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
+from kafkacompat.testing import log
+from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
 from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeThread
+from kafkacompat.testing.operations import NodeOperations, Refused
+from kafkacompat.testing.ports import ReservedPorts
+from kafkacompat.testing.settings import nodes_settings
+from kafkacompat.testing.values import Committed, Ends, Group, Record, Transaction
+from kafkacompat.testing.waiting import in_thread, until
+from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkacompat.ports import Clock
 
-DIRECTORY = "/kafka"
-FOR_TESTS = {
-    "log.dirs": DIRECTORY,
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "5",
-    "transaction.state.log.num.partitions": "5",
-    "share.coordinator.state.topic.num.partitions": "5",
-}
-"""Defaults other than Kafka's: a test waits for nobody, and needs few partitions of internal topics."""
+T = TypeVar("T")
+TIMEOUT_S = 30.0
+BATCH_RECORDS = 500
+NOT_YET = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""Refusals that pass while a cluster settles."""
+_numbers = itertools.count(1)
 
 
-class UnknownSetting(ValueError):
-    """A setting of this name does not exist."""
+class Snapshot:
+    """The state of a Kafka at one moment: what its disks held. It can be restored any number of times."""
+
+    def __init__(self, disks: Mapping[int, MemoryDisk]) -> None:
+        self._disks = disks
+
+    def copies(self) -> dict[int, MemoryDisk]:
+        return {node_id: disk.copy() for node_id, disk in self._disks.items()}
 
 
-def settings_of_node(settings: Mapping[str, object]) -> ServerConfig:
-    """Raises UnknownSetting, ConfigError."""
-    unknown = [name for name in settings if name not in broker_keys()]
-    if unknown:
-        raise UnknownSetting(f"Kafka has no setting {', '.join(unknown)}")
-    told = {name: _text(value) for name, value in settings.items()}
-    return ServerConfig.from_properties(
-        {**defaults_without_file(port=0, controller_port=0), **FOR_TESTS, **told}
-    )
+class Topic(str):
+    """The name of a topic that exists until the test ends, or until the end of a `with` block."""
 
+    _kafka: Kafka
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    def delete(self) -> None:
+        self._kafka.delete_topic(self)
+
+    def __enter__(self) -> Topic:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kafka.delete_topic(self)
 
 
 class Kafka:
-    """A Kafka of one node. `with`, or `start` and `stop`."""
+    """`with`, `async with` under trio or asyncio, or `start` and `stop`."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, *, nodes: int = 1) -> None:
         """`settings`: Kafka's names and values, over the defaults for tests. Raises UnknownSetting, ConfigError."""
-        self.config = settings_of_node(settings or {})
+        self.name = f"kafkacompat-{next(_numbers)}"
         self.clock: Clock = SystemClock()
-        self.disk = MemoryDisk(self.clock.now_ms)
-        self.node: NodeThread
+        self.nodes: dict[int, NodeThread] = {}
+        """The nodes that run, or have run last, by id."""
+        self.log = log.BrokerLog(self.name)
+        """What its nodes have logged."""
+        self._ports = ReservedPorts()
+        self._settings = dict(settings or {})
+        self._configs = nodes_settings(self._settings, nodes, self._ports)
+        self._cluster_id = uuid_to_text(SystemRandom().uuid())
+        self._disks: dict[int, MemoryDisk] = {}
+        self._blank: Snapshot
+        self._topics: list[Topic] = []
+
+    # Its life.
 
     def start(self) -> None:
         """Return when clients are served."""
-        random = SystemRandom()
-        for path in (*self.config.log_dirs, self.config.metadata_log_dir):
-            self.disk.make_directory(path)
-        cluster_id = uuid_to_text(random.uuid())
+        self._begin({node_id: self._formatted(node_id) for node_id in self._configs})
+        self._blank = self.snapshot()
+
+    def _formatted(self, node_id: int) -> MemoryDisk:
+        config, disk = self._configs[node_id], MemoryDisk(self.clock.now_ms)
+        for path in (*config.log_dirs, config.metadata_log_dir):
+            disk.make_directory(path)
         format_node(
-            self.config, self.disk, random, self.clock.now_ms(), cluster_id=cluster_id, standalone=False
+            config,
+            disk,
+            SystemRandom(),
+            self.clock.now_ms(),
+            cluster_id=self._cluster_id,
+            standalone=False,
         )
-        self.node = NodeThread(self.config, self.disk, clock=self.clock)
-        self.node.start()
+        return disk
+
+    def _begin(self, disks: dict[int, MemoryDisk]) -> None:
+        self._disks = disks
+        log.keep(self.log)
+        try:
+            for node_id in self._configs:
+                self._make(node_id).begin()
+            for node in self.nodes.values():
+                node.wait_ready()
+            self._settle()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _make(self, node_id: int) -> NodeThread:
+        self._disks[node_id].process_ended()
+        node = self.nodes[node_id] = NodeThread(
+            self._configs[node_id], self._disks[node_id], clock=self.clock, name=f"{self.name} node {node_id}"
+        )
+        return node
+
+    def _settle(self) -> None:
+        """Return when each node knows that all of them serve."""
+        if len(self._configs) > 1:
+            ids = {node_id for node_id, node in self.nodes.items() if node.is_running}
+            until(
+                lambda: all(serving >= ids for serving in self._each(lambda node: node.serving())),
+                TIMEOUT_S,
+                lambda: "the nodes do not all serve",
+            )
 
     def stop(self) -> None:
-        self.node.stop()
+        """End it. Nothing is left: no thread, no file, no port."""
+        running = [node for node in self.nodes.values() if node.is_running]
+        for node in running:
+            node.kill()
+        for disk in self._disks.values():
+            disk.close()
+        self._ports.release()
+        log.end(self.log)
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """host:port for a client's bootstrap.servers."""
-        first = self.node.endpoints[0]
-        return host_and_port(first.host, first.port)
+    def start_node(self, node_id: int) -> None:
+        """Start a node that was stopped or killed, on its disk and at its port. Return when it serves."""
+        self._make(node_id).start()
+        self._settle()
+
+    def stop_node(self, node_id: int) -> None:
+        """Stop a node in order, as by a signal."""
+        self.nodes[node_id].stop()
+
+    def kill_node(self, node_id: int) -> None:
+        """End a node as kill -9 does. What it has written stays."""
+        self.nodes[node_id].kill()
 
     def __enter__(self) -> Kafka:
-        self.start()
+        """Start it, unless it runs already."""
+        if not self.nodes:
+            self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    async def __aenter__(self) -> Kafka:
+        await in_thread(self.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(self.stop)
+
+    @property
+    def node(self) -> NodeThread:
+        """The only node, or the first one."""
+        return self.nodes[min(self.nodes)]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For a client's bootstrap.servers: host:port of each node's first listener, with commas between them."""
+        first = [config.broker_listeners()[0] for config in self._configs.values()]
+        return ",".join(host_and_port(each.host, each.port) for each in first)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.bootstrap_servers}>"
+
+    # Its state as a whole.
+
+    def reset(self) -> None:
+        """Forget everything: topics, groups, transactions, ACLs, quotas, settings, producer ids. Clients stay connected."""
+        self._topics.clear()
+        self.restore(self._blank)
+
+    def snapshot(self) -> Snapshot:
+        """Keep the present state. Nothing happens on any node meanwhile."""
+        entered, resume = threading.Semaphore(0), threading.Event()
+
+        def stand() -> None:
+            entered.release()
+            resume.wait(TIMEOUT_S)
+
+        running = [node for node in self.nodes.values() if node.is_running]
+        with ThreadPoolExecutor(max(1, len(running))) as threads:
+            standing = [threads.submit(node.call, stand) for node in running]
+            for _ in standing:
+                entered.acquire(timeout=TIMEOUT_S)
+            try:
+                return Snapshot({node_id: disk.copy() for node_id, disk in self._disks.items()})
+            finally:
+                resume.set()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a state. Clients that wait for an answer are disconnected, the others stay connected."""
+        before, self._disks = self._disks, snapshot.copies()
+        exchanges = {
+            node_id: node.begin_exchange(self._disks[node_id])
+            for node_id, node in self.nodes.items()
+            if node.is_running
+        }
+        for node_id, exchange in exchanges.items():
+            exchange.result(TIMEOUT_S)
+            before[node_id].close()
+        for node_id in self._disks.keys() - exchanges.keys():
+            self._make(node_id).start()
+        self._settle()
+
+    def fork(self) -> Kafka:
+        """Another Kafka, which has started, with the same state, at addresses of its own. The caller stops it, or uses it in a
+        `with` block."""
+        snapshot = self.snapshot()
+        other = Kafka(self._settings, nodes=len(self._configs))
+        other._cluster_id = self._cluster_id
+        other._blank = self._blank
+        other._begin(snapshot.copies())
+        return other
+
+    # Asking its nodes.
+
+    def _running(self) -> list[NodeThread]:
+        return [node for node in self.nodes.values() if node.is_running]
+
+    def _each(self, ask: Callable[[NodeOperations], Any]) -> list[Any]:
+        """What each running node says. `ask` returns a value, or a coroutine over deferred values."""
+        return [self._one(node, ask) for node in self._running()]
+
+    def _one(self, node: NodeThread, ask: Callable[[NodeOperations], Any]) -> Any:
+        async def asked() -> Any:
+            answer = ask(NodeOperations(node.server))
+            return await answer if hasattr(answer, "__await__") else answer
+
+        return node.carry_out(asked)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again while a cluster settles. Raises Refused."""
+        end_s = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except Refused as refused:
+                if refused.code not in NOT_YET or time.monotonic() > end_s:
+                    raise
+            time.sleep(0.005)
+
+    # Topics and records.
+
+    def topic(
+        self,
+        name: str = "topic",
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, object] | None = None,
+    ) -> Topic:
+        """Create a topic with a name of its own that begins with `name`. It is gone when the test ends."""
+        topic = Topic(f"{name}-{SystemRandom().randrange(1 << 32):08x}")
+        topic._kafka = self
+        self.create_topic(
+            topic, partitions=partitions, replication_factor=replication_factor, configs=configs
+        )
+        self._topics.append(topic)
+        return topic
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a topic with this name. Return when every node knows it. Raises Refused."""
+        texts = {
+            each: str(value).lower() if isinstance(value, bool) else str(value)
+            for each, value in (configs or {}).items()
+        }
+        self._patiently(
+            lambda: self._one(
+                self._running()[0],
+                lambda node: node.create_topic(name, partitions, replication_factor, texts),
+            )
+        )
+        until(
+            lambda: (
+                len(self._leaders(name)) >= partitions and all(name in each for each in self._each(_topics))
+            ),
+            TIMEOUT_S,
+            lambda: f"topic {name} is not led by anybody",
+        )
+
+    def _leaders(self, name: str) -> dict[int, NodeThread]:
+        """Who leads each partition."""
+        return {
+            index: node for node in self._running() for index in self._one(node, lambda each: each.led(name))
+        }
+
+    def delete_topic(self, name: str) -> None:
+        """Do nothing if it does not exist any more. Raises Refused."""
+        self._topics = [each for each in self._topics if each != name]
+        try:
+            self._patiently(lambda: self._one(self._running()[0], lambda node: node.delete_topic(name)))
+        except Refused as refused:
+            if refused.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+
+    def delete_own_topics(self) -> None:
+        """Delete what `topic` has made."""
+        for topic in list(self._topics):
+            self.delete_topic(topic)
+
+    def topics(self) -> dict[str, int]:
+        """The number of partitions of each topic, without Kafka's own."""
+        found: dict[str, int] = self._one(self._running()[0], _topics)
+        return {name: count for name, count in found.items() if not name.startswith("__")}
+
+    def ends(self, topic: str) -> dict[int, Ends]:
+        """Where each partition begins and ends."""
+        return {
+            index: each
+            for found in self._each(lambda node: node.ends(topic))
+            for index, each in sorted(found.items())
+        }
+
+    def records(self, topic: str, *, partition: int | None = None) -> list[Record]:
+        """All records of a topic, in the order of partitions and offsets, from the brokers' logs. Raises LookupError for a topic
+        that does not exist."""
+        topics = self._one(self._running()[0], _topics)
+        if topic not in topics:
+            known = ", ".join(sorted(name for name in topics if not name.startswith("__"))) or "none"
+            raise LookupError(f"topic {topic} does not exist; those that do: {known}")
+        found: list[Record] = [
+            each for records in self._each(lambda node: node.records(topic)) for each in records
+        ]
+        found.sort(key=lambda each: (each.partition, each.offset))
+        return [each for each in found if partition is None or each.partition == partition]
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[Value],
+        *,
+        key: Value = None,
+        headers: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Append records. Return when they are committed. The topic is created if it does not exist.
+
+        A value is bytes, text, None, or anything that JSON can say. Without `partition`, a key decides as in Kafka's clients, and
+        records without a key go to partition 0. Raises Refused.
+        """
+        if topic not in self.topics():
+            self.create_topic(topic, partitions=-1)
+        key_bytes = as_bytes(key)
+        if partition is None:
+            count = self.topics()[topic]
+            partition = 0 if key_bytes is None else partition_of_key(key_bytes, count)
+        at_ms = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        told = as_headers(headers)
+        waiting = [LogRecord(0, at_ms, key_bytes, as_bytes(value), told) for value in values]
+        for first in range(0, len(waiting), BATCH_RECORDS):
+            batch = [
+                record._replace(offset_delta=delta)
+                for delta, record in enumerate(waiting[first : first + BATCH_RECORDS])
+            ]
+            self._patiently(lambda: self._append(topic, partition, batch))  # noqa: B023  # called at once
+
+    def _append(self, topic: str, partition: int, batch: list[LogRecord]) -> int:
+        leader = self._leaders(topic).get(partition)
+        if leader is None:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"nobody leads {topic}-{partition}")
+        offset: int = self._one(leader, lambda node: node.produce(topic, partition, batch))
+        return offset
+
+    # Groups and transactions.
+
+    def groups(self) -> dict[str, Group]:
+        """All groups, by id."""
+        return self._patiently(lambda: _merged(self._each(lambda node: node.groups())))
+
+    def committed(self, group: str) -> dict[tuple[str, int], Committed]:
+        """What a group has committed, by topic and partition."""
+
+        def ask() -> dict[tuple[str, int], Committed]:
+            found = self._each(lambda node: node.committed(group))
+            if all(each is None for each in found):
+                raise Refused(ErrorCode.NOT_COORDINATOR, f"nobody coordinates group {group}")
+            return _merged([each for each in found if each])
+
+        return self._patiently(ask)
+
+    def transactions(self) -> dict[str, Transaction]:
+        """All transactional ids."""
+        return self._patiently(lambda: _merged(self._each(lambda node: node.transactions())))
+
+    def lag(self, group: str, topic: str | None = None) -> int:
+        """How many offsets lie between what the group has committed and the ends of its partitions: of those that it has committed
+        or is assigned, or of all partitions of the topic."""
+        committed = self.committed(group)
+        known = self.groups().get(group)
+        wanted = set(committed)
+        for member in known.members if known is not None else ():
+            wanted |= {(name, index) for name, indexes in member.partitions.items() for index in indexes}
+        if topic is not None:
+            wanted = {each for each in wanted if each[0] == topic}
+            wanted |= {(topic, index) for index in self.ends(topic)}
+        behind = 0
+        for name in sorted({name for name, _ in wanted}):
+            for index, end in self.ends(name).items():
+                if (name, index) in wanted:
+                    at = committed[name, index].offset if (name, index) in committed else end.first
+                    behind += max(0, end.last_stable - at)
+        return behind
+
+    # What tests say.
+
+    def wait_until(
+        self,
+        condition: Callable[[], object] | None = None,
+        *,
+        group: str | None = None,
+        lag: int | None = None,
+        topic: str | None = None,
+        members: int | None = None,
+        state: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Wait until all of these hold: `condition` returns something true; the group is no further behind than `lag`, in all of
+        its partitions or in those of `topic`; it is stable with so many members; it is in this state.
+
+        The time limit is real time, whatever the clock says. Raises AssertionError, which tells how the group stands.
+        """
+
+        def holds() -> bool:
+            if condition is not None and not condition():
+                return False
+            if group is None:
+                return True
+            found = self.groups().get(group)
+            if members is not None and not (
+                found is not None and len(found.members) == members and found.state in ("Stable", "Empty")
+            ):
+                return False
+            if state is not None and (found is None or found.state != state):
+                return False
+            if lag is not None:
+                committed = self.committed(group)
+                has_any = any(topic is None or name == topic for name, _ in committed)
+                return has_any and self.lag(group, topic) <= lag
+            return True
+
+        def told() -> str:
+            return "it does not hold" if group is None else told_group(self, group)
+
+        until(holds, timeout_s, told)
+
+    def joined(self, group: str, members: int = 1, *, timeout_s: float = TIMEOUT_S) -> Group:
+        """Wait until a group is stable with so many members. Raises AssertionError."""
+        self.wait_until(group=group, members=members, timeout_s=timeout_s)
+        return self.groups()[group]
+
+    def assert_produced(
+        self,
+        topic: str,
+        values: Iterable[Value],
+        *,
+        key: Value = None,
+        headers: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
+        partition: int | None = None,
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Wait until the topic has exactly these values, and return their records. Only those with this key and these headers
+        count, and only those that a consumer of committed records would see. The order counts within a partition.
+
+        Raises AssertionError, which tells what is there instead.
+        """
+        return expect(self, topic, [*values], as_bytes(key), as_headers(headers), partition, timeout_s)
+
+
+def KafkaCluster(settings: Mapping[str, object] | None = None, *, nodes: int = 3) -> Kafka:
+    """A Kafka of several nodes, three of them with the controller role too."""
+    return Kafka(settings, nodes=nodes)
+
+
+def _topics(node: NodeOperations) -> dict[str, int]:
+    return node.topics()
+
+
+def _merged(found: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
+    return {key: value for each in found for key, value in each.items()}

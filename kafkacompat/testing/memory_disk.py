@@ -282,6 +282,10 @@ class MemoryDisk:
 
     # What tests do with it.
 
+    def process_ended(self) -> None:
+        """The node that used it is gone, and its locks with it."""
+        self._locked.clear()
+
     def copy(self) -> MemoryDisk:
         """What a process finds that starts after this one was killed: everything that was written."""
         other = MemoryDisk(self._now_ms)

@@ -61,9 +61,10 @@ class NodeThread:
         clock: Clock | None = None,
         timers: Callable[[Clock], Timers] = TrioTimers,
         wrap: Wrap = lambda dispatcher: dispatcher,
+        name: str | None = None,
     ) -> None:
         """The directories of the disk are formatted. `timers` makes the node's timers, which are RunningTimers too. `wrap` puts
-        something around the dispatcher of each socket server."""
+        something around the dispatcher of each socket server. `name` is the thread's."""
         self.config = config
         self.disk = disk
         self.clock: Clock = clock or SystemClock()
@@ -81,7 +82,7 @@ class NodeThread:
         self._ended = threading.Event()
         self._is_told = False
         self._thread = threading.Thread(
-            target=self._run, name=f"kafkacompat node {config.node_id}", daemon=True
+            target=self._run, name=name or f"kafkacompat node {config.node_id}", daemon=True
         )
 
     # From any thread.
@@ -137,6 +138,10 @@ class NodeThread:
     def exchange(self, disk: Disk) -> None:
         """Let another node, on another disk, take the place of this one. The sockets stay, and so do the connections of clients
         that wait for no answer."""
+        self.begin_exchange(disk).result(START_TIMEOUT_S)
+
+    def begin_exchange(self, disk: Disk) -> Future[None]:
+        """The same without waiting: the nodes of a quorum wait for each other."""
         future: Future[None] = Future()
 
         async def exchange() -> None:
@@ -147,7 +152,11 @@ class NodeThread:
                 raise
             future.set_result(None)
 
-        self._answer(lambda: self._nursery.start_soon(exchange), future)
+        try:
+            self._token.run_sync_soon(self._nursery.start_soon, exchange)
+        except trio.RunFinishedError:
+            raise NodeEnded from self.error
+        return future
 
     def _answer(self, run: Callable[[], None], future: Future[T]) -> T:
         try:

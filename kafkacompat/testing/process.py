@@ -11,16 +11,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+
+from kafkacompat.testing.waiting import in_thread
 
 READY_MARK = "serving "
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -95,24 +94,11 @@ def running_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker
 async def broker(settings: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
     """Like running_broker, for `async with` under trio or asyncio. A thread does the waiting."""
     manager = running_broker(settings)
-    running = await _in_thread(manager.__enter__)
+    running = await in_thread(manager.__enter__)
     try:
         yield running
     finally:
-        await _in_thread(lambda: manager.__exit__(None, None, None))
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    import sniffio
-
-    if sniffio.current_async_library() == "trio":
-        import trio
-
-        with trio.CancelScope(shield=True):
-            return await trio.to_thread.run_sync(function)
-    import asyncio
-
-    return await asyncio.shield(asyncio.to_thread(function))
+        await in_thread(lambda: manager.__exit__(None, None, None))
 
 
 def _drain(process: subprocess.Popen[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.addresses import split_host_and_port
 from kafkacompat.config import ConfigError
-from kafkacompat.testing.kafka import Kafka, UnknownSetting
+from kafkacompat.testing import Kafka, UnknownSetting
 from kafkacompat.testing.node import NodeEnded
 
 
@@ -61,7 +61,7 @@ def test_a_setting_that_kafka_does_not_have_is_named() -> None:
 
 def test_a_node_takes_the_place_of_another_behind_the_same_connection() -> None:
     with Kafka() as kafka:
-        empty = kafka.disk.copy()
+        empty = kafka.snapshot().copies()[1]
         address = split_host_and_port(kafka.bootstrap_servers)
         assert address is not None
         with socket.create_connection(address, timeout=10) as client:

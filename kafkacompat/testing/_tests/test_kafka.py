@@ -1,0 +1,222 @@
+"""What a test holds: state that comes and goes, and what it says of it. No client is involved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from kafkacompat.addresses import split_host_and_port
+from kafkacompat.testing import Kafka, KafkaCluster, Record, Refused
+from kafkacompat.testing._tests.test_node import api_versions_of, asked_again
+from kafkacompat.wire.errors import ErrorCode
+
+
+@pytest.fixture
+def kafka() -> Iterator[Kafka]:
+    with Kafka() as kafka:
+        yield kafka
+
+
+def values(records: list[Record]) -> list[bytes | None]:
+    return [each.value for each in records]
+
+
+# Topics and records.
+
+
+def test_a_topic_has_a_name_of_its_own_and_goes(kafka: Kafka) -> None:
+    with kafka.topic("orders", partitions=3) as topic:
+        assert topic.startswith("orders-")
+        assert kafka.topics() == {topic: 3}
+        assert kafka.topic("orders") != topic
+    assert topic not in kafka.topics()
+    kafka.delete_own_topics()
+    assert kafka.topics() == {}
+
+
+def test_a_refusal_has_kafkas_code_and_text(kafka: Kafka) -> None:
+    with pytest.raises(Refused, match=r"topic a b.*INVALID_TOPIC") as refused:
+        kafka.create_topic("a b")
+    assert refused.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_records_are_read_from_the_brokers_log(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["tea", None, {"sugar": 2}], key="a", headers={"h": "x"}, timestamp_ms=5)
+    first, second, third = kafka.records(topic)
+    assert first == Record(topic, 0, 0, 5, b"a", b"tea", (("h", b"x"),))
+    assert second.value is None
+    assert third.value == b'{"sugar": 2}'
+    assert kafka.ends(topic)[0].high_watermark == 3
+
+
+def test_many_records_are_read_in_order(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [f"{number}" for number in range(2_000)])
+    assert [int(each.value or b"") for each in kafka.records(topic)] == list(range(2_000))
+
+
+def test_a_key_chooses_the_partition_that_kafkas_clients_choose(kafka: Kafka) -> None:
+    topic = kafka.topic(partitions=10)
+    kafka.produce(topic, ["x"], key="a")
+    (record,) = kafka.records(topic)
+    assert record.partition == 4  # murmur2
+
+
+def test_a_topic_that_does_not_exist_is_named_beside_those_that_do(kafka: Kafka) -> None:
+    kafka.create_topic("there")
+    with pytest.raises(LookupError, match="topic gone does not exist; those that do: there"):
+        kafka.records("gone")
+
+
+# What tests say.
+
+
+def test_what_was_produced(kafka: Kafka) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, ["a", "b"], partition=0)
+    kafka.produce(topic, ["c", {"d": [1]}], partition=1)
+    kafka.assert_produced(topic, ["a", "b"], partition=0)
+    kafka.assert_produced(topic, ["c", "a", {"d": [1]}, "b"])
+    with pytest.raises(AssertionError, match="in another order"):
+        kafka.assert_produced(topic, ["c", "b", {"d": [1]}, "a"], timeout_s=0)
+
+
+def test_json_is_compared_as_what_it_means(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [json.dumps({"a": 1, "b": 2}, indent=2)])
+    kafka.assert_produced(topic, [{"b": 2, "a": 1}])
+
+
+def test_only_records_with_the_key_and_the_headers_count(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["mine"], key="k", headers={"h": "1", "i": "2"})
+    kafka.produce(topic, ["other"], key="l", headers={"h": "1"})
+    kafka.assert_produced(topic, ["mine"], key="k")
+    kafka.assert_produced(topic, ["mine"], headers={"i": "2"})
+    kafka.assert_produced(topic, ["mine", "other"], headers={"h": "1"})
+
+
+def test_a_failure_says_what_is_there_and_where_it_went(kafka: Kafka) -> None:
+    kafka.create_topic("right")
+    kafka.produce("wrong", ["tea"])
+    kafka.produce("right", ["cake"], key="k")
+    with pytest.raises(AssertionError) as failed:
+        kafka.assert_produced("right", ["tea"], timeout_s=0.05)
+    text = str(failed.value)
+    assert "missing: b'tea'" in text
+    assert "unexpected: b'cake'" in text
+    assert "what is missing is in wrong" in text
+    with pytest.raises(AssertionError, match="topic nowhere does not exist; those that do: right, wrong"):
+        kafka.assert_produced("nowhere", ["tea"], timeout_s=0.05)
+
+
+def test_what_does_not_come_true_is_told(kafka: Kafka) -> None:
+    with pytest.raises(AssertionError, match="group g does not exist; those that do: none"):
+        kafka.joined("g", timeout_s=0.05)
+    with pytest.raises(AssertionError, match="does not hold"):
+        kafka.wait_until(lambda: False, timeout_s=0.05)
+
+
+def test_there_is_no_group_and_no_transaction_at_first(kafka: Kafka) -> None:
+    assert kafka.groups() == {}
+    assert kafka.transactions() == {}
+    assert kafka.committed("g") == {}
+
+
+# State as a whole.
+
+
+def test_reset_forgets_everything_and_keeps_connections(kafka: Kafka) -> None:
+    address = split_host_and_port(kafka.bootstrap_servers)
+    assert address is not None
+    with socket.create_connection(address, timeout=10) as client:
+        assert asked_again(client, 1) == 1
+        kafka.produce("t", ["x"])
+        kafka.reset()
+        assert kafka.topics() == {}
+        assert asked_again(client, 2) == 2
+        kafka.produce("t", ["y"])
+        assert values(kafka.records("t")) == [b"y"]
+
+
+def test_a_snapshot_is_restored_as_often_as_one_likes(kafka: Kafka) -> None:
+    kafka.produce("t", ["x"])
+    snapshot = kafka.snapshot()
+    for _ in range(3):
+        kafka.produce("t", ["y"])
+        kafka.produce("u", ["z"])
+        kafka.restore(snapshot)
+        assert kafka.topics() == {"t": 1}
+        assert values(kafka.records("t")) == [b"x"]
+
+
+def test_a_fork_goes_its_own_way(kafka: Kafka) -> None:
+    kafka.produce("t", ["x"])
+    with kafka.fork() as other:
+        assert other.bootstrap_servers != kafka.bootstrap_servers
+        other.produce("t", ["other"])
+        kafka.produce("t", ["own"])
+        assert values(other.records("t")) == [b"x", b"other"]
+        assert values(kafka.records("t")) == [b"x", b"own"]
+        other.reset()
+        assert other.topics() == {}
+    assert values(kafka.records("t")) == [b"x", b"own"]
+
+
+def test_what_was_written_outlives_a_kill_and_the_port_stays(kafka: Kafka) -> None:
+    before = kafka.bootstrap_servers
+    kafka.produce("t", ["x"])
+    kafka.kill_node(1)
+    with pytest.raises(ConnectionRefusedError):
+        api_versions_of(before)
+    kafka.start_node(1)
+    assert kafka.bootstrap_servers == before
+    assert api_versions_of(before) == 7
+    assert values(kafka.records("t")) == [b"x"]
+    kafka.stop_node(1)
+    kafka.start_node(1)
+    assert values(kafka.records("t")) == [b"x"]
+
+
+def test_it_keeps_what_its_nodes_log_and_tells_nobody_else(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.produce("t", ["x"])
+    assert "registered with broker epoch" in str(kafka.log)
+    assert not caplog.records
+
+
+# Where it runs.
+
+
+def test_a_cluster_has_nodes_that_come_and_go() -> None:
+    with KafkaCluster() as kafka:
+        assert len(kafka.bootstrap_servers.split(",")) == 3
+        topic = kafka.topic(partitions=3)
+        kafka.produce(topic, ["x"], partition=2)
+        kafka.kill_node(3)
+        kafka.produce(topic, ["y"], partition=2)
+        kafka.start_node(3)
+        kafka.assert_produced(topic, ["x", "y"])
+        kafka.reset()
+        assert kafka.topics() == {}
+        kafka.produce("t", ["z"])
+        assert values(kafka.records("t")) == [b"z"]
+
+
+async def test_async_with_under_trio() -> None:
+    async with Kafka() as kafka:
+        assert api_versions_of(kafka.bootstrap_servers) == 7
+
+
+def test_async_with_under_asyncio() -> None:
+    async def main() -> int:
+        async with Kafka() as kafka:
+            return api_versions_of(kafka.bootstrap_servers)
+
+    assert asyncio.run(main()) == 7

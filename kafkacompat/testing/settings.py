@@ -1,0 +1,93 @@
+"""The settings of a test's nodes: Kafka's names and values, over defaults that suit tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkacompat.addresses import host_and_port
+from kafkacompat.config import ServerConfig
+from kafkacompat.config.keys import broker_keys, listener_base
+from kafkacompat.config.server import AUTHORIZER_SETTINGS, defaults_without_file
+from kafkacompat.testing.operations import TESTER
+from kafkacompat.testing.ports import ReservedPorts
+
+DIRECTORY = "/kafka"
+HOST = "127.0.0.1"
+FOR_TESTS = {
+    "log.dirs": DIRECTORY,
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "5",
+}
+"""Defaults other than Kafka's: a test waits for nobody, and needs few partitions of internal topics."""
+OF_CLUSTERS = {
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""The same where nodes wait for each other."""
+CONTROLLERS_MAX = 3
+REPLICATED = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+    "default.replication.factor",
+)
+IN_SYNC = ("transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
+
+
+class UnknownSetting(ValueError):
+    """A setting of this name does not exist."""
+
+
+def nodes_settings(
+    settings: Mapping[str, object], nodes: int, ports: ReservedPorts
+) -> dict[int, ServerConfig]:
+    """By node id, from 1 on. Raises UnknownSetting, ConfigError."""
+    told = {name: _text(value) for name, value in settings.items()}
+    _refuse_unknown(told)
+    if told.get("authorizer.class.name"):
+        others = told.get("super.users")
+        told["super.users"] = f"{TESTER.type}:{TESTER.name}" + (f";{others}" if others else "")
+    ids = range(1, nodes + 1)
+    controllers = {each: ports.reserve(HOST) for each in ids[:CONTROLLERS_MAX]}
+    voters = ",".join(f"{each}@{host_and_port(HOST, port)}" for each, port in controllers.items())
+    replicas = min(nodes, 3)
+    common = {
+        **FOR_TESTS,
+        **(OF_CLUSTERS if nodes > 1 else {}),
+        **dict.fromkeys(REPLICATED, str(replicas)),
+        **dict.fromkeys(IN_SYNC, str(min(2, replicas))),
+        "controller.quorum.voters": voters,
+    }
+    found: dict[int, ServerConfig] = {}
+    for each in ids:
+        listeners = f"PLAINTEXT://{HOST}:{ports.reserve(HOST)}"
+        own = {"listeners": listeners, "process.roles": "broker"}
+        if each in controllers:
+            own = {
+                "listeners": f"{listeners},CONTROLLER://{HOST}:{controllers[each]}",
+                "process.roles": "broker,controller",
+            }
+        asked = dict(told)
+        if "listeners" in asked:
+            asked["listeners"] = ports.in_listeners(asked["listeners"])
+        found[each] = ServerConfig.from_properties({**defaults_without_file(each), **common, **own, **asked})
+    return found
+
+
+def _refuse_unknown(settings: Mapping[str, str]) -> None:
+    known = broker_keys()
+    unknown = [
+        name
+        for name in settings
+        if name not in known and listener_base(name) not in known and name not in AUTHORIZER_SETTINGS
+    ]
+    if unknown:
+        raise UnknownSetting(f"Kafka has no setting {', '.join(unknown)}")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
