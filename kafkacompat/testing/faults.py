@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.testing.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.wire.apis import APIS
+from kafkacompat.wire.definition import snake_case
 from kafkacompat.wire.errors import ErrorCode
 
 WAIT_S = 10.0
@@ -224,7 +225,27 @@ class Duplicate:
     has tried again. Batches of transactions meet it not."""
 
 
-Effect = Error | Delay | Throttle | Close | Cut | Corrupt | Duplicate
+@dataclass(frozen=True, slots=True)
+class FullDisk:
+    """What is written to a node's disk does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSync:
+    """A disk cannot keep what was written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk:
+    ms: int
+    """In real time: a sync, or a read of a log, takes so much longer."""
+
+
+DiskEffect = FullDisk | FailedSync | SlowDisk
+DISK_EFFECTS = (FullDisk, FailedSync, SlowDisk)
+OF_DISKS = frozenset({"topic", "partition", "node"})
+"""What a selector may name of the operations of a disk."""
+Effect = Error | Delay | Throttle | Close | Cut | Corrupt | Duplicate | DiskEffect
 ENDINGS = (Error, Close, Cut)
 """A request has one end, so the first of these that it meets keeps it from the others."""
 _APIS_OF = {Corrupt: ("Fetch", "ShareFetch"), Duplicate: ("Produce",)}
@@ -261,6 +282,9 @@ class Rule:
         apis = _APIS_OF.get(type(self.effect))
         if apis is not None and api is not None and api not in apis:
             raise ValueError(f"{_name_of(self.effect)} concerns {' and '.join(apis)}, and not {api}")
+        named = {each.name for each in fields(Selector) if getattr(self.selector, each.name) is not None}
+        if isinstance(self.effect, DISK_EFFECTS) and (self.when is not None or named - OF_DISKS):
+            raise ValueError("a disk knows nodes, topics and partitions, and no requests")
 
     def __str__(self) -> str:
         said = [f"{each.name}={getattr(self.selector, each.name)!r}" for each in fields(Selector)]
@@ -273,7 +297,7 @@ class Rule:
 
 
 def _name_of(effect: Effect) -> str:
-    return type(effect).__name__.lower()
+    return snake_case(type(effect).__name__)
 
 
 class NeverHit(AssertionError):
@@ -383,6 +407,18 @@ class Faults:
         """Append what is produced twice."""
         return self.add(Rule(Duplicate(), *_terms(terms)))
 
+    def full_disk(self, **terms: Any) -> Fault:
+        """Refuse what is written to a disk, for lack of space."""
+        return self.add(Rule(FullDisk(), *_terms(terms)))
+
+    def failed_sync(self, **terms: Any) -> Fault:
+        """Fail to sync a file or a directory."""
+        return self.add(Rule(FailedSync(), *_terms(terms)))
+
+    def slow_disk(self, ms: int, **terms: Any) -> Fault:
+        """Hold up syncs and reads of logs."""
+        return self.add(Rule(SlowDisk(ms), *_terms(terms)))
+
     def add(self, rule: Rule) -> Fault:
         fault = Fault(rule, self)
         with self._met:
@@ -421,6 +457,8 @@ class Faults:
         has_end = False
         for fault in self.active:
             rule, selector = fault.rule, fault.rule.selector
+            if isinstance(rule.effect, DISK_EFFECTS):
+                continue
             apis = _APIS_OF.get(type(rule.effect))
             if not selector.fits_sender(call) or (apis is not None and call.api not in apis):
                 continue
@@ -446,6 +484,22 @@ class Faults:
         when = fault.rule.when
         if when is not None and (call.request is None or not when(call.request)):
             return False
+        return self._is_hit(fault)
+
+    def meets_disk(self, kind: type[DiskEffect], node: int, names: Names) -> DiskEffect | None:
+        """Count an operation of a disk. Return what happens to it."""
+        for fault in self.active:
+            if _fits_disk(fault.rule, kind, node, names) and self._is_hit(fault):
+                effect = fault.rule.effect
+                assert isinstance(effect, DISK_EFFECTS)
+                return effect
+        return None
+
+    def may_meet_disk(self, kind: type[DiskEffect], node: int, names: Names) -> bool:
+        """Whether an operation could be hit. Nothing is counted."""
+        return any(_fits_disk(fault.rule, kind, node, names) for fault in self.active)
+
+    def _is_hit(self, fault: Fault) -> bool:
         with self._met:
             if fault.is_over or not fault.meets():
                 return False
@@ -456,13 +510,19 @@ class Faults:
         return True
 
 
+def _fits_disk(rule: Rule, kind: type[DiskEffect], node: int, names: Names) -> bool:
+    selector = rule.selector
+    return isinstance(rule.effect, kind) and selector.node in (None, node) and selector.covers(names)
+
+
 def _is_in_session(call: Call) -> bool:
     """Whether it names only what has changed since the client's last one."""
     return call.api == "Fetch" and getattr(call.request, "session_id", 0) != 0
 
 
 _EFFECTS: Mapping[str, type[Any]] = {
-    each.__name__.lower(): each for each in (Error, Delay, Throttle, Close, Cut, Corrupt, Duplicate)
+    snake_case(each.__name__): each
+    for each in (Error, Delay, Throttle, Close, Cut, Corrupt, Duplicate, *DISK_EFFECTS)
 }
 
 
