@@ -1,0 +1,1 @@
+"""What Apache Kafka's releases say of themselves, for kafkacompat/testing/releases.tsv."""
