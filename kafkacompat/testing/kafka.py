@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.partitioner import partition_of_key
+from kafkacompat.controller.features import default_levels
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.records.record import Record as LogRecord
@@ -25,7 +26,7 @@ from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeThread
 from kafkacompat.testing.operations import NodeOperations, Refused
 from kafkacompat.testing.ports import ReservedPorts
-from kafkacompat.testing.settings import nodes_settings
+from kafkacompat.testing.settings import client_listeners, nodes_settings
 from kafkacompat.testing.values import Committed, Ends, Group, Record, Transaction
 from kafkacompat.testing.waiting import in_thread, until
 from kafkacompat.wire.errors import ErrorCode
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkacompat.ports import Clock
+    from kafkacompat.ports.dispatcher import Dispatcher
+    from kafkacompat.testing.versions import Release
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0
@@ -80,8 +83,13 @@ class Topic(str):
 class Kafka:
     """`with`, `async with` under trio or asyncio, or `start` and `stop`."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None, *, nodes: int = 1) -> None:
-        """`settings`: Kafka's names and values, over the defaults for tests. Raises UnknownSetting, ConfigError."""
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, nodes: int = 1, version: str | None = None
+    ) -> None:
+        """`settings`: Kafka's names and values, over the defaults for tests. `version`: the release, such as 3.9, as which it
+        shows itself to clients. Raises UnknownSetting, ConfigError, ValueError."""
+        self._version = version
+        self._release = _release(version)
         self.name = f"kafkacompat-{next(_numbers)}"
         self.clock: Clock = SystemClock()
         self.nodes: dict[int, NodeThread] = {}
@@ -90,7 +98,7 @@ class Kafka:
         """What its nodes have logged."""
         self._ports = ReservedPorts()
         self._settings = dict(settings or {})
-        self._configs = nodes_settings(self._settings, nodes, self._ports)
+        self._configs = nodes_settings(self._settings, nodes, self._ports, self._release)
         self._cluster_id = uuid_to_text(SystemRandom().uuid())
         self._disks: dict[int, MemoryDisk] = {}
         self._blank: Snapshot
@@ -114,6 +122,7 @@ class Kafka:
             self.clock.now_ms(),
             cluster_id=self._cluster_id,
             standalone=False,
+            feature_levels=None if self._release is None else default_levels(self._release.metadata_version),
         )
         return disk
 
@@ -133,9 +142,22 @@ class Kafka:
     def _make(self, node_id: int) -> NodeThread:
         self._disks[node_id].process_ended()
         node = self.nodes[node_id] = NodeThread(
-            self._configs[node_id], self._disks[node_id], clock=self.clock, name=f"{self.name} node {node_id}"
+            self._configs[node_id],
+            self._disks[node_id],
+            clock=self.clock,
+            wrap=lambda dispatcher: self._around(node_id, dispatcher),
+            name=f"{self.name} node {node_id}",
         )
         return node
+
+    def _around(self, node_id: int, dispatcher: Dispatcher) -> Dispatcher:
+        """What stands before the dispatcher of a node's listener."""
+        if self._release is not None:
+            from kafkacompat.testing.versions import ReleaseDispatcher
+
+            listeners = client_listeners(self._configs[node_id], len(self._configs))
+            dispatcher = ReleaseDispatcher(dispatcher, self._release, listeners)
+        return dispatcher
 
     def _settle(self) -> None:
         """Return when each node knows that all of them serve."""
@@ -248,7 +270,7 @@ class Kafka:
         """Another Kafka, which has started, with the same state, at addresses of its own. The caller stops it, or uses it in a
         `with` block."""
         snapshot = self.snapshot()
-        other = Kafka(self._settings, nodes=len(self._configs))
+        other = Kafka(self._settings, nodes=len(self._configs), version=self._version)
         other._cluster_id = self._cluster_id
         other._blank = self._blank
         other._begin(snapshot.copies())
@@ -516,9 +538,19 @@ class Kafka:
         return expect(self, topic, [*values], as_bytes(key), as_headers(headers), partition, timeout_s)
 
 
-def KafkaCluster(settings: Mapping[str, object] | None = None, *, nodes: int = 3) -> Kafka:
+def KafkaCluster(
+    settings: Mapping[str, object] | None = None, *, nodes: int = 3, version: str | None = None
+) -> Kafka:
     """A Kafka of several nodes, three of them with the controller role too."""
-    return Kafka(settings, nodes=nodes)
+    return Kafka(settings, nodes=nodes, version=version)
+
+
+def _release(version: str | None) -> Release | None:
+    if version is None:
+        return None
+    from kafkacompat.testing.versions import release
+
+    return release(version)
 
 
 def _topics(node: NodeOperations) -> dict[str, int]:

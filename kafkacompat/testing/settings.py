@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ServerConfig
@@ -10,6 +11,9 @@ from kafkacompat.config.keys import broker_keys, listener_base
 from kafkacompat.config.server import AUTHORIZER_SETTINGS, defaults_without_file
 from kafkacompat.testing.operations import TESTER
 from kafkacompat.testing.ports import ReservedPorts
+
+if TYPE_CHECKING:
+    from kafkacompat.testing.versions import Release
 
 DIRECTORY = "/kafka"
 HOST = "127.0.0.1"
@@ -29,6 +33,8 @@ OF_CLUSTERS = {
 }
 """The same where nodes wait for each other."""
 CONTROLLERS_MAX = 3
+BETWEEN_NODES = "NODES"
+"""The listener of nodes that show themselves to clients as an older release: to each other they show what they are."""
 REPLICATED = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -43,9 +49,9 @@ class UnknownSetting(ValueError):
 
 
 def nodes_settings(
-    settings: Mapping[str, object], nodes: int, ports: ReservedPorts
+    settings: Mapping[str, object], nodes: int, ports: ReservedPorts, release: Release | None = None
 ) -> dict[int, ServerConfig]:
-    """By node id, from 1 on. Raises UnknownSetting, ConfigError."""
+    """By node id, from 1 on. With the defaults of a release. Raises UnknownSetting, ConfigError."""
     told = {name: _text(value) for name, value in settings.items()}
     _refuse_unknown(told)
     if told.get("authorizer.class.name"):
@@ -55,7 +61,9 @@ def nodes_settings(
     controllers = {each: ports.reserve(HOST) for each in ids[:CONTROLLERS_MAX]}
     voters = ",".join(f"{each}@{host_and_port(HOST, port)}" for each, port in controllers.items())
     replicas = min(nodes, 3)
+    has_own_listener = release is not None and nodes > 1 and "listeners" not in told
     common = {
+        **({} if release is None else release.defaults),
         **FOR_TESTS,
         **(OF_CLUSTERS if nodes > 1 else {}),
         **dict.fromkeys(REPLICATED, str(replicas)),
@@ -65,6 +73,12 @@ def nodes_settings(
     found: dict[int, ServerConfig] = {}
     for each in ids:
         listeners = f"PLAINTEXT://{HOST}:{ports.reserve(HOST)}"
+        if has_own_listener:
+            listeners += f",{BETWEEN_NODES}://{HOST}:{ports.reserve(HOST)}"
+            common["inter.broker.listener.name"] = BETWEEN_NODES
+            common["listener.security.protocol.map"] = (
+                f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{BETWEEN_NODES}:PLAINTEXT"
+            )
         own = {"listeners": listeners, "process.roles": "broker"}
         if each in controllers:
             own = {
@@ -76,6 +90,12 @@ def nodes_settings(
             asked["listeners"] = ports.in_listeners(asked["listeners"])
         found[each] = ServerConfig.from_properties({**defaults_without_file(each), **common, **own, **asked})
     return found
+
+
+def client_listeners(config: ServerConfig, nodes: int) -> frozenset[str]:
+    """The names of the listeners that no node uses."""
+    names = {each.listener_name for each in config.broker_listeners()}
+    return frozenset(names - {config.inter_broker_listener_name} if nodes > 1 else names)
 
 
 def _refuse_unknown(settings: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
@@ -139,7 +140,7 @@ class ReleaseDispatcher:
 
     def _shown(self, reply: Reply, version: int, correlation_id: int) -> Reply:
         """The node's answer to ApiVersions, as far as the release has it too."""
-        body = memoryview(b"".join(map(bytes, reply)))[HEADER:]
+        body = memoryview(b"".join(bytes(each) for each in reply if not isinstance(each, FileSlice)))[HEADER:]
         answer = decode(ApiVersionsResponse, version, body)
         features = self._release.features
         shown: list[ApiVersion] = []

@@ -8,6 +8,8 @@ import pytest
 
 from kafkacompat.api._tests.kit import Api
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo
+from kafkacompat.testing.ports import ReservedPorts
+from kafkacompat.testing.settings import client_listeners, nodes_settings
 from kafkacompat.testing.versions import ReleaseDispatcher, release, releases
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
@@ -94,3 +96,17 @@ def test_a_release_is_found_by_its_version_of_two_or_three_numbers() -> None:
 def test_an_unknown_release_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"version='5.0' is no release from 2.1 to 4.4: 2.1, 2.2"):
         release("5.0")
+
+
+def test_nodes_that_show_themselves_as_a_release_have_a_listener_of_their_own() -> None:
+    ports = ReservedPorts()
+    try:
+        config = nodes_settings({}, 2, ports, release("2.1"))[2]
+        assert client_listeners(config, 2) == {"PLAINTEXT"}
+        assert config.get_int("message.max.bytes") == 1_000_012
+        assert (
+            nodes_settings({"message.max.bytes": 9}, 1, ports, release("2.1"))[1].get_int("message.max.bytes")
+            == 9
+        )
+    finally:
+        ports.release()
