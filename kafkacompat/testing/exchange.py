@@ -214,16 +214,24 @@ class InterceptedDispatcher:
     """Implements the Dispatcher of net/ around a node's own."""
 
     def __init__(
-        self, inner: Dispatcher, hooks: Hooks, tasks: Tasks, clock: Clock, node: int, topics: Topics
+        self,
+        inner: Dispatcher,
+        own: Dispatcher,
+        hooks: Hooks,
+        tasks: Tasks,
+        clock: Clock,
+        node: int,
+        topics: Topics,
     ) -> None:
-        """`inner`: an ApiDispatcher, or a SaslDispatcher around one. `node`: its id."""
+        """`inner`: where requests go. `own`: the node's dispatcher behind it, an ApiDispatcher, or a SaslDispatcher around one.
+        `node`: its id."""
         self._inner = inner
         self._hooks = hooks
         self.tasks = tasks
         self._clock = clock
         self._node = node
         self._topics = topics
-        served: Any = getattr(inner, "served", inner)
+        served: Any = getattr(own, "served", own)
         self._served = served
         """Where all clients are authenticated."""
         self.table = served.table
@@ -643,11 +651,11 @@ def _with_wrong_crc(records: Any) -> bytearray:
     return damaged
 
 
-def intercepted(dispatcher: Dispatcher, hooks: Hooks, node: NodeThread) -> Dispatcher:
-    """Put hooks in front of a dispatcher of this node, which is about to serve."""
+def intercepted(inner: Dispatcher, own: Dispatcher, hooks: Hooks, node: NodeThread) -> Dispatcher:
+    """Put hooks in front of a dispatcher of this node, which is about to serve. `own`: its dispatcher behind `inner`."""
     services = node.services
     return InterceptedDispatcher(
-        dispatcher, hooks, services.tasks, services.clock, services.config.node_id, _ImageTopics(node.server)
+        inner, own, hooks, services.tasks, services.clock, services.config.node_id, _ImageTopics(node.server)
     )
 
 

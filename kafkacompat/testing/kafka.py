@@ -21,7 +21,9 @@ from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.testing import log
+from kafkacompat.testing.exchange import Hooks, intercepted
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
+from kafkacompat.testing.faulty_disk import FaultyDisk
 from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeThread
 from kafkacompat.testing.operations import NodeOperations, Refused
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.ports import Clock
     from kafkacompat.ports.dispatcher import Dispatcher
+    from kafkacompat.testing.faults import Faults
     from kafkacompat.testing.versions import Release
 
 T = TypeVar("T")
@@ -96,6 +99,7 @@ class Kafka:
         """The nodes that run, or have run last, by id."""
         self.log = log.BrokerLog(self.name)
         """What its nodes have logged."""
+        self._hooks = Hooks()
         self._ports = ReservedPorts()
         self._settings = dict(settings or {})
         self._configs = nodes_settings(self._settings, nodes, self._ports, self._release)
@@ -143,21 +147,26 @@ class Kafka:
         self._disks[node_id].process_ended()
         node = self.nodes[node_id] = NodeThread(
             self._configs[node_id],
-            self._disks[node_id],
+            self._disk(node_id),
             clock=self.clock,
-            wrap=lambda dispatcher: self._around(node_id, dispatcher),
+            wrap=lambda dispatcher: self._around(node, dispatcher),
             name=f"{self.name} node {node_id}",
         )
         return node
 
-    def _around(self, node_id: int, dispatcher: Dispatcher) -> Dispatcher:
+    def _disk(self, node_id: int) -> FaultyDisk:
+        """What a node has for a disk."""
+        return FaultyDisk(self._disks[node_id], self._hooks.faults, node_id)
+
+    def _around(self, node: NodeThread, own: Dispatcher) -> Dispatcher:
         """What stands before the dispatcher of a node's listener."""
+        dispatcher = own
         if self._release is not None:
             from kafkacompat.testing.versions import ReleaseDispatcher
 
-            listeners = client_listeners(self._configs[node_id], len(self._configs))
-            dispatcher = ReleaseDispatcher(dispatcher, self._release, listeners)
-        return dispatcher
+            listeners = client_listeners(node.config, len(self._configs))
+            dispatcher = ReleaseDispatcher(own, self._release, listeners)
+        return intercepted(dispatcher, own, self._hooks, node)
 
     def _settle(self) -> None:
         """Return when each node knows that all of them serve."""
@@ -226,6 +235,11 @@ class Kafka:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.bootstrap_servers}>"
 
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong, on all nodes."""
+        return self._hooks.faults
+
     # Its state as a whole.
 
     def reset(self) -> None:
@@ -255,7 +269,7 @@ class Kafka:
         """Go back to a state. Clients that wait for an answer are disconnected, the others stay connected."""
         before, self._disks = self._disks, snapshot.copies()
         exchanges = {
-            node_id: node.begin_exchange(self._disks[node_id])
+            node_id: node.begin_exchange(self._disk(node_id))
             for node_id, node in self.nodes.items()
             if node.is_running
         }

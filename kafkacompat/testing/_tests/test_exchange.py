@@ -114,7 +114,7 @@ class Case:
         self.hooks = Hooks()
         self.inner = Answering(table)
         self.dispatcher = InterceptedDispatcher(
-            self.inner, self.hooks, PauselessTasks(self.time), self.time, 1, Named()
+            self.inner, self.inner, self.hooks, PauselessTasks(self.time), self.time, 1, Named()
         )
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)
         self.muted: list[int] = []
@@ -603,7 +603,7 @@ def test_a_real_node_refuses_one_partition_and_appends_to_the_other() -> None:
     api = Api(topic_image("orders", partitions=2))
     hooks = Hooks()
     dispatcher = InterceptedDispatcher(
-        api.dispatcher, hooks, PauselessTasks(api.world.time), api.world.time, 1, Named()
+        api.dispatcher, api.dispatcher, hooks, PauselessTasks(api.world.time), api.world.time, 1, Named()
     )
     hooks.faults.error("NOT_ENOUGH_REPLICAS", topic="orders", partition=1, api="Produce")
     hooks.faults.duplicate(topic="orders", partition=0)
