@@ -17,10 +17,21 @@ class BrokerLog:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.lines: deque[str] = deque(maxlen=LINES_MAX)
+        self.count = 0
+        """Of all lines so far."""
+        self._lines: deque[str] = deque(maxlen=LINES_MAX)
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+        self.count += 1
+
+    def since(self, count: int) -> list[str]:
+        """The lines that came after the first `count` ones."""
+        lines = list(self._lines)
+        return lines[max(0, len(lines) - (self.count - count)) :]
 
     def __str__(self) -> str:
-        return "\n".join(self.lines)
+        return "\n".join(self._lines)
 
 
 class _Router(logging.Handler):
@@ -34,7 +45,7 @@ class _Router(logging.Handler):
         prefix = (record.threadName or "").partition(" node ")[0]
         log = self.logs.get(prefix)
         if log is not None:
-            log.lines.append(self.format(record))
+            log.add(self.format(record))
         elif record.levelno >= (_before[0] or logging.getLogger().level):
             logging.getLogger().handle(record)  # of no broker of a test: as without this handler
 

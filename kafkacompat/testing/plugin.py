@@ -1,20 +1,165 @@
-"""pytest plugin: the fixture `kafka_broker`, one broker for the session."""
+"""pytest plugin: the fixtures `kafka` (one node) and `kafka_cluster` (three), in the process of the tests, and `kafka_broker`, a
+process for the session.
+
+pytest loads it in every run, so it imports nothing before a fixture is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from kafkacompat.testing.kafka import Kafka
     from kafkacompat.testing.process import Broker
+
+SCOPES = ("function", "module", "session")
+OPTION, MARKER = "kafka_scope", "kafka"
+
+
+@dataclass(slots=True)
+class Running:
+    """The Kafkas that run, and what they had logged when the present test began."""
+
+    kafkas: list[Kafka] = field(default_factory=list)
+    marks: dict[int, int] = field(default_factory=dict)
+    shared: dict[tuple[Any, ...], Kafka] = field(default_factory=dict)
+    """Those that outlive a test whose marker says so."""
+
+
+RUNNING = pytest.StashKey[Running]()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a marker asks for."""
+
+    settings: Mapping[str, object]
+    nodes: int | None
+    scope: str | None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kafkacompat")
+    text = "how long a `kafka` lives: function (the default), module or session"
+    group.addoption("--kafka-scope", dest=OPTION, choices=SCOPES, help=text)
+    parser.addini(OPTION, text, default="function")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(settings={{...}}, nodes=..., scope=...): what the fixtures `kafka` and `kafka_cluster` give a test",
+    )
+    config.stash[RUNNING] = Running()
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    scope = config.getoption(OPTION) or config.getini(OPTION)
+    if scope not in SCOPES:
+        raise pytest.UsageError(f"{OPTION} is one of {', '.join(SCOPES)}, not {scope!r}")
+    return scope
+
+
+@pytest.fixture(scope=_scope)
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A Kafka of one node. `kafka.bootstrap_servers` is its address."""
+    yield from _kafka(request, 1)
+
+
+@pytest.fixture(scope=_scope)
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A Kafka of three nodes."""
+    yield from _kafka(request, 3)
 
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[Broker]:
-    """A running broker. `kafka_broker.bootstrap_servers` is its address."""
+    """A broker in a process of its own. `kafka_broker.bootstrap_servers` is its address."""
     from kafkacompat.testing.process import running_broker
 
     with running_broker() as running:
         yield running
+
+
+def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
+    asked = _asked(request.node.get_closest_marker(MARKER))
+    running = request.config.stash[RUNNING]
+    if asked.scope in (None, "function") or request.scope != "function":
+        kafka = _start(running, asked, nodes)
+        try:
+            yield kafka
+        finally:
+            _stop(running, kafka)
+        return
+    place = request.session if asked.scope == "session" else request.node.getparent(pytest.Module)
+    assert place is not None
+    key = (place, repr(sorted(asked.settings.items())), asked.nodes or nodes)
+    if key not in running.shared:
+        running.shared[key] = _start(running, asked, nodes)
+        place.addfinalizer(lambda: _stop(running, running.shared.pop(key)))
+    yield running.shared[key]
+
+
+def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
+    from kafkacompat.testing.kafka import Kafka
+
+    kafka = Kafka(asked.settings, nodes=asked.nodes or nodes)
+    kafka.start()
+    running.kafkas.append(kafka)
+    return kafka
+
+
+def _stop(running: Running, kafka: Kafka) -> None:
+    running.kafkas.remove(kafka)
+    kafka.stop()
+
+
+def _asked(marker: pytest.Mark | None) -> Asked:
+    if marker is None:
+        return Asked({}, None, None)
+    told = dict(marker.kwargs)
+    asked = Asked(dict(told.pop("settings", {})), told.pop("nodes", None), told.pop("scope", None))
+    if marker.args or told:
+        raise pytest.UsageError(
+            f"marker {MARKER} does not know {', '.join([*map(repr, marker.args), *told])}"
+        )
+    if asked.scope not in (None, *SCOPES):
+        raise pytest.UsageError(f"marker {MARKER}: scope is one of {', '.join(SCOPES)}, not {asked.scope!r}")
+    return asked
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    running = item.config.stash[RUNNING]
+    running.marks = {id(kafka): kafka.log.count for kafka in running.kafkas}
+    scope = item.config.getoption(OPTION) or item.config.getini(OPTION)
+    if scope == "function" or not {"kafka", "kafka_cluster"} & set(getattr(item, "fixturenames", ())):
+        return
+    place = item.session if scope == "session" else item.getparent(pytest.Module)
+    assert place is not None
+    if item.get_closest_marker(MARKER) is not place.get_closest_marker(MARKER):
+        raise pytest.UsageError(
+            f"{item.nodeid}: its marker {MARKER} has no effect, because a Kafka lives for the {scope} ({OPTION})"
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    yield
+    for kafka in item.config.stash[RUNNING].kafkas:
+        kafka.delete_own_topics()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        running = item.config.stash[RUNNING]
+        for kafka in running.kafkas:
+            lines = kafka.log.since(running.marks.get(id(kafka), 0))
+            if lines:
+                report.sections.append((f"log of {kafka}", "\n".join(lines)))
+    return report

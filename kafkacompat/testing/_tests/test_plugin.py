@@ -1,0 +1,147 @@
+"""The pytest plugin, in separate runs of pytest as users have them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+class Pytest:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, source: str, *options: str, conftest: str = "") -> str:
+        """Run a file of tests. Return what pytest says."""
+        (self._folder / "test_user.py").write_text(source)
+        (self._folder / "conftest.py").write_text(conftest)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "test_user.py"],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Pytest:
+    return Pytest(tmp_path)
+
+
+TWO = """
+import pytest
+seen = []
+def test_first(kafka):
+    seen.append(kafka)
+    kafka.produce("t", ["x"])
+    kafka.topic("own")
+def test_second(kafka):
+    %s
+"""
+
+
+def test_a_test_has_a_kafka_of_its_own(run: Pytest) -> None:
+    assert "2 passed" in run(TWO % "assert kafka not in seen and kafka.topics() == {}")
+
+
+@pytest.mark.parametrize("scope", ["module", "session"])
+def test_an_option_lets_it_live_longer_but_not_a_tests_own_topics(run: Pytest, scope: str) -> None:
+    said = run(TWO % "assert kafka in seen and kafka.topics() == {'t': 1}", f"--kafka-scope={scope}")
+    assert "2 passed" in said
+
+
+def test_so_does_a_marker(run: Pytest) -> None:
+    source = TWO % "assert kafka in seen and kafka.topics() == {'t': 1}"
+    assert "2 passed" in run(source + "pytestmark = pytest.mark.kafka(scope='module')\n")
+
+
+def test_a_marker_has_settings_and_a_number_of_nodes(run: Pytest) -> None:
+    said = run("""
+import pytest
+@pytest.mark.kafka(settings={"num.partitions": 4, "auto.create.topics.enable": True})
+def test_settings(kafka):
+    kafka.produce("t", ["x"])
+    assert kafka.topics() == {"t": 4}
+@pytest.mark.kafka(nodes=2)
+def test_nodes(kafka_cluster):
+    assert len(kafka_cluster.nodes) == 2
+""")
+    assert "2 passed" in said, said
+
+
+@pytest.mark.parametrize(
+    ("marker", "named"),
+    [
+        ("settings={'num.partition': 3}", "num.partition"),
+        ("settings={'num.partitions': 'many'}", "num.partitions"),
+        ("node=3", "node"),
+        ("scope='class'", "class"),
+    ],
+)
+def test_what_a_marker_cannot_mean_fails_with_its_name(run: Pytest, marker: str, named: str) -> None:
+    said = run(f"""
+import pytest
+@pytest.mark.kafka({marker})
+def test_it(kafka):
+    pass
+""")
+    assert "1 error" in said
+    assert named in said
+
+
+def test_a_marker_without_effect_is_refused(run: Pytest) -> None:
+    said = run(
+        """
+import pytest
+@pytest.mark.kafka(settings={"num.partitions": 2})
+def test_it(kafka):
+    pass
+""",
+        "--kafka-scope=session",
+    )
+    assert "1 error" in said
+    assert "has no effect, because a Kafka lives for the session" in said
+
+
+def test_a_users_own_fixture_wins(run: Pytest) -> None:
+    own = "import pytest\n@pytest.fixture\ndef kafka():\n    return 'own'\n"
+    said = run("def test_it(kafka):\n    assert kafka == 'own'\n", conftest=own)
+    assert "1 passed" in said
+
+
+def test_what_the_broker_logged_is_in_the_report_of_the_test_that_failed(run: Pytest) -> None:
+    said = run("""
+def test_good(kafka):
+    kafka.create_topic("of-the-good-one")
+def test_bad(kafka):
+    assert False
+""")
+    assert "1 failed, 1 passed" in said
+    assert "log of <Kafka 127.0.0.1:" in said
+    assert "registered with broker epoch" in said
+
+
+def test_each_worker_of_xdist_has_its_own(run: Pytest) -> None:
+    source = """
+import os
+import pytest
+@pytest.mark.parametrize("number", range(6))
+def test_it(kafka, number):
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    kafka.produce("t", [worker])
+    assert {each.value for each in kafka.records("t")} == {worker.encode()}
+"""
+    assert "6 passed" in run(source, "-n", "2", "--kafka-scope=session")
+
+
+def test_the_plugin_imports_nothing_before_it_is_used() -> None:
+    asked = "import sys, kafkacompat.testing.plugin\n"
+    asked += "print(*sorted(name for name in sys.modules if name.startswith(('kafkacompat', 'trio'))))"
+    found = subprocess.run(
+        [sys.executable, "-c", asked], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert found == ["kafkacompat", "kafkacompat.testing", "kafkacompat.testing.plugin"]
