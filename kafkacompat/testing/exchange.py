@@ -49,6 +49,7 @@ from kafkacompat.testing.levels import (
     names_nothing,
     put_errors,
 )
+from kafkacompat.testing.node_state import NodeState
 from kafkacompat.wire.apis import APIS, ApiKey, request_class, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Clock
     from kafkacompat.ports.dispatcher import Dispatcher, Reply
-    from kafkacompat.server.raft_server import KafkaRaftServer
     from kafkacompat.tasks import Started, Tasks
     from kafkacompat.testing.node import NodeThread
     from kafkacompat.wire.message import Message
@@ -655,17 +655,11 @@ def intercepted(inner: Dispatcher, own: Dispatcher, hooks: Hooks, node: NodeThre
     """Put hooks in front of a dispatcher of this node, which is about to serve. `own`: its dispatcher behind `inner`."""
     services = node.services
     return InterceptedDispatcher(
-        inner, own, hooks, services.tasks, services.clock, services.config.node_id, _ImageTopics(node.server)
+        inner,
+        own,
+        hooks,
+        services.tasks,
+        services.clock,
+        services.config.node_id,
+        NodeState(node.server, node.config.node_id),
     )
-
-
-class _ImageTopics:
-    """Implements Topics: the names in the node's metadata."""
-
-    def __init__(self, server: KafkaRaftServer) -> None:
-        self._server = server
-
-    def name_of(self, topic_id: Uuid) -> str | None:
-        assert self._server.shared is not None
-        topic = self._server.shared.machine.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name

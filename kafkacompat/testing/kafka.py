@@ -22,10 +22,12 @@ from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.testing import log
 from kafkacompat.testing.exchange import Hooks, intercepted
+from kafkacompat.testing.exchanges import Exchanges, Recorded
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
 from kafkacompat.testing.faulty_disk import FaultyDisk
 from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeThread
+from kafkacompat.testing.node_state import NodeState
 from kafkacompat.testing.operations import NodeOperations, Refused
 from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.settings import client_listeners, nodes_settings
@@ -100,6 +102,8 @@ class Kafka:
         self.log = log.BrokerLog(self.name)
         """What its nodes have logged."""
         self._hooks = Hooks()
+        self.exchanges = Exchanges(lambda node_id: NodeState(self.nodes[node_id].server, node_id))
+        """The last requests, while they are recorded."""
         self._ports = ReservedPorts()
         self._settings = dict(settings or {})
         self._configs = nodes_settings(self._settings, nodes, self._ports, self._release)
@@ -239,6 +243,19 @@ class Kafka:
     def faults(self) -> Faults:
         """What goes wrong, on all nodes."""
         return self._hooks.faults
+
+    def record_requests(self) -> None:
+        """Keep the last requests from now on, for `requests`. pytest's fixtures do it."""
+        if not self._hooks.watchers:
+            self._hooks.watch(self.exchanges.add)
+
+    def requests(self, **wanted: Any) -> list[Recorded]:
+        """The last requests of clients and nodes, oldest first, whose fields have these values, such as `api="Produce"` or
+        `client_id="app"`. Raises ValueError for an API that there is not, TypeError for a field, RuntimeError while nothing is
+        recorded."""
+        if not self._hooks.watchers:
+            raise RuntimeError("no requests are recorded: call record_requests first")
+        return self.exchanges.list(**wanted)
 
     # Its state as a whole.
 

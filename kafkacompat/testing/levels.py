@@ -226,6 +226,18 @@ def _named(parent: Any, levels: tuple[Level, ...], outer: Names, whole: Any) -> 
             yield names
 
 
+def elements_in(message: Any, levels: tuple[Level, ...]) -> Iterator[tuple[Names, Any]]:
+    """The elements of the last of these levels with their names."""
+    found: list[tuple[Names, Any]] = [({}, message)]
+    for level in levels:
+        found = [
+            ({**names, **_own_names(element, level.kind, message)}, element)
+            for names, parent in found
+            for element in getattr(parent, level.array) or ()
+        ]
+    yield from found
+
+
 def names_nothing(request: Any, levels: tuple[Level, ...]) -> bool:
     """Whether it asks for everything, as a Metadata request without topics does."""
     return bool(levels) and not any(True for _ in named_in(request, levels))

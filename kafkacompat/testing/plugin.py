@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafkacompat.testing.process import Broker
 
 SCOPES = ("function", "module", "session")
+REQUESTS_TOLD = 30
+"""How many of its last requests the report of a failed test has."""
 OPTION, MARKER = "kafka_scope", "kafka"
 
 
@@ -26,6 +28,8 @@ class Running:
 
     kafkas: list[Kafka] = field(default_factory=list)
     marks: dict[int, int] = field(default_factory=dict)
+    requests: dict[int, int] = field(default_factory=dict)
+    """As `marks`, of their requests."""
     shared: dict[tuple[Any, ...], Kafka] = field(default_factory=dict)
     """Those that outlive a test whose marker says so."""
 
@@ -108,6 +112,7 @@ def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
     from kafkacompat.testing.kafka import Kafka
 
     kafka = Kafka(asked.settings, nodes=asked.nodes or nodes)
+    kafka.record_requests()
     kafka.start()
     running.kafkas.append(kafka)
     return kafka
@@ -135,6 +140,7 @@ def _asked(marker: pytest.Mark | None) -> Asked:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     running = item.config.stash[RUNNING]
     running.marks = {id(kafka): kafka.log.count for kafka in running.kafkas}
+    running.requests = {id(kafka): kafka.exchanges.count for kafka in running.kafkas}
     scope = item.config.getoption(OPTION) or item.config.getini(OPTION)
     if scope == "function" or not {"kafka", "kafka_cluster"} & set(getattr(item, "fixturenames", ())):
         return
@@ -148,9 +154,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    for kafka in item.config.stash[RUNNING].kafkas:
+        kafka.faults.clear()
     yield
     for kafka in item.config.stash[RUNNING].kafkas:
         kafka.delete_own_topics()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that has passed fails nevertheless if a fault of it was never hit."""
+    outcome = yield
+    for kafka in item.config.stash[RUNNING].kafkas:
+        kafka.faults.verify()
+    return outcome
 
 
 @pytest.hookimpl(wrapper=True)
@@ -162,4 +179,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             lines = kafka.log.since(running.marks.get(id(kafka), 0))
             if lines:
                 report.sections.append((f"log of {kafka}", "\n".join(lines)))
+            requests = kafka.exchanges.since(running.requests.get(id(kafka), 0), REQUESTS_TOLD)
+            if requests:
+                report.sections.append((f"last requests of {kafka}", "\n".join(map(str, requests))))
     return report
