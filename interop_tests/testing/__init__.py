@@ -1,0 +1,1 @@
+"""What kafkacompat.testing gives to tests, with the clients that tests use."""
