@@ -18,6 +18,7 @@ ACTIONS = {
     ),
     "demo": ("kafkacompat.pipeline.demo_command", "start a broker, traffic, all jobs and the web console"),
     "generate": ("kafkacompat.pipeline.generate_command", "write realistic events to the topics"),
+    "try": ("kafkacompat.pipeline.try_command", "show how the lines of a log file are read in a format"),
     "collect": ("kafkacompat.pipeline.collect_command", "ship the lines of log files to logs.raw"),
 }
 

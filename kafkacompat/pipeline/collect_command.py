@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=socket.gethostname(),
         help="prefix of the source of each line; default: this host's name",
     )
+    parser.add_argument(
+        "--topic", default=LOGS_RAW, help="the topic to which the lines are sent (%(default)s)"
+    )
     parser.add_argument("--until-end", action="store_true", help="ship what exists and exit")
     parser.add_argument(
         "--interval",
@@ -66,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
 
         def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
-            create_missing(address, plans([LOGS_RAW]), timeout_s)
+            create_missing(address, plans([arguments.topic]), timeout_s)
 
         away = None
         try:
@@ -78,13 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             away = failure
         disk = Disk(arguments.files, allow_handles())
-        shipper = Shipper(address, arguments.host, ensure_topics)
+        shipper = Shipper(address, arguments.host, ensure_topics, topic=arguments.topic)
         if away is not None:
             terminal.warn(f"collector: {away}; follows the files meanwhile")
             shipper.seek_topic()
         teller = Teller(arguments.interval, terminal)
         collector = Collector(disk, state, shipper, arguments.host)
-        terminal.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {address}")
+        terminal.say(f"collector follows {', '.join(arguments.files)} -> {arguments.topic} at {address}")
         collector.run(lambda: bool(stopping), teller.tell, arguments.until_end)
         shipper.close()
         disk.close()

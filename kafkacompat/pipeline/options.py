@@ -8,7 +8,8 @@ from typing import Final
 
 from kafkacompat.config import ConfigError
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.jobs.log_formats import AUTO
+from kafkacompat.pipeline.formats.server_formats import AUTO
+from kafkacompat.pipeline.topics import INPUTS, LOGS, LOGS_RAW
 from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
@@ -46,11 +47,23 @@ class RunOptions:
     records_per_batch_max: int | None = None
     shuffle_partitions: int = DEFAULT_SHUFFLE_PARTITIONS
     files_per_batch: int = 1
-    # A name, or a format in the syntax of nginx or Apache httpd (jobs/log_formats).
+    # A name, or the text of a format (formats/registry).
     log_format: str = AUTO
+    # Topics of lines with the format of each. Empty: logs.raw with log_format.
+    sources: tuple[tuple[str, str], ...] = ()
     progress: str | None = None
     ivy: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
+
+
+def log_sources(options: RunOptions) -> dict[str, str]:
+    """Return the topics that the job logs reads, with the text of the format of each."""
+    return dict(options.sources) or {LOGS_RAW: options.log_format}
+
+
+def inputs_of(job: str, options: RunOptions) -> tuple[str, ...]:
+    """Return the topics that a job reads in this run."""
+    return tuple(log_sources(options)) if job == LOGS else INPUTS[job]
 
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ is therefore exactly once (files) or at least once with the same ids (topics).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from kafkacompat.pipeline import topics
 from kafkacompat.pipeline.alerting import Alerting
+from kafkacompat.pipeline.formats.registry import log_format
 from kafkacompat.pipeline.jobs import activity, logs, metrics
-from kafkacompat.pipeline.jobs.log_formats import line_format
 from kafkacompat.pipeline.jobs.validation import deduplicate, rejected, valid_events
-from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.options import RunOptions, inputs_of, log_sources
 from kafkacompat.pipeline.results import (
     as_records,
     one_record_each,
@@ -58,7 +58,8 @@ def _deduplicated(events: DataFrame, options: RunOptions) -> DataFrame:
 
 
 def _log_lines(source: DataFrame, options: RunOptions) -> DataFrame:
-    return logs.validate(source, line_format(options.log_format))
+    forms = {topic: log_format(text) for topic, text in log_sources(options).items()}
+    return logs.validate(source, forms)
 
 
 def log_events(source: DataFrame, options: RunOptions) -> DataFrame:
@@ -175,6 +176,11 @@ def _topic(name: str, job: str, build: Build, output_mode: str) -> Query:
 
 def _table(name: str, job: str, build: Build, table: str) -> Query:
     return Query(name, topics.INPUTS[job], build, APPEND, table)
+
+
+def queries_of(job: str, options: RunOptions) -> tuple[Query, ...]:
+    """Return the queries of a job, with the topics that they read in this run."""
+    return tuple(replace(query, reads=inputs_of(job, options)) for query in QUERIES[job])
 
 
 QUERIES: Final[dict[str, tuple[Query, ...]]] = {

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 from typing import IO, Final
 
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.argument_types import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
-from kafkacompat.pipeline.jobs.log_formats import AUTO, FORMATS, FormatProblem, line_format
+from kafkacompat.pipeline.formats.envelopes import ENVELOPES
+from kafkacompat.pipeline.formats.patterns import FormatProblem
+from kafkacompat.pipeline.formats.registry import FORMATS, log_format
+from kafkacompat.pipeline.formats.server_formats import AUTO
 from kafkacompat.pipeline.manifest import manifest_of
-from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of
+from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of, inputs_of
 from kafkacompat.pipeline.reports import Reports
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
@@ -24,14 +28,19 @@ from kafkacompat.pipeline.session import (
 from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import (
     BROKERS_REPLICATION,
+    CONFIGS,
     DEFAULT_PARTITIONS,
     INPUTS,
+    LOGS_RAW,
     OUTPUTS,
     create_missing,
     identity_of,
     plans,
 )
 from kafkacompat.pipeline.user_data import user_data
+
+SOURCES_MAX: Final = 16
+"""Each source adds its format to the plan of three queries."""
 
 IN_USER_DATA: Final = "$XDG_DATA_HOME/kafkacompat/pipeline"
 ALL: Final = "all"
@@ -53,10 +62,35 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _log_format(text: str) -> str:
     try:
-        line_format(text)
+        log_format(text)
     except FormatProblem as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     return text
+
+
+def _source(text: str) -> tuple[str, str]:
+    topic, mark, form = text.partition("=")
+    if not mark or re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) is None:
+        raise argparse.ArgumentTypeError(f"{text} is not TOPIC=FORMAT")
+    return topic, _log_format(form)
+
+
+def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    """Return the sources of the job logs. PipelineFailed for those that cannot be used together."""
+    sources: list[tuple[str, str]] = arguments.source
+    topics = [topic for topic, _ in sources]
+    for topic in topics:
+        if topics.count(topic) > 1:
+            raise PipelineFailed(f"--source has topic {topic} twice: a topic has one format")
+        if topic in CONFIGS and topic != LOGS_RAW:
+            raise PipelineFailed(f"--source {topic}: this topic of the pipeline has no log lines")
+    if sources and arguments.log_format != AUTO:
+        raise PipelineFailed(
+            f"--log-format is for {LOGS_RAW} alone: with --source write --source {LOGS_RAW}=FORMAT"
+        )
+    if len(sources) > SOURCES_MAX:
+        raise PipelineFailed(f"--source was given {len(sources)} times, at most {SOURCES_MAX} are possible")
+    return tuple(sources)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +174,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         metavar="FORMAT",
         help=f"format of access logs: {', '.join(FORMATS)}, "
-        "or the pattern of log_format (nginx) or LogFormat (Apache) (%(default)s)",
+        "the pattern of log_format (nginx) or LogFormat (Apache), a #Fields: line, `json PART=PATH ...`, "
+        "`logfmt PART=KEY ...` or `pattern:TEXT with {FIELDS}`; "
+        f"behind {', '.join(f'{name}+' for name in ENVELOPES)} the format of the lines in them (%(default)s)",
+    )
+    parser.add_argument(
+        "--source",
+        action="append",
+        type=_source,
+        default=[],
+        metavar="TOPIC=FORMAT",
+        help=f"read lines of this format from this topic instead of {LOGS_RAW}; repeatable",
     )
     parser.add_argument(
         "--replication",
@@ -197,6 +241,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         shuffle_partitions=arguments.shuffle_partitions,
         files_per_batch=arguments.files_per_batch,
         log_format=arguments.log_format,
+        sources=_sources(arguments),
         progress=arguments.progress,
         ivy=arguments.ivy or os.environ.get("KAFKACOMPAT_IVY"),
         spark_conf=dict(arguments.conf),
@@ -223,7 +268,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Imported here, because these modules need pyspark.
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
     from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
-    from kafkacompat.pipeline.queries import QUERIES
+    from kafkacompat.pipeline.queries import queries_of
     from kafkacompat.pipeline.runner import Run, StopRequest
 
     stop = StopRequest()
@@ -231,11 +276,11 @@ def run(arguments: argparse.Namespace) -> int:
     say = Terminal(stop.ask).say
     # The locks are released last: a query that did not stop in time may write until the session has stopped.
     with _progress_file(options.progress) as progress, contextlib.ExitStack() as held:
-        names = [name for job in options.jobs for name in (*INPUTS[job], *OUTPUTS[job])]
+        names = [name for job in options.jobs for name in (*inputs_of(job, options), *OUTPUTS[job])]
         created = create_missing(options.bootstrap, plans(names, arguments.partitions, arguments.replication))
         if created:
             say(f"created topics {', '.join(sorted(created))}")
-        read = {job: list(INPUTS[job]) for job in options.jobs}
+        read = {job: list(inputs_of(job, options)) for job in options.jobs}
         cluster_id, topic_ids = identity_of(
             options.bootstrap, [name for names in read.values() for name in names]
         )
@@ -250,7 +295,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ids = {name: topic_ids[name] for name in read[job]}
                 require_same_run(session, manifest_of(job, options, cluster_id, ids), options, say)
             choose_checkpoint_files(session, options)
-            queries = [query for job in options.jobs for query in QUERIES[job]]
+            queries = [query for job in options.jobs for query in queries_of(job, options)]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
             reports = Reports(options.bootstrap, say)

@@ -114,8 +114,11 @@ class Job:
     state_version: int = 1
 
 
+LOGS: Final = "logs"
+"""The job whose topics are options of a run."""
+
 JOBS: Final[dict[str, Job]] = {
-    "logs": Job((LOGS_RAW,), (LOGS_REJECTED, LOGS_SUMMARY), ("--watermark", "--duplicate-horizon")),
+    LOGS: Job((LOGS_RAW,), (LOGS_REJECTED, LOGS_SUMMARY), ("--watermark", "--duplicate-horizon")),
     "activity": Job(
         (ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES),
         (ACTIVITY_REJECTED, ACTIVITY_SESSIONS, ACTIVITY_TOP_PAGES, ACTIVITY_VISITORS),
@@ -153,9 +156,12 @@ def plans(
     partitions: int = DEFAULT_PARTITIONS,
     replication: int = BROKERS_REPLICATION,
 ) -> list[TopicPlan]:
-    """Return plans for these topics of the pipeline, by default for all. A name that is given twice has one plan."""
+    """Return plans for these topics, by default for all of the pipeline. A name that is given twice has one plan.
+
+    A topic that is none of the pipeline's has the configs of one for events.
+    """
     wanted = CONFIGS if names is None else dict.fromkeys(names)
-    return [TopicPlan(name, partitions, replication, dict(CONFIGS[name])) for name in wanted]
+    return [TopicPlan(name, partitions, replication, dict(CONFIGS.get(name, _EVENTS))) for name in wanted]
 
 
 def create_missing(

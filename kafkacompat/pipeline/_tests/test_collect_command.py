@@ -35,6 +35,7 @@ def words(tmp_path: Path, until_end: bool = False) -> SimpleNamespace:
         files=[str(tmp_path / "a.log")],
         bootstrap="127.0.0.1:1",
         command_config=None,
+        topic="logs.raw",
         host="web",
         interval=1e6,
         until_end=until_end,

@@ -19,10 +19,10 @@ ISO, SECONDS, MICROSECONDS = "$time_iso8601 $status", "$msec $status", "%{usec}t
 
 
 def validated(records: Records, form: str, lines: list[bytes], **more: Any) -> list[dict[str, Any]]:
+    from kafkacompat.pipeline.formats.registry import log_format
     from kafkacompat.pipeline.jobs import logs
-    from kafkacompat.pipeline.jobs.log_formats import line_format
 
-    frame = logs.validate(records("logs.raw", *lines, **more), line_format(form))
+    frame = logs.validate(records("logs.raw", *lines, **more), log_format(form))
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 

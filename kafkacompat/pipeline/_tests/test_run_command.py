@@ -15,6 +15,7 @@ import pytest
 
 from kafkacompat.__main__ import main
 from kafkacompat.pipeline import failure, progress, run_command, session, submit, topics
+from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import (
     CONNECTOR,
     DEFAULT_DUPLICATE_HORIZON_S,
@@ -22,7 +23,10 @@ from kafkacompat.pipeline.options import (
     DEFAULT_WATERMARK_S,
     DEFAULT_WINDOW_S,
     RunOptions,
+    inputs_of,
+    log_sources,
 )
+from kafkacompat.pipeline.topics import plans
 from kafkacompat.security.cluster_address import ClusterAddress
 
 
@@ -94,6 +98,9 @@ def test_tables_wait_at_least_as_long_as_live_topics() -> None:
     [
         ("nothing",),
         ("logs", "--log-format", "combnied"),
+        ("logs", "--source", "combined"),
+        ("logs", "--source", "a topic=combined"),
+        ("logs", "--source", "a=combnied"),
         ("logs", "--window", "0"),
         ("logs", "--trigger", "nan"),
         ("logs", "--conf", "key"),
@@ -104,6 +111,38 @@ def test_a_wrong_call_is_refused(words: tuple[str, ...], capsys: pytest.CaptureF
         parsed(*words)
     assert ended.value.code == 2
     assert "error:" in capsys.readouterr().err
+
+
+def test_sources_are_the_topics_that_the_job_reads() -> None:
+    assert log_sources(parsed("logs")) == {"logs.raw": "auto"}
+    assert log_sources(parsed("logs", "--log-format", "main")) == {"logs.raw": "main"}
+    taken = parsed("all", "--source", "a=docker+caddy", "--source", "logs.raw=json time=t:iso status=s")
+    assert log_sources(taken) == {"a": "docker+caddy", "logs.raw": "json time=t:iso status=s"}
+    assert [inputs_of(job, taken) for job in ("logs", "metrics")] == [("a", "logs.raw"), ("metrics.raw",)]
+    assert plans(["a"])[0].configs == plans(["logs.raw"])[0].configs
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ("--source", "a=common", "--source", "a=main"),
+            "--source has topic a twice: a topic has one format",
+        ),
+        (
+            ("--source", "metrics.raw=common"),
+            "--source metrics.raw: this topic of the pipeline has no log lines",
+        ),
+        (("--source", "a=common", "--log-format", "main"), "--log-format is for logs.raw alone"),
+        (
+            tuple(word for n in range(17) for word in ("--source", f"t{n}=common")),
+            "--source was given 17 times, at most 16 are possible",
+        ),
+    ],
+)
+def test_sources_that_cannot_be_used_together_are_refused(words: tuple[str, ...], why: str) -> None:
+    with pytest.raises(PipelineFailed, match=why):
+        parsed("logs", *words)
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,10 @@ class Shipper:
         host: str,
         ensure_topics: Callable[[], object],
         stamp_age_max_ms: int = STAMP_AGE_MAX_MS,
+        topic: str = LOGS_RAW,
     ) -> None:
         """host: the start of `source`. ensure_topics is called if the topic is missing."""
+        self._topic = topic
         self._bootstrap = bootstrap
         self._stamp_age_max_ms = stamp_age_max_ms
         self._host = host
@@ -152,7 +154,7 @@ class Shipper:
             self._ensure_topics()
             # The client refuses lines until it has new metadata of the topic, and it stops asking for them after a
             # while.
-            self._producer.list_topics(LOGS_RAW, timeout=TOPIC_TIMEOUT_S)
+            self._producer.list_topics(self._topic, timeout=TOPIC_TIMEOUT_S)
             self._topic_missing = False
         except PipelineFailed as failure:
             self.trouble = str(failure)
@@ -165,7 +167,9 @@ class Shipper:
         delivered = partial(self._delivered, chunk, headers)
         while True:
             try:
-                self._producer.produce(LOGS_RAW, value=value, key=key, headers=headers, on_delivery=delivered)
+                self._producer.produce(
+                    self._topic, value=value, key=key, headers=headers, on_delivery=delivered
+                )
                 return True
             except BufferError:
                 self._producer.poll(0.1)

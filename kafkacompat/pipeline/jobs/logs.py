@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkacompat.pipeline.jobs.log_formats import (
-    AUTO,
+from kafkacompat.pipeline.formats.named_fields import FieldsFormat
+from kafkacompat.pipeline.formats.patterns import (
     EVENT_PARTS,
-    MALFORMED_LINE,
+    MARK,
+    MARKED,
+    NO_TIME,
+    REQUEST_PATTERN,
     Escapes,
-    LineFormat,
-    Time,
-    line_format,
+)
+from kafkacompat.pipeline.formats.registry import Enveloped, LogFormat, log_format
+from kafkacompat.pipeline.formats.server_formats import AUTO
+from kafkacompat.pipeline.jobs.log_lines import (
+    Formats,
+    body_of,
+    by_topic,
+    concatenated,
+    groups,
+    has_outer_time,
+    moment,
+    named,
+    named_parts,
+    named_refusal,
+    named_rest,
+    named_time,
+    opened,
+    pattern_parts,
+    pattern_refusal,
+    unescaped,
+    user_agent,
+    with_named_fields,
+    without_directives,
+    without_hashes,
 )
 from kafkacompat.pipeline.jobs.validation import (
     ENVELOPE_KEPT,
@@ -31,30 +55,13 @@ from kafkacompat.pipeline.topics import (
     CUT_HEADER,
     FILE_HEADER,
     LINE_BYTES_MAX,
+    LOGS_RAW,
     POSITION_HEADER,
     SOURCE_HEADER,
 )
 
 SUMMARY_WINDOW_S: Final = 60
-PART_MARK: Final = "\u0001"
-AUTO_FORMAT: Final = line_format(AUTO)
-REQUEST_PATTERN: Final = r"(?s)^([^ ]*+) ([^ ]*|.*(?= [A-Z]{1,9}/[0-9][0-9.]{0,9}$)) ([^ ]*+)$"
-"""Method, path and protocol. Some clients do not escape the blanks in a path."""
-
-ESCAPED: Final = (
-    ('"', "%22"),
-    ("n", "%0A"),
-    ("t", "%09"),
-    ("r", "%0D"),
-    ("b", "%08"),
-    ("f", "%0C"),
-    ("v", "%0B"),
-    ("/", "%2F"),
-)
-"""The other escapes of Apache httpd and JSON, and the codes of their characters."""
-
-MARKED: Final = f"{MALFORMED_LINE}: it contains the character U+0001"
-NO_TIME: Final = f"{MALFORMED_LINE}: time: there is no such date or time of day"
+AUTO_FORMAT: Final = log_format(AUTO)
 EVENT_COLUMNS: Final = (
     "event_id",
     "event_time_ms",
@@ -75,6 +82,10 @@ EVENT_COLUMNS: Final = (
 there are none."""
 
 
+OPENED: Final = ("outer_time", "outer", "outer_refused", "counted")
+"""The columns that `opened` adds."""
+
+
 def _header(name: str) -> Column:
     found = F.filter("headers", lambda header: header["key"] == name)
     return F.make_valid_utf8(F.get(found, F.lit(0))["value"].cast("string"))
@@ -84,129 +95,179 @@ def _absent_as_null(column: Column) -> Column:
     return F.when((column != "-") & (column != ""), column)
 
 
-def unescaped(text: Column) -> Column:
-    """Return the text with the characters for which the server wrote an escape: those of nginx, Apache httpd and JSON.
-
-    The bytes of one character may have an escape each, so percent-encoding puts them together. Bytes that are not
-    UTF-8 become U+FFFD.
-    """
-    made = F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("+"), F.lit("%2B"))
-    made = F.replace(made, F.lit("\\\\"), F.lit("%5C"))
-    made = F.regexp_replace(made, r"\\(?:x|u00)([0-9A-Fa-f]{2})", "%$1")
-    for letter, code in ESCAPED:
-        made = F.replace(made, F.lit("\\" + letter), F.lit(code))
-    return F.when(F.contains(text, F.lit("\\")), F.coalesce(F.try_url_decode(made), text)).otherwise(text)
+def _parts_count(form: LogFormat) -> int:
+    """Return the number of texts that a line of the format is read as."""
+    body = body_of(form)
+    more = len(body.places_of("time")) if isinstance(body, FieldsFormat) else 0
+    return len(body.parts) + more
 
 
-def moment(text: Column, time: Time) -> Column:
-    """Return the milliseconds since 1970 of a time as the format writes it. Null if there is no such time."""
-    match time:
-        case Time.LOCAL:
-            form = "dd/MMM/yyyy:HH:mm:ss[.SSSSSSSSS] Z"
-            return F.unix_millis(F.try_to_timestamp(text, F.lit(form)))
-        case Time.ISO:
-            return F.unix_millis(text.try_cast("timestamp"))
-        case Time.SECONDS:
-            return (text.try_cast("decimal(20,6)") * 1000).try_cast("bigint")
-        case Time.MILLISECONDS:
-            return text.try_cast("bigint")
-        case Time.MICROSECONDS:
-            return F.floor(text.try_cast("decimal(20,0)") / 1000).try_cast("bigint")
+def _is_whole(form: LogFormat) -> Column:
+    return F.coalesce(F.size("parts") == _parts_count(form), F.lit(False))
 
 
-def _extra(parts: dict[str, Column], names: Sequence[str]) -> Column:
-    if not names:
+def _words(form: LogFormat) -> Column:
+    """Return method, path and protocol of the request."""
+    body = body_of(form)
+    if "request" not in body.parts:
+        return F.lit(None).cast("array<string>")
+    request = F.when(_is_whole(form), F.col("parts"))[body.parts.index("request")]
+    if isinstance(body, FieldsFormat):
+        # JSON may have any character in a text.
+        request = F.when(F.locate(MARK, request) == 0, request)
+    return F.split(groups(request, REQUEST_PATTERN, 3), MARK)
+
+
+def _without_escapes(form: LogFormat, texts: Column) -> Column:
+    body = body_of(form)
+    if isinstance(body, FieldsFormat):
+        return texts
+    if body.escapes is Escapes.BACKSLASH:
+        return F.when(F.contains("text", F.lit("\\")), F.transform(texts, unescaped)).otherwise(texts)
+    if body.escapes is Escapes.HASH:
+        return F.when(F.contains("text", F.lit("#")), F.transform(texts, without_hashes)).otherwise(texts)
+    return texts
+
+
+def _refused(form: LogFormat, counted: Column) -> Column:
+    body = body_of(form)
+    if isinstance(body, FieldsFormat):
+        return named_refusal(body, F.col("parts"), counted, has_time=has_outer_time(form))
+    return F.when(~_is_whole(form), pattern_refusal(body, counted))
+
+
+def _event_columns(form: LogFormat) -> dict[str, Column]:
+    """Return the columns of an event, of `parts` and `words` without escapes."""
+    body = body_of(form)
+    part = dict.fromkeys(EVENT_PARTS, F.lit(None).cast("string")) | {
+        name: F.get("parts", F.lit(index)) for index, name in enumerate(body.parts)
+    }
+    times = [F.col("outer_time")] if has_outer_time(form) else []
+    status = part["status"].try_cast("int")
+    path, escapes = part["path"], Escapes.NONE
+    if isinstance(body, FieldsFormat):
+        times = [*named_time(body, F.col("parts")), *times]
+        # What is no time must not become the time of the envelope.
+        status = F.when(status > 0, status)
+    else:
+        escapes = body.escapes
+        if body.time is not None:
+            times = [moment(part["time"], body.time)]
+        if body.status_may_be_absent:
+            status = F.when(status > 0, status)
+        if body.query is not None:
+            query = _absent_as_null(part[body.query])
+            path = F.when(query.isNotNull(), F.concat(path, F.lit("?"), query)).otherwise(path)
+    proper = F.size("words") == 3
+    user = _absent_as_null(part["user"])
+    client = part["client"] if not isinstance(body, FieldsFormat) else _absent_as_null(part["client"])
+    return {
+        "event_time_ms": F.coalesce(*times) if len(times) > 1 else times[0],
+        "client": client,
+        # Apache httpd writes an empty name as two quotes.
+        "user": F.when(user != '""', user),
+        "method": F.coalesce(part["method"], F.when(proper, F.get("words", F.lit(0)))),
+        "path": F.coalesce(path, F.when(proper, F.get("words", F.lit(1))).otherwise(part["request"])),
+        "protocol": F.coalesce(part["protocol"], F.when(proper, F.get("words", F.lit(2)))),
+        "status": status,
+        "bytes": F.coalesce(part["bytes"].try_cast("bigint"), F.lit(0)),
+        "referrer": _absent_as_null(part["referrer"]),
+        "user_agent": _absent_as_null(user_agent(part["user_agent"], escapes)),
+        "virtual_host": _absent_as_null(part["virtual_host"]),
+        "extra": _extra(form, part),
+    }
+
+
+def _event_column(form: LogFormat, name: str) -> Column:
+    return _event_columns(form)[name]
+
+
+def _extra(form: LogFormat, part: dict[str, Column]) -> Column:
+    body = body_of(form)
+    query = None if isinstance(body, FieldsFormat) else body.query
+    own = [name for name in body.extra if name != query]
+    arrays = [F.array(*named(part, own))] if own else []
+    outer: list[str] = []
+    if isinstance(form, Enveloped):
+        outer = list(dict.fromkeys(name for envelope in form.envelopes for name in envelope.kept))
+        # The line's own field counts if an envelope has one of the same name, and then that of the outer envelope.
+        arrays.append(F.filter("outer", lambda one: ~one["name"].isin([*own, ""])))
+    if isinstance(body, FieldsFormat):
+        arrays.append(named_rest(body, outer))
+    if not arrays:
         return F.lit(None).cast("map<string,string>")
-    kept = F.filter(
-        F.array(*(F.struct(F.lit(name).alias("name"), F.trim(parts[name]).alias("text")) for name in names)),
-        lambda one: (one["text"] != "") & (one["text"] != "-"),
-    )
+    kept = F.filter(concatenated(arrays), lambda one: (one["text"] != "") & (one["text"] != "-"))
     return F.when(F.size(kept) > 0, F.map_from_entries(kept))
 
 
-def _groups(text: Column, pattern: str, count: int) -> Column:
-    """Return the groups of a pattern, separated by PART_MARK. One replacement instead of one regexp_extract for each
-    group: the text is matched once. A text that does not match stays as it is."""
-    template = PART_MARK.join(f"${group}" for group in range(1, count + 1))
-    return F.regexp_replace(text, pattern, template)
+def validate(records: DataFrame, form: LogFormat | Formats = AUTO_FORMAT) -> DataFrame:
+    """Turn records of topics with lines (with headers) into the envelope, the columns of an event, `reason`, which is null
+    for valid lines, and `column`, the character from which a line is refused, if that is known.
 
-
-def _refusal(text: Column, form: LineFormat) -> Column:
-    """Return the reason for a line that does not have the format."""
-    groups = F.split(_groups(text, form.reached, len(form.refusals) - 1), PART_MARK)
-    reached = F.size(F.array_remove(groups, ""))
-    return F.get(F.array(*map(F.lit, form.refusals)), reached)
-
-
-def validate(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
-    """Turn records of logs.raw (with headers) into the envelope, the columns of an event, and `reason`, which is null
-    for valid lines.
-
-    The event's id is file@position if the collector set those headers, otherwise topic-partition-offset.
+    form: the format of the lines, or of each topic. The event's id is file@position if the collector set those headers,
+    otherwise topic-partition-offset.
     """
+    forms: Formats = {LOGS_RAW: form} if isinstance(form, LogFormat) else form
     lines = envelope(records).withColumn("text", F.make_valid_utf8(F.col("value").cast("string")))
+    lines = with_named_fields(opened(without_directives(lines, forms), forms), forms)
+    added = [name for name in OPENED if name in lines.columns]
+    counted = F.col("counted") if added else F.length("text")
+    fields = [name for name in ("tree", "keys", "texts") if name in lines.columns]
     text = F.col("text")
     # A line that already contains the mark could look like a matched one.
-    marked = F.locate(PART_MARK, text) > 0
+    marked = F.locate(MARK, text) > 0
     readable = (F.col("size_bytes") <= LINE_BYTES_MAX) & ~marked
-    matched = F.when(readable, F.split(_groups(text, form.pattern, len(form.parts)), PART_MARK))
+
+    def matched(form: LogFormat) -> Column:
+        body = body_of(form)
+        return named_parts(body) if isinstance(body, FieldsFormat) else pattern_parts(body, text)
+
     position = F.concat(_header(FILE_HEADER), F.lit("@"), _header(POSITION_HEADER))
     lines = with_optimization_barrier(
         lines,
         [
             F.when(readable, text).alias("text"),
-            matched.alias("parts"),
+            F.when(readable, by_topic(forms, matched)).alias("parts"),
             F.coalesce(marked, F.lit(False)).alias("marked"),
             F.coalesce(position, F.concat_ws("-", "topic", "partition", "offset")).alias("event_id"),
             F.coalesce(_header(SOURCE_HEADER), F.col("source")).alias("source"),
             _header(CUT_HEADER).isNotNull().alias("cut"),
         ],
-        [name for name in (*ENVELOPE_KEPT, "size_bytes") if name != "source"],
+        [*(name for name in (*ENVELOPE_KEPT, "size_bytes") if name != "source"), *added, *fields],
     )
-    whole = F.coalesce(F.size("parts") == len(form.parts), F.lit(False))
+    whole = by_topic(forms, _is_whole)
     parts = F.when(whole, F.col("parts"))
-    words = F.lit(None).cast("array<string>")
-    if "request" in form.parts:
-        words = F.split(_groups(parts[form.parts.index("request")], REQUEST_PATTERN, 3), PART_MARK)
-    if form.escapes is Escapes.BACKSLASH:
-        escaped = F.contains("text", F.lit("\\"))
-        parts = F.when(escaped, F.transform(parts, unescaped)).otherwise(parts)
-        words = F.when(escaped, F.transform(words, unescaped)).otherwise(words)
-    kept = [*ENVELOPE_KEPT, "size_bytes", "event_id", "cut", "marked", "refused"]
-    refused = F.when(~whole, _refusal(F.col("text"), form)).alias("refused")
-    lines = lines.select("*", refused).withColumns({"parts": parts, "words": words})
-    part = dict.fromkeys(EVENT_PARTS, F.lit(None).cast("string")) | {
-        name: F.get("parts", F.lit(index)) for index, name in enumerate(form.parts)
-    }
-    proper = F.size("words") == 3
-    user = _absent_as_null(part["user"])
+    kept = [*ENVELOPE_KEPT, "size_bytes", "event_id", "cut", "marked", "refused", *added]
+    lines = lines.select(
+        "*", by_topic(forms, lambda form: _refused(form, counted)).alias("refused")
+    ).withColumns(
+        {
+            "parts": by_topic(forms, lambda form: _without_escapes(form, parts)),
+            "words": by_topic(forms, lambda form: _without_escapes(form, _words(form))),
+        }
+    )
     columns = [
-        moment(part["time"], form.time).alias("event_time_ms"),
-        part["client"].alias("client"),
-        # Apache httpd writes an empty name as two quotes.
-        F.when(user != '""', user).alias("user"),
-        F.coalesce(part["method"], F.when(proper, F.get("words", F.lit(0)))).alias("method"),
-        F.coalesce(part["path"], F.when(proper, F.get("words", F.lit(1))).otherwise(part["request"])).alias(
-            "path"
-        ),
-        F.coalesce(part["protocol"], F.when(proper, F.get("words", F.lit(2)))).alias("protocol"),
-        part["status"].try_cast("int").alias("status"),
-        F.coalesce(part["bytes"].try_cast("bigint"), F.lit(0)).alias("bytes"),
-        _absent_as_null(part["referrer"]).alias("referrer"),
-        _absent_as_null(part["user_agent"]).alias("user_agent"),
-        _absent_as_null(part["virtual_host"]).alias("virtual_host"),
-        _extra(part, form.extra).alias("extra"),
+        by_topic(forms, partial(_event_column, name=name)).alias(name)
+        for name in EVENT_COLUMNS
+        if name not in ("event_id", "source")
     ]
     validated = with_optimization_barrier(lines, columns, kept)
+    refused = F.coalesce(F.col("outer_refused"), F.col("refused")) if added else F.col("refused")
     checks: list[tuple[Column, str | Column]] = [
         ((F.col("size_bytes") > LINE_BYTES_MAX) | F.col("cut"), OVERSIZED),
         (F.col("marked"), MARKED),
-        (F.col("refused").isNotNull(), F.col("refused")),
+        (refused.isNotNull(), refused["reason"]),
         (F.col("event_time_ms").isNull(), NO_TIME),
         *time_checks(F.col("event_time_ms"), F.col("received_ms")),
     ]
-    wanted = [name for name in validated.columns if name not in ("size_bytes", "cut", "marked", "refused")]
-    return validated.select(*wanted, first_reason(checks).alias("reason"))
+    wanted = [
+        name for name in validated.columns if name not in ("size_bytes", "cut", "marked", "refused", *added)
+    ]
+    return validated.select(
+        *wanted,
+        first_reason(checks).alias("reason"),
+        F.when(~F.col("marked"), refused["column"]).alias("column"),
+    )
 
 
 def event_rows(events: DataFrame) -> DataFrame:

@@ -170,8 +170,8 @@ def validate_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
     reparsed = with_optimization_barrier(
         read.withColumn("plain", plain), [F.col("plain"), F.col("text")], kept
     )
-    parsed = F.when(~F.col("plain"), F.try_parse_json(_closed(F.col("text")))).alias("parsed")
-    mark = F.when(~F.col("plain"), _mark(F.col("text"))).alias("mark")
+    parsed = F.when(~F.col("plain"), F.try_parse_json(closed_json(F.col("text")))).alias("parsed")
+    mark = F.when(~F.col("plain"), json_mark(F.col("text"))).alias("mark")
     reparsed = with_optimization_barrier(reparsed, [parsed, mark], [*kept, "plain"])
     reason = F.when(~F.col("plain"), first_reason(_json_checks(fields))).alias("first_reason")
     validated = with_optimization_barrier(reparsed, [reason], [*ENVELOPE_KEPT, "typed"])
@@ -192,16 +192,16 @@ def _schema(fields: Sequence[Field]) -> str:
     return ", ".join([*columns, f"{CORRUPT} string"])
 
 
-def _closed(text: Column) -> Column:
+def closed_json(text: Column) -> Column:
     """Return the text as the first of two values of an array. The second value is its `mark`.
 
     If the parsed array has the mark as its second value, the text is exactly one value. A constant second value would
     not be safe: the text could contain it, close the array and continue.
     """
-    return F.concat(F.lit("["), text, F.lit(","), _mark(text).cast("string"), F.lit("]"))
+    return F.concat(F.lit("["), text, F.lit(","), json_mark(text).cast("string"), F.lit("]"))
 
 
-def _mark(text: Column) -> Column:
+def json_mark(text: Column) -> Column:
     return F.xxhash64(text)
 
 
@@ -286,6 +286,7 @@ def rejected(validated: DataFrame) -> DataFrame:
         F.concat_ws("-", "topic", "partition", "offset").alias("event_id"),
         "reason",
         F.substring(text, 1, REJECTED_TEXT_CHARACTERS_MAX).alias("line"),
+        *(["column"] if "column" in validated.columns else []),
         "source",
         "topic",
         "partition",

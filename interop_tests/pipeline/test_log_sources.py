@@ -1,0 +1,93 @@
+"""Follows docs/how-to/read-log-formats.md: what `pipeline try` shows, and one run with two topics of lines, a format each."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from interop_tests.cli.pages import CHECKOUT, blocks, commands, section, text_of
+from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
+from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.pipeline.runs import quick_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = text_of("docs/how-to/read-log-formats.md")
+TIME_LIMIT_S = 240.0
+
+pytestmark = pytest.mark.needs_control
+
+
+def typed(line: str, folder: Path, bootstrap: str = "") -> tuple[int, str]:
+    """Run a line of the page with this Python and broker. Returns its status and output."""
+    quick = " ".join(
+        f"'{word}'" for word in ("--master", "local[2]", "--ivy", str(ivy_dir()), *quick_spark())
+    )
+    command = f"{sys.executable} -m kafkacompat"
+    asked = line.replace(
+        "kafkacompat pipeline run logs", f"{command} pipeline run logs {quick} --bootstrap {bootstrap}"
+    )
+    asked = asked.replace(
+        "kafkacompat pipeline collect", f"{command} pipeline collect --bootstrap {bootstrap}"
+    )
+    asked = re.sub(r"^kafkacompat consume", f"{command} consume --bootstrap {bootstrap}", asked)
+    asked = asked.replace("kafkacompat pipeline try", f"{command} pipeline try")
+    environment = spark_environment() | {"PYTHONPATH": str(CHECKOUT), "JAVA_TOOL_OPTIONS": quick_jvm()}
+    done = subprocess.run(
+        ["bash", "-c", asked],
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_S,
+        cwd=folder,
+        env=environment,
+    )
+    if " try " not in line:
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    return done.returncode, done.stdout
+
+
+def tried(folder: Path) -> None:
+    """Run the commands before those that need a broker."""
+    for block in blocks(PAGE)[:-2]:
+        for line, shown in commands(block):
+            status, said = typed(line, folder)
+            assert said.splitlines() == shown
+            assert status == (1 if " refused 1" in said else 0)
+
+
+def test_the_page_shows_what_try_says(tmp_path: Path) -> None:
+    tried(tmp_path)
+
+
+def test_one_run_reads_two_topics_with_a_format_each(
+    bootstrap: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    require_program("java")
+    tried(tmp_path)
+    said = {
+        line: typed(line, tmp_path, bootstrap)[1]
+        for block in blocks(section(PAGE, "## Run several sources"))
+        for line, _ in commands(block)
+    }
+    rejects, summaries = (
+        [json.loads(value) for value in text.splitlines()]
+        for line, text in said.items()
+        if " consume " in line
+    )
+    assert [(row["topic"], row["reason"], row["column"]) for row in rejects] == [
+        ("logs.web", "malformed line: it is not one JSON object", None)
+    ]
+    assert max(row["requests"] for row in summaries) == 2
+    events = spark.read.parquet(str(tmp_path / "run/tables/logs/events")).collect()
+    assert sorted((row["path"], row["status"], row["extra"]) for row in events) == [
+        ("/a", 200, {"stream": "stdout"}),
+        ("/c", 200, {"level": "INFO", "took": "3"}),
+    ]

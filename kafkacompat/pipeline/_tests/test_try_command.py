@@ -1,0 +1,109 @@
+"""`kafkacompat pipeline try` on small files: what it prints, its status, and its bounds."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.pipeline import try_command
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX
+
+GOOD = '192.0.2.7 - - [21/Sep/2026:14:13:20 +0000] "GET /a HTTP/1.1" 200 512\n'
+
+
+def tried(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    try_command.add_arguments(parser)
+    return try_command.run(parser.parse_args(words))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "access.log"
+
+
+def test_events_are_shown_with_their_columns(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(GOOD * 7)
+    assert tried("common", str(file), "--show", "1") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "line 1:",
+        "  event_time_ms  1790000000000 (2026-09-21 14:13:20.000 UTC)",
+        "  client         192.0.2.7",
+        "  method         GET",
+        "  path           /a",
+        "  protocol       HTTP/1.1",
+        "  status         200",
+        "  bytes          512",
+        "lines 7: events 7, refused 0",
+    ]
+
+
+def test_a_terminal_obeys_no_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(b"\x1b[2J" + GOOD.encode() + GOOD.replace("/a", r"/\x1b[2J").encode())
+    tried("combined", str(file))
+    tried("common", str(file))
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "\ufffd[2J" in said
+
+
+def test_a_refused_line_is_shown_from_its_place_and_counted(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(GOOD.replace(" 200 ", " ??? ") * 3 + GOOD)
+    assert tried("common", str(file), "--show", "1") == 1
+    said = capsys.readouterr().out.splitlines()
+    reason = 'malformed line: field 6 (%>s): expected `" ` and then a number of 3 digits'
+    assert said[0] == f"line 1 is refused at character 60: {reason}"
+    assert said[1][said[2].index("^") :].startswith('" ???')
+    assert said[-2:] == ["lines 4: events 1, refused 3", f"       3  {reason}"]
+
+
+def test_long_lines_and_many_lines_are_bounded(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("a" * (3 * LINE_BYTES_MAX) + "\n" + GOOD * 3)
+    assert tried("common", str(file), "--lines", "3") == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "line 1 is refused: oversized record"
+    assert said[-2] == "lines 3: events 2, refused 1"
+
+
+def test_lines_about_the_file_are_counted(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("#Software: IIS\n#Version: 1.0\n")
+    assert tried("iis", str(file)) == 0
+    assert capsys.readouterr().out == "lines 2: events 0, refused 0, about the file 2\n"
+
+
+def test_standard_input_is_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
+    assert tried("auto", "-") == 0
+    assert capsys.readouterr().out.endswith("lines 1: events 1, refused 0\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("combnied", "/dev/null"), "this is no format: 'combnied' is neither one of auto, common"),
+        (("common", "/nowhere/access.log"), "/nowhere/access.log cannot be read: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_tried_is_one_line(words: tuple[str, ...], why: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkacompat", "pipeline", "try", *words], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"kafkacompat: {why}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_it_needs_neither_spark_nor_a_client() -> None:
+    program = (
+        "import sys, kafkacompat.pipeline.try_command; "
+        "print([name for name in ('pyspark', 'confluent_kafka', 'trio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
