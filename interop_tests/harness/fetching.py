@@ -27,7 +27,7 @@ from interop_tests.harness.releases import (
 )
 from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
-from interop_tests.streams.application import build
+from interop_tests.streams.instances import build
 
 # In the order in which the suite needs them.
 PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
@@ -37,6 +37,7 @@ PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (quick_jvm, ()),
     (registers_program, ()),
     (build, ()),
+    (build, (BEFORE,)),
     *((python_release, (name, version)) for name, versions in OLD_PYTHON.items() for version in versions),
     *((java_release, (version,)) for version in (*OLD_JAVA, OLDEST_JAVA)),
     (sarama_program, ("old",)),

@@ -1,4 +1,4 @@
-"""The word count of WordCount.java as processes that may be killed with -9, with its input and the expected output.
+"""The application of Application.java: a word count and joins, with its input and the expected output.
 
 Without a cache every word of the input causes one record of the output, so the check is strict: the counts of a word
 are 1, 2, 3 and so on, each once and in order. A record that was lost, read twice or written by a zombie shows as a gap
@@ -9,81 +9,61 @@ from __future__ import annotations
 
 import random
 import struct
-import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.kafka_jvm import QUICK_JVM
+from interop_tests.harness.kafka_jars import KAFKA_VERSION
 from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
-from interop_tests.harness.programs import build_once
 from interop_tests.harness.waiting import wait_until
+from interop_tests.streams.instances import CLASSIC_SETTINGS, Instances, java_command
 
-HERE = Path(__file__).resolve().parent
-COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
 PARTITIONS = 2
 WORDS_A_LINE = 5
-SESSION_TIMEOUT_MS = 6000
-STOP_TIMEOUT_S = 40.0
 TIMEOUT_S = 60.0
 # A killed instance stays a member until its session expires, and restores its stores.
 PROGRESS_TIMEOUT_S = 90.0
-CLASSIC_SETTINGS = {
-    "num.standby.replicas": "1",
-    "consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    "consumer.heartbeat.interval.ms": "1000",
-}
-BROKER_SETTINGS = {
-    "group.streams.num.standby.replicas": "1",
-    "group.streams.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    "group.streams.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    "group.streams.min.heartbeat.interval.ms": "1000",
-    "group.streams.heartbeat.interval.ms": "1000",
-}
-"""The same for groups of the streams protocol (KIP-1071)."""
 # The number of a word determines its length, so there are several lengths.
 WORDS = [f"word{number * number}" for number in range(40)]
+KEYS = [f"key{number}" for number in range(8)]
 
 
-def build() -> Path:
-    """The folder with the jars of Streams in lib and the compiled program in classes. The jars include a compiler."""
-    java, maven = require_program("java"), require_program("mvn")
-    compiler = ["-cp", "lib/*", COMPILER, "--release", "17", "-nowarn", "-proc:none"]
-    jars = ["slf4j-api-1.7.36", "kafka-streams-4.4.0", "kafka-clients-4.4.0"]
-    classpath = ":".join(f"lib/{jar}.jar" for jar in jars)
-    return build_once(
-        "kafka_streams",
-        [HERE / name for name in ("WordCount.java", "pom.xml", "log4j2.properties")],
-        lambda folder: [
-            [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"],
-            [java, *compiler, "-classpath", classpath, "-d", "classes", "WordCount.java"],
-        ],
-    )
-
-
-class WordCount:
-    """One application: its topics, and its instances by number, each with its own folder for the stores."""
+class WordCount(Instances):
+    """One application with its topics and instances."""
 
     def __init__(
-        self, root: Path, bootstrap: str, name: str, replication_factor: int, protocol: str = "classic"
+        self,
+        root: Path,
+        bootstrap: str,
+        name: str,
+        replication_factor: int,
+        protocol: str = "classic",
+        version: str = KAFKA_VERSION,
+        guarantee: str = "exactly_once_v2",
+        joins: bool = False,
     ) -> None:
-        """`protocol`: group.protocol. What "streams" leaves to the broker has to be set there (BROKER_SETTINGS)."""
-        self.root = root
+        """`protocol`: group.protocol. What "streams" leaves to the broker has to be set there (BROKER_SETTINGS).
+        `version`: of Kafka Streams. `joins`: besides the word count."""
         self.bootstrap = bootstrap
-        self.name = name
-        self.lines, self.counts, self.totals = (f"{name}-{each}" for each in ("lines", "counts", "totals"))
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._folder = build()
-        self._settings = {
+        self.guarantee = guarantee
+        self.lines, self.counts, self.totals = counting = [
+            f"{name}-{each}" for each in ("lines", "counts", "totals")
+        ]
+        self.left, self.right, self.table, self.pairs, self.looked = joining = [
+            f"{name}-{each}" for each in ("left", "right", "table", "pairs", "looked")
+        ]
+        topics = counting + (joining if joins else [])
+        settings = {
             "application.id": name,
             "bootstrap.servers": bootstrap,
-            "processing.guarantee": "exactly_once_v2",
+            "processing.guarantee": guarantee,
             "replication.factor": str(replication_factor),
             "statestore.cache.max.bytes": "0",
+            "commit.interval.ms": "100",
             "repartition.purge.interval.ms": "1000",
             "group.protocol": protocol,
             "main.consumer.auto.offset.reset": "earliest",
@@ -93,59 +73,11 @@ class WordCount:
             # Streams gives up when a transaction times out, for example while a busy machine restarts a broker.
             "producer.transaction.timeout.ms": "40000",
         }
-        new = [
-            NewTopic(each, PARTITIONS, replication_factor) for each in (self.lines, self.counts, self.totals)
-        ]
+        super().__init__(root, name, [*java_command(version), "Application"], topics, settings)
+        new = [NewTopic(each, PARTITIONS, replication_factor) for each in topics]
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for done in self._admin.create_topics(new).values():
             done.result(TIMEOUT_S)
-
-    # processes
-
-    def start(self, number: int = 0, threads: int = 1) -> None:
-        """Start an instance. It continues with its folder."""
-        folder = self.root / f"{self.name}-{number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        settings = self._settings | {"state.dir": str(folder / "stores"), "num.stream.threads": str(threads)}
-        path = folder / "streams.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = [require_program("java"), "-Xmx256m", *QUICK_JVM]
-        command += [f"-Dlog4j2.configurationFile={self._folder}/log4j2.properties"]
-        command += ["-cp", f"{self._folder}/classes:{self._folder}/lib/*", "WordCount"]
-        with open(self.log_path(number), "ab") as log:
-            self._processes[number] = subprocess.Popen(
-                [*command, str(path), self.lines, self.counts, self.totals],
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-            )
-
-    def log_path(self, number: int) -> Path:
-        return self.root / f"{self.name}-{number}" / "log"
-
-    def assert_runs(self) -> None:
-        """Check that no instance has given up."""
-        for number, process in self._processes.items():
-            log = self.log_path(number)
-            assert process.poll() is None, (
-                f"instance {number} ended:\n{log.read_text(errors='replace')[-6000:]}"
-            )
-
-    def kill(self, number: int = 0) -> None:
-        """kill -9."""
-        process = self._processes.pop(number)
-        process.kill()
-        process.wait(STOP_TIMEOUT_S)
-
-    def stop(self, number: int = 0) -> int:
-        """Send SIGTERM. Returns the exit status."""
-        process = self._processes.pop(number)
-        process.terminate()
-        return process.wait(STOP_TIMEOUT_S)
-
-    def close(self) -> None:
-        for number in list(self._processes):
-            self.kill(number)
 
     # observations
 
@@ -202,13 +134,62 @@ class Lines:
         return dict(found)
 
 
+class Sides:
+    """Writes records to both sides of the joins, which meet others with the same key."""
+
+    def __init__(self, application: WordCount, chance: random.Random) -> None:
+        self._application = application
+        self._chance = chance
+        self._producer = Producer(
+            {"bootstrap.servers": application.bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+        self._table = {key: f"value of {key}" for key in KEYS}
+        self._written: dict[str, dict[str, list[str]]] = {
+            topic: {key: [] for key in KEYS} for topic in (application.left, application.right)
+        }
+
+    def fill_table(self) -> None:
+        """Before the application starts, so that each record of the stream finds its value."""
+        for key, value in self._table.items():
+            self._producer.produce(self._application.table, value, key)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def write(self, records: int) -> None:
+        """This number of records to each side."""
+        for topic, by_key in self._written.items():
+            for _ in range(records):
+                key = self._chance.choice(KEYS)
+                value = f"{topic}-{sum(map(len, by_key.values()))}"
+                by_key[key].append(value)
+                self._producer.produce(topic, value, key)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    @property
+    def pairs(self) -> list[str]:
+        """What the join of both streams gives."""
+        left, right = self._written.values()
+        return sorted(f"{one}/{other}" for key in KEYS for one in left[key] for other in right[key])
+
+    @property
+    def looked(self) -> list[str]:
+        """What the join of the stream with the table gives."""
+        left, _ = self._written.values()
+        return sorted(f"{one}/{self._table[key]}" for key in KEYS for one in left[key])
+
+
+def number(value: bytes) -> int:
+    found: int = struct.unpack(">q", value)[0]
+    return found
+
+
 class Outputs:
     """Follows a topic with read_committed: the values that a consumer of the output has seen so far, by key and in
     order."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, decode: Callable[[bytes], Any] = number) -> None:
         self.topic = topic
-        self.values: dict[bytes, list[int]] = {}
+        self.values: dict[bytes, list[Any]] = {}
+        self._decode = decode
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -225,22 +206,27 @@ class Outputs:
         """Read the available records. Returns the number of all values seen."""
         for message in self._consumer.consume(1000, timeout_s):
             if message.error() is None:
-                (value,) = struct.unpack(">q", message.value())
-                self.values.setdefault(message.key(), []).append(value)
+                self.values.setdefault(message.key(), []).append(self._decode(message.value()))
             else:
                 assert message.error().retriable() or message.error().code() < 0, message.error()
         return sum(map(len, self.values.values()))
 
-    def last(self) -> dict[bytes, int]:
+    def last(self) -> dict[bytes, Any]:
         return {key: values[-1] for key, values in self.values.items()}
+
+    def all(self) -> list[Any]:
+        """Sorted."""
+        return sorted(value for values in self.values.values() for value in values)
 
     def close(self) -> None:
         self._consumer.close()
 
 
-def read_once(bootstrap: str, topic: str, is_whole: Any) -> Outputs:
+def read_once(
+    bootstrap: str, topic: str, is_whole: Callable[[Outputs], bool], decode: Callable[[bytes], Any] = number
+) -> Outputs:
     """Read the topic from its start with a new consumer, until `is_whole` accepts the records."""
-    outputs = Outputs(bootstrap, topic)
+    outputs = Outputs(bootstrap, topic, decode)
     try:
         wait_until(lambda: outputs.poll() >= 0 and is_whole(outputs), f"{topic} is read", TIMEOUT_S)
         # Surplus records would arrive now.
@@ -275,6 +261,35 @@ def assert_exact(application: WordCount, lines: Lines) -> None:
         (f"{name}-totals-changelog", totals),
     ):
         assert read_once(bootstrap, topic, lambda each, last=last: each.last() == last).last() == last
+
+
+def wait_for_words(application: WordCount, outputs: Outputs, lines: Lines) -> None:
+    """Wait until every word that was written is in the counts, or more, while no instance gives up."""
+
+    def probe() -> bool:
+        application.assert_runs()
+        outputs.poll()
+        last = outputs.last()
+        return all(last.get(word.encode(), 0) >= count for word, count in lines.counts.items())
+
+    wait_until(probe, "all words are counted", PROGRESS_TIMEOUT_S)
+
+
+def assert_joined(application: WordCount, sides: Sides) -> None:
+    """Check both joins: each pair is there, and with exactly_once_v2 once."""
+    for topic, expected in ((application.pairs, sides.pairs), (application.looked, sides.looked)):
+
+        def found(outputs: Outputs) -> list[str]:
+            each: list[str] = outputs.all()
+            return each if application.guarantee == "exactly_once_v2" else sorted(set(each))
+
+        outputs = read_once(
+            application.bootstrap,
+            topic,
+            lambda each, expected=expected: len(found(each)) >= len(expected),
+            bytes.decode,
+        )
+        assert found(outputs) == expected
 
 
 def assert_internal_topics(application: WordCount) -> None:

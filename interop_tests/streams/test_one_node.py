@@ -12,7 +12,6 @@ import pytest
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.chance import seeded_chance
 from interop_tests.streams.application import (
-    BROKER_SETTINGS,
     Lines,
     Outputs,
     WordCount,
@@ -20,6 +19,7 @@ from interop_tests.streams.application import (
     assert_internal_topics,
     wait_for_counts,
 )
+from interop_tests.streams.instances import BROKER_SETTINGS
 
 KILLS = 20 if os.environ.get("KAFKACOMPAT_SOAK") else 2
 """The number of kills of the application and of the broker."""
