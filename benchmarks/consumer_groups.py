@@ -9,6 +9,7 @@ import contextlib
 import struct
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from benchmarks.measure import cpu_seconds, create_topic, memory_mb, running
 from interop_tests.consumer_groups.members import CONFLUENT
@@ -46,6 +47,18 @@ SETTINGS = {
 }
 
 
+class AnyMember(Protocol):
+    """A member of a group of any protocol whose members only send heartbeats."""
+
+    @property
+    def load(self) -> int:
+        """How many partitions or tasks it has."""
+
+    def request(self) -> bytes: ...
+
+    def answered(self, answer: Any) -> None: ...
+
+
 class Member:
     __slots__ = ("epoch", "group_id", "member_id", "owned", "told")
 
@@ -56,6 +69,10 @@ class Member:
         self.owned: dict[bytes, list[int]] = {}
         self.told = False
         """Whether the broker knows what it owns."""
+
+    @property
+    def load(self) -> int:
+        return sum(map(len, self.owned.values()))
 
     def request(self) -> bytes:
         joins = self.epoch == 0
@@ -82,32 +99,41 @@ class Member:
 class Fleet:
     """Members over a few connections."""
 
-    def __init__(self, bootstrap: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        partitions: int,
+        member: Callable[[str], AnyMember] = Member,
+        heartbeat: int = HEARTBEAT,
+        response: type[Any] = ConsumerGroupHeartbeatResponse,
+    ) -> None:
+        """`partitions`: or tasks, which the members share. `heartbeat`: the API, in version 1, with its `response`."""
         self.connections = [Connection(bootstrap) for _ in range(CONNECTIONS)]
         self.partitions = partitions
-        self.members: list[Member] = []
+        self.members: list[Any] = []
+        self._member, self._heartbeat, self._response = member, heartbeat, response
 
     def add(self, count: int) -> None:
         first = len(self.members)
-        self.members += [Member(f"member-{first + each:05d}") for each in range(count)]
+        self.members += [self._member(f"member-{first + each:05d}") for each in range(count)]
 
     def round(self) -> None:
-        self._ask(self.members)
+        self.ask(self.members)
 
-    def _ask(self, members: list[Member]) -> None:
+    def ask(self, members: list[Any]) -> None:
         shares = [members[index :: len(self.connections)] for index in range(len(self.connections))]
         for start in range(0, max(map(len, shares)), AT_ONCE):
             asked = [share[start : start + AT_ONCE] for share in shares]
             for connection, some in zip(self.connections, asked, strict=True):
-                header = encode_request_header(HEARTBEAT, 1, 1, "bench", True)
+                header = encode_request_header(self._heartbeat, 1, 1, "bench", True)
                 connection.send_bytes(b"".join([frame(header + member.request()) for member in some]))
             for connection, some in zip(self.connections, asked, strict=True):
                 for member in some:
                     answer = connection.receive_frame()
-                    member.answered(decode(ConsumerGroupHeartbeatResponse, 1, answer, 5))
+                    member.answered(decode(self._response, 1, answer, 5))
 
     def is_settled(self) -> bool:
-        owned = [sum(map(len, member.owned.values())) for member in self.members]
+        owned = [member.load for member in self.members]
         return all(owned) and sum(owned) == self.partitions
 
     def settle(self) -> float:
@@ -127,7 +153,7 @@ class Fleet:
         slices = max(1, len(self.members) // PACED_AT_ONCE)
         for number in range(slices):
             time.sleep(max(0.0, started + INTERVAL_S * number / slices - time.perf_counter()))
-            self._ask(self.members[number::slices])
+            self.ask(self.members[number::slices])
         time.sleep(max(0.0, started + INTERVAL_S - time.perf_counter()))
 
     def rest(self) -> None:
@@ -142,8 +168,8 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
         partitions = 2 * count
         with running(kind, SETTINGS) as broker:
             create_topic(broker, TOPIC, partitions)
-            _find_coordinator(broker.bootstrap)
-            _wait_until_idle(broker)
+            find_coordinator(broker.bootstrap)
+            wait_until_idle(broker)
             fleet = Fleet(broker.bootstrap, partitions)
             fleet.add(count)
             before = cpu_seconds(broker)
@@ -155,24 +181,33 @@ def membership(count: int, heartbeats: int) -> Callable[[str], Figures]:
             fleet.members.pop()
             figures["one is lost, s"] = fleet.settle()
             figures["broker CPU s of these"] = cpu_seconds(broker) - before
-            rounds = max(1, heartbeats // count)
-            for _ in range(rounds // 2):
-                fleet.round()
-            before, started = cpu_seconds(broker), time.perf_counter()
-            for _ in range(rounds):
-                fleet.round()
-            took, sent = time.perf_counter() - started, rounds * count
-            figures["heartbeats/s"] = sent / took
-            figures["broker CPU us/heartbeat at that rate"] = (cpu_seconds(broker) - before) / sent * 1e6
-            before = cpu_seconds(broker)
-            for _ in range(INTERVALS):
-                fleet.paced_round()
-            used = cpu_seconds(broker) - before
-            figures["broker CPU us/heartbeat at equal intervals"] = used / (INTERVALS * count) * 1e6
+            figures |= steady(broker, fleet, heartbeats)
             figures["memory MB"] = memory_mb(broker)
         return figures
 
     return run
+
+
+def steady(broker: BrokerProcess, fleet: Fleet, heartbeats: int) -> Figures:
+    """What heartbeats take when nothing changes: as fast as the broker answers, after half as many to warm up, and at equal
+    intervals."""
+    count = len(fleet.members)
+    rounds = max(1, heartbeats // count)
+    for _ in range(rounds // 2):
+        fleet.round()
+    before, started = cpu_seconds(broker), time.perf_counter()
+    for _ in range(rounds):
+        fleet.round()
+    took, sent = time.perf_counter() - started, rounds * count
+    figures = {
+        "heartbeats/s": sent / took,
+        "broker CPU us/heartbeat at that rate": (cpu_seconds(broker) - before) / sent * 1e6,
+    }
+    before = cpu_seconds(broker)
+    for _ in range(INTERVALS):
+        fleet.paced_round()
+    used = cpu_seconds(broker) - before
+    return figures | {"broker CPU us/heartbeat at equal intervals": used / (INTERVALS * count) * 1e6}
 
 
 def real_clients(count: int) -> Callable[[str], Figures]:
@@ -183,8 +218,8 @@ def real_clients(count: int) -> Callable[[str], Figures]:
         partitions = 2 * count
         with running(kind, SETTINGS) as broker, contextlib.ExitStack() as made:
             create_topic(broker, TOPIC, partitions)
-            _find_coordinator(broker.bootstrap)
-            _wait_until_idle(broker)
+            find_coordinator(broker.bootstrap)
+            wait_until_idle(broker)
 
             def start(number: int) -> ClientProcess:
                 name = f"client-{number}"
@@ -231,8 +266,8 @@ def many_groups(count: int) -> Callable[[str], Figures]:
     def run(kind: str) -> Figures:
         with running(kind, SETTINGS | {"group.consumer.session.timeout.ms": "60000"}) as broker:
             create_topic(broker, TOPIC, 2)
-            _find_coordinator(broker.bootstrap)
-            _wait_until_idle(broker)
+            find_coordinator(broker.bootstrap)
+            wait_until_idle(broker)
             before = memory_mb(broker)
             members = [Member(f"member-{each:05d}", f"group-{each:05d}") for each in range(count)]
             fleet = Fleet(broker.bootstrap, 2 * count)
@@ -266,7 +301,7 @@ def _await_epoch(bootstrap: str, member: Member) -> None:
     raise AssertionError("the groups are not loaded")
 
 
-def _wait_until_idle(broker: BrokerProcess) -> None:
+def wait_until_idle(broker: BrokerProcess) -> None:
     """The new partitions' logs are made and synced by now."""
     deadline = time.monotonic() + SETTLED_WITHIN_S
     while time.monotonic() < deadline:
@@ -277,7 +312,7 @@ def _wait_until_idle(broker: BrokerProcess) -> None:
     raise AssertionError("the broker does not come to rest")
 
 
-def _find_coordinator(bootstrap: str) -> None:
+def find_coordinator(bootstrap: str) -> None:
     deadline = time.monotonic() + SETTLED_WITHIN_S
     with Connection(bootstrap) as connection:
         while True:

@@ -24,6 +24,7 @@ from benchmarks import (
     pipeline,
     quotas,
     share_groups,
+    streams_groups,
     tls,
     transactions,
 )
@@ -314,6 +315,13 @@ SCENARIOS = (
     Scenario("share groups: latency at 1,000 records/s", share_groups.latency(1_000, 10_000)),
     Scenario("share groups: a million records in flight", share_groups.in_flight(1_000_000, 200)),
     Scenario("share groups: coordinator of 10,000 keys", share_groups.takeover(10_000)),
+    *(
+        Scenario(
+            f"streams groups: {count:,} members with 2,000 tasks",
+            streams_groups.membership(count, 2_000, 20_000),
+        )
+        for count in (100, 1_000)
+    ),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),
     Scenario("going on after kill -9", going_on_after_kill),

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from interop_tests.cluster.clusters import Cluster
+from interop_tests.cluster.conftest import MakeCluster
+from interop_tests.cluster.moving import elect, reassign, serving_leader
 from interop_tests.harness.chance import seeded_chance
 from interop_tests.streams.application import (
     Lines,
@@ -18,12 +20,14 @@ from interop_tests.streams.application import (
     assert_internal_topics,
     wait_for_counts,
 )
+from interop_tests.streams.instances import BROKER_SETTINGS
 
 KILLS = 20 if os.environ.get("KAFKACOMPAT_SOAK") else 1
 """The number of kills of each kind of victim."""
 LINES = 60
 """Lines before and after each kill."""
 GROUP = 0
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def group_coordinator(cluster: Cluster, group: str) -> int:
@@ -71,6 +75,66 @@ def test_instances_and_nodes_are_killed(cluster: Cluster, unique: Any, tmp_path:
                     application.start(number)
         lines.flush()
         wait_for_counts(application, outputs, lines.counts.total())
+        assert_exact(application, lines)
+        assert_internal_topics(application)
+        for number in (0, 1):
+            assert application.stop(number) == 0
+    finally:
+        outputs.close()
+        application.close()
+
+
+def test_the_coordinator_of_a_streams_group_is_replaced(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    """KIP-1071: the coordinator is killed, paused beyond its session, and moved to other nodes, once while an instance
+    dies. Each word is counted once."""
+    settings = {"offsets.topic.num.partitions": "1", "broker.session.timeout.ms": "4000"}
+    settings |= {"broker.heartbeat.interval.ms": "500", "auto.leader.rebalance.enable": "false"}
+    cluster = make_cluster(settings=BROKER_SETTINGS | settings)
+    application = WordCount(tmp_path, cluster.bootstrap, "count", 3, "streams")
+    lines = Lines(application, seeded_chance())
+    outputs = Outputs(cluster.bootstrap, application.counts)
+
+    def home() -> int:
+        found = cluster.wait(lambda: serving_leader(cluster, OFFSETS_TOPIC), "there is a coordinator")
+        return found[0]
+
+    def others(node: int) -> list[int]:
+        return [each for each in cluster.nodes if each != node]
+
+    def goes_on() -> None:
+        lines.write(LINES)
+        lines.flush()
+        wait_for_counts(application, outputs, lines.counts.total())
+
+    try:
+        for number in (0, 1):
+            application.start(number)
+        goes_on()
+        for change in ("killed", "paused", "elected", "reassigned", "killed with an instance"):
+            print(change)
+            before = home()
+            node = cluster.nodes[before]
+            lines.write(LINES)
+            if change == "elected":
+                elect(cluster, OFFSETS_TOPIC, others(before)[0])
+            elif change == "reassigned":
+                reassign(cluster, OFFSETS_TOPIC, others(before))
+            elif change == "paused":
+                node.pause()
+                cluster.wait(lambda before=before: home() != before, "another node is the coordinator")
+                # It still takes itself for the coordinator.
+                node.resume()
+            else:
+                node.kill()
+            if change == "killed with an instance":
+                application.kill(0)
+            goes_on()
+            assert home() != before
+            cluster.mend()
+            if change == "reassigned":
+                reassign(cluster, OFFSETS_TOPIC, [*others(before), before])
+        application.start(0)
+        goes_on()
         assert_exact(application, lines)
         assert_internal_topics(application)
         for number in (0, 1):
