@@ -26,7 +26,6 @@ SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": "100000",
     "auto.leader.rebalance.enable": "false",
 }
-FORMAT = ["--feature", "streams.version=0"]
 TOPIC = "kept"
 NUMBER, FILLER = "retention.ms", "follower.replication.throttled.replicas"
 FIRST = 1_000_000_000
@@ -128,7 +127,7 @@ def author() -> Iterator[Callable[[Cluster], Author]]:
 def test_nodes_that_are_killed_while_segments_end_lose_nothing_and_apache_kafka_goes_on(
     make_cluster: MakeCluster, author: Callable[[Cluster], Author], tools: KafkaTools
 ) -> None:
-    cluster = make_cluster(KAFKACOMPAT, settings=SETTINGS, format_options=FORMAT)
+    cluster = make_cluster(KAFKACOMPAT, settings=SETTINGS)
     cluster.create_topic(TOPIC, 3)
     writes = author(cluster)
     for round_ in range(2):

@@ -1,8 +1,7 @@
 """Nodes of kafkacompat and of Apache Kafka 4.4 in one cluster: replication in both directions, and controllers that
 vote together.
 
-The cluster has the features that both support: Kafka's defaults, except that streams groups are at level 0. These tests
-start both kinds of brokers, whatever kind the other tests use.
+All features have Kafka's default levels. These tests start both kinds of brokers, whatever kind the other tests use.
 """
 
 from __future__ import annotations
@@ -20,18 +19,22 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.cluster.conftest import Measure
+from interop_tests.cluster.moving import elect
 from interop_tests.cluster.node import ClusterNode
 from interop_tests.cluster.quotas import mutations_refused_alike, throttled_alike
 from interop_tests.cluster.test_quorum import directory_id, observers, quorum, voters
 from interop_tests.cluster.workload import Follower, Work, assert_exact, closing_consumer
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
+from interop_tests.harness.chance import seeded_chance
 from interop_tests.harness.java_tools import KafkaTools, dump_faults
 from interop_tests.harness.stable import wait_until_stable
 from interop_tests.harness.wire import Connection
+from interop_tests.share_groups.letters import TAKES_LETTERS, RejectedJobs
+from interop_tests.streams import application as streams
+from interop_tests.streams.instances import BROKER_SETTINGS
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
-FORMAT = ["--feature", "streams.version=0"]
 SETTINGS = {
     "default.replication.factor": "2",
     "min.insync.replicas": "1",
@@ -44,6 +47,9 @@ SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     # The bytes of a few topics' records, or of ten seconds of NoOpRecords.
     "metadata.log.max.record.bytes.between.snapshots": "2000",
+    "errors.deadletterqueue.auto.create.topics.enable": "true",
+    "group.share.assignment.interval.ms": "0",
+    **BROKER_SETTINGS,
 }
 KAFKA_VERSION = "4.4-IV2"
 OF_JAVA = 60
@@ -51,6 +57,7 @@ COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_MOVES = (14, 15, 16)
 """The coordinator is loading, is not available, or has moved."""
 COORDINATOR_S = 60.0
+OFFSETS_TOPIC = "__consumer_offsets"
 ELECTION_NOT_NEEDED = 84
 NO_REASSIGNMENT_IN_PROGRESS = 85
 INVALID_UPDATE_VERSION = 95
@@ -67,8 +74,7 @@ def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
             while alive:
                 alive.popitem()[1].close()
             root = tmp_path_factory.mktemp(name)
-            options: dict[str, Any] = {"settings": SETTINGS, "format_options": FORMAT}
-            alive[name] = Cluster(kinds, root, len(kinds), roles, **options).start()
+            alive[name] = Cluster(kinds, root, len(kinds), roles, SETTINGS).start()
         else:
             alive[name].mend()
         return alive[name]
@@ -348,6 +354,134 @@ def quotas_hold(cluster: Cluster, unique: Unique, asked: int) -> None:
     mutations_refused_alike(cluster, cluster.nodes[asked], unique)
 
 
+def streams_groups_hold(cluster: Cluster, unique: Unique, folder: Path) -> None:
+    """A streams group (KIP-1071) whose coordinator moves between both kinds of broker, once while an instance dies, and
+    once because the coordinator dies. Each word is counted once."""
+    one, other = (node.node_id for node in cluster.brokers)
+    application = streams.WordCount(folder, cluster.bootstrap, unique("streams"), 2, "streams")
+    lines = streams.Lines(application, seeded_chance())
+    outputs = streams.Outputs(cluster.bootstrap, application.counts)
+
+    def move_coordinators(node: int) -> None:
+        for number in range(3):
+            cluster.leader(OFFSETS_TOPIC, number)
+            elect(cluster, OFFSETS_TOPIC, node, number)
+
+    def goes_on() -> None:
+        lines.write(50)
+        lines.flush()
+        streams.wait_for_counts(application, outputs, lines.counts.total())
+
+    def is_settled() -> dict[str, Any] | None:
+        """The group with its members and tasks, when both instances share them."""
+        found = described_streams_group(cluster, application.name)
+        stands = found is not None and found["GroupState"] == "Stable" and len(found["Members"]) == 2
+        return found if stands else None
+
+    try:
+        cluster.wait(
+            lambda: cluster.ask(lambda wire: coordinator_of_group(wire, application.name)), "coordinators"
+        )
+        move_coordinators(one)
+        for number in (0, 1):
+            application.start(number)
+        goes_on()
+        for node in (other, one):
+            before = cluster.wait(is_settled, "both instances have tasks")
+            move_coordinators(node)
+            goes_on()
+            after = cluster.wait(is_settled, "the group is there")
+            assert told_of_group(after) == told_of_group(before)
+        application.kill(0)
+        move_coordinators(other)
+        goes_on()
+        application.start(0)
+        cluster.nodes[other].kill()
+        goes_on()
+        cluster.mend()
+        goes_on()
+        streams.assert_exact(application, lines)
+        assert [application.stop(number) for number in (0, 1)] == [0, 0]
+    finally:
+        outputs.close()
+        application.close()
+
+
+def coordinator_of_group(connection: Connection, group: str) -> str | None:
+    """host:port"""
+    reply = connection.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
+    (found,) = reply["Coordinators"]
+    return f"{found['Host']}:{found['Port']}" if found["ErrorCode"] == 0 else None
+
+
+def described_streams_group(cluster: Cluster, group: str) -> dict[str, Any] | None:
+    """None while there is no coordinator."""
+    address = cluster.ask(lambda wire: coordinator_of_group(wire, group))
+    if address is None:
+        return None
+    asked = {"GroupIds": [group], "IncludeAuthorizedOperations": False}
+    try:
+        with Connection(address, timeout_s=5) as connection:
+            (found,) = connection.call("StreamsGroupDescribe", 1, asked)["Groups"]
+    except views.BROKEN:
+        return None
+    if found["ErrorCode"] in COORDINATOR_MOVES:
+        return None
+    assert found["ErrorCode"] == 0, found
+    return dict(found)
+
+
+def told_of_group(group: dict[str, Any]) -> dict[str, Any]:
+    """What another coordinator tells alike from the beginning. The offsets of tasks are not stored, and the partitions of
+    internal topics are counted at the next heartbeat."""
+    not_stored = {"TaskOffsets", "TaskEndOffsets", "Partitions"}
+
+    def stored(told: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in told.items() if key not in not_stored}
+
+    parts = [
+        {
+            key: [
+                stored(each) if key.endswith("Topics") and isinstance(each, dict) else each for each in value
+            ]
+            if isinstance(value, list)
+            else value
+            for key, value in part.items()
+        }
+        for part in group["Topology"]["Subtopologies"]
+    ]
+    members = sorted((stored(each) for each in group["Members"]), key=lambda each: str(each["MemberId"]))
+    return group | {"Members": members, "Topology": group["Topology"] | {"Subtopologies": parts}}
+
+
+def dead_letters_hold(cluster: Cluster, unique: Unique) -> None:
+    """KIP-1191: a broker of each kind leads the records while the other one leads their dead letters, and dies. The dead
+    letters are the same, whoever wrote them. One of their topics is created when a broker needs it."""
+    found = []
+    ids = [node.node_id for node in cluster.brokers]
+    for one, other in (ids, ids[::-1]):
+        topic, group, queue = unique("jobs"), unique("workers"), f"dlq.{unique('jobs')}"
+        cluster.create_topic(topic, assignment=[[one, other]])
+        if not found:
+            cluster.create_topic(queue, assignment=[[other, one]], configs=TAKES_LETTERS)
+        jobs = RejectedJobs(
+            lambda group=group: cluster.ask(lambda wire: coordinator_of_group(wire, group)),
+            lambda topic=topic: cluster.nodes[cluster.leader(topic)].bootstrap,
+            *(topic, group, queue),
+        ).begin()
+        jobs.reject(4)
+        cluster.nodes[one].kill()
+        leads(cluster, topic, other)
+        cluster.wait(
+            lambda queue=queue, other=other: cluster.leader(queue) == other, "the dead letters have a leader"
+        )
+        jobs.reject(4)
+        cluster.mend()
+        letters = jobs.letters(lambda queue=queue: cluster.nodes[cluster.leader(queue)].bootstrap)
+        found.append({*letters})
+    assert found[0] == found[1]
+
+
 def leadership_goes_to_and_fro(
     cluster: Cluster,
     tools: KafkaTools,
@@ -441,6 +575,13 @@ def test_both_kinds_of_broker_hold_a_client_to_its_quota_alike(
     apache_quorum: Cluster, unique: Unique
 ) -> None:
     quotas_hold(apache_quorum, unique, asked=4)
+
+
+def test_streams_groups_and_dead_letters_over_our_broker_and_apache_kafkas(
+    apache_quorum: Cluster, unique: Unique, tmp_path: Path
+) -> None:
+    streams_groups_hold(apache_quorum, unique, tmp_path)
+    dead_letters_hold(apache_quorum, unique)
 
 
 def snapshots(node: ClusterNode) -> dict[str, bytes]:
@@ -545,7 +686,7 @@ def test_our_controller_votes_with_apache_kafkas(
         work.stop()
         follower.wait_for(work)
     assert_exact(cluster.bootstrap, topic, *works)
-    assert not re.search(r"streams.version.*FinalizedVersionLevel: [1-9]", features(tools, cluster))
+    assert re.search(r"streams.version.*FinalizedVersionLevel: 1", features(tools, cluster))
     assert f"FinalizedVersionLevel: {KAFKA_VERSION}" in features(tools, cluster)
     assert re.search(r"transaction.version.*FinalizedVersionLevel: 2", features(tools, cluster))
     assert re.search(r"share.version.*FinalizedVersionLevel: 2", features(tools, cluster))
@@ -598,6 +739,13 @@ def test_a_quota_from_our_controller_holds_on_both_kinds_of_broker(
     our_quorum: Cluster, unique: Unique
 ) -> None:
     quotas_hold(our_quorum, unique, asked=3)
+
+
+def test_streams_groups_and_dead_letters_with_our_controller(
+    our_quorum: Cluster, unique: Unique, tmp_path: Path
+) -> None:
+    streams_groups_hold(our_quorum, unique, tmp_path)
+    dead_letters_hold(our_quorum, unique)
 
 
 def test_transactions_survive_coordinators_of_either_kind(

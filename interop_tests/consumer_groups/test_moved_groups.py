@@ -15,7 +15,6 @@ import pytest
 from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.cluster.moving import elect, reassign, serving_leader
-from interop_tests.cluster.test_mixed import FORMAT
 from interop_tests.cluster.test_mixed import SETTINGS as MIXED
 from interop_tests.consumer_groups.held_groups import (
     COORDINATOR_MOVES,
@@ -173,14 +172,13 @@ class Scene:
 def scene(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
     made: list[tuple[Cluster, Scene | None]] = []
 
-    def make(kinds: list[str], roles: Any, settings: dict[str, str], format_options: Any = ()) -> Scene:
+    def make(kinds: list[str], roles: Any, settings: dict[str, str]) -> Scene:
         cluster = Cluster(
             kinds,
             tmp_path / "cluster",
             len(kinds),
             roles,
             {**settings, **QUICK, **SETTINGS, "auto.leader.rebalance.enable": "false"},
-            format_options=format_options,
         )
         made.append((cluster, None))
         cluster.start()
@@ -237,7 +235,7 @@ def test_a_coordinator_of_three_is_replaced(scene: Callable[..., Scene]) -> None
 
 def test_the_coordinator_moves_between_apache_kafka_and_kafkacompat(scene: Callable[..., Scene]) -> None:
     """At Kafka's default group.version. No member of the group at work gets another epoch or other partitions."""
-    at = scene([KAFKACOMPAT, KAFKACOMPAT, APACHE], [CONTROLLER, BROKER, BROKER], MIXED, FORMAT)
+    at = scene([KAFKACOMPAT, KAFKACOMPAT, APACHE], [CONTROLLER, BROKER, BROKER], MIXED)
     ours, theirs = 2, 3
     told = {"ClientSoftwareName": "interop", "ClientSoftwareVersion": "1"}
     for node in at.cluster.brokers:

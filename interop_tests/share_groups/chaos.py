@@ -38,8 +38,6 @@ from interop_tests.share_groups.scene import SETTINGS, Scene
 
 CHANGES = (killed, killed, stopped, paused, elected, reassigned)
 HESITATION_S = 0.3
-NO_STREAMS = ("--feature", "streams.version=0")
-"""The level that both kinds of node support."""
 
 
 def wait_a_little(chance: random.Random, bound_s: float) -> None:
@@ -50,10 +48,8 @@ def run(seed: int, seconds: float, root: Path, kinds: Sequence[str]) -> str:
     """One run with its files below `root`. Returns what was done."""
     chance = random.Random(seed)
     is_mixed = len({*kinds}) > 1
-    options = {"settings": (MIXED if is_mixed else {}) | SETTINGS}
-    cluster = Cluster(
-        kinds, root / "cluster", len(kinds), format_options=NO_STREAMS if is_mixed else (), **options
-    )
+    settings = (MIXED if is_mixed else {}) | SETTINGS
+    cluster = Cluster(kinds, root / "cluster", len(kinds), settings=settings)
     done: Counter[str] = Counter()
     work = None
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +34,6 @@ from interop_tests.share_groups.sides import STATE_TOPIC
 pytestmark = pytest.mark.needs_control
 
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
-NO_STREAMS = ("--feature", "streams.version=0")
 MakeScene = Callable[..., Scene]
 
 
@@ -44,10 +42,10 @@ def make_scene(tmp_path: Path) -> Iterator[MakeScene]:
     """make_scene(kinds, settings) starts a controller, which is the first kind, and brokers."""
     made: list[Cluster] = []
 
-    def make(kinds: Sequence[str], settings: dict[str, str] | None = None, **options: Any) -> Scene:
+    def make(kinds: Sequence[str], settings: dict[str, str] | None = None) -> Scene:
         roles = [CONTROLLER] + [BROKER] * (len(kinds) - 1)
         folder = tmp_path / "cluster"
-        cluster = Cluster(kinds, folder, len(kinds), roles, SETTINGS | (settings or {}), **options)
+        cluster = Cluster(kinds, folder, len(kinds), roles, SETTINGS | (settings or {}))
         made.append(cluster)
         return Scene(cluster.start())
 
@@ -95,7 +93,7 @@ def test_leaders_and_share_coordinators_move_between_kafkacompat_and_apache_kafk
     make_scene: MakeScene, at_work: Callable[[Scene], AtWork]
 ) -> None:
     """Each kind of node leads while the other one coordinates, and takes over from the other one."""
-    scene = make_scene([KAFKACOMPAT, KAFKACOMPAT, APACHE], MIXED, format_options=NO_STREAMS)
+    scene = make_scene([KAFKACOMPAT, KAFKACOMPAT, APACHE], MIXED)
     ours, theirs = 2, 3
     scene.place(ours, theirs, ours)
     work = at_work(scene)
