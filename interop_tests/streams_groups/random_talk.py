@@ -166,6 +166,7 @@ class RandomTalk:
             ANY,
             InstanceId=worker.instance,
             EndpointInformationEpoch=worker.endpoint_epoch,
+            known=worker.owned,
             **fields,
         )
         worker.learn(answer)

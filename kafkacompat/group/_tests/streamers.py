@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kafkacompat.api.streams_group_describe import HANDLER as DESCRIBE
@@ -127,6 +128,13 @@ class Streamer:
     def leave(self, epoch: int = -1) -> Any:
         return heartbeat(self.world, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance)
 
+    @contextmanager
+    def loses_answers(self) -> Iterator[None]:
+        """The answers to what it sends inside do not arrive."""
+        epoch, has = self.epoch, self.has
+        yield
+        self.epoch, self.has = epoch, has
+
     def _send(self, **fields: Any) -> Any:
         tasks = {
             role: [
@@ -146,9 +154,10 @@ class Streamer:
         )
         if answer.error_code == E.NONE:
             self.epoch = answer.member_epoch
-            for role in ROLES:
-                if getattr(answer, role) is not None:
-                    self.has[role] = {each.subtopology_id: each.partitions for each in getattr(answer, role)}
+            told = {role: getattr(answer, role) for role in ROLES if getattr(answer, role) is not None}
+            self.has = self.has | {
+                role: {each.subtopology_id: each.partitions for each in tasks} for role, tasks in told.items()
+            }
         return answer
 
     @property

@@ -236,6 +236,33 @@ def test_a_wrong_epoch_is_fenced_and_a_lost_answer_is_not(world: StreamsWorld) -
     assert a.beat().error_code == E.NONE
 
 
+def test_tasks_whose_answer_was_lost_are_told_again(world: StreamsWorld) -> None:
+    """The client repeats what it has after a request without an answer. Nothing else would ever tell it of these tasks."""
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+    with b.loses_answers():
+        a.beat()
+        a.beat()
+        b.beat()
+    assert state(world) == "Stable"
+    assert b.active == set()
+    b.beat()
+    assert len(b.active) == 1
+    assert b.beat().active_tasks is None
+
+
+def test_what_is_to_be_revoked_is_told_again_if_the_answer_was_lost(world: StreamsWorld) -> None:
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    b.join()
+    with a.loses_answers():
+        a.beat()
+    assert len(a.active) == 3
+    a.beat()
+    assert len(a.active) == 2
+
+
 def test_another_topology_is_refused_and_an_older_one_is_stale(world: StreamsWorld) -> None:
     Streamer(world, "a", topology("t", epoch=1)).join()
     answer = Streamer(world, "b", topology("u", epoch=1)).join()

@@ -247,7 +247,8 @@ def _heartbeat(
     if group.is_empty():
         _schedule_initial_rebalance(env, group_id)
     target = _target(env, group, group_epoch, told, configured, configs, statuses, records, now_ms)
-    updated = _reconciled(env, group, told, target, request, records)
+    owned = _owned_of(request)
+    updated = _reconciled(env, group, told, target, owned, records)
     schedule_session_timeout(env, group_id, member_id, session_timeout_ms(env, group))
     if request.shutdown_application:
         group.request_shutdown(member_id)
@@ -259,7 +260,9 @@ def _heartbeat(
         acceptable_recovery_lag=env.settings.streams.acceptable_recovery_lag,
     )
     tasks_changed = updated.assigned != member.assigned
-    if joins or tasks_changed:
+    # A client that got no answer repeats what it has. As Kafka does not tell it again what it was assigned meanwhile, it would not
+    # run these tasks, nor give up what another member waits for.
+    if joins or tasks_changed or (owned is not None and not owned.has_same_tasks(updated.assigned)):
         response.active_tasks = _task_ids(updated.assigned.active)
         response.standby_tasks = _task_ids(updated.assigned.standby)
         response.warmup_tasks = _task_ids(updated.assigned.warmup)
@@ -678,26 +681,25 @@ def _described(
 # --- the member's tasks
 
 
+def _owned_of(request: StreamsGroupHeartbeatRequest) -> TasksTuple | None:
+    """The tasks that the member has. None if the request does not tell."""
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    return TasksTuple(tasks_of(active), tasks_of(standby), tasks_of(warmup))
+
+
 def _reconciled(
     env: Environment,
     group: StreamsGroup,
     member: StreamsGroupMember,
     target: Target[TasksTuple],
-    request: StreamsGroupHeartbeatRequest,
+    owned: TasksTuple | None,
     records: list[GroupRecord],
 ) -> StreamsGroupMember:
     """The member after its next step towards the target. Raises OperationRefused."""
     if member.is_reconciled_to(target.epoch):
         return member
-    owned = None
-    if (
-        request.active_tasks is not None
-        and request.standby_tasks is not None
-        and request.warmup_tasks is not None
-    ):
-        owned = TasksTuple(
-            tasks_of(request.active_tasks), tasks_of(request.standby_tasks), tasks_of(request.warmup_tasks)
-        )
     reconciled = Reconciliation(
         target.epoch,
         target.assignment,
