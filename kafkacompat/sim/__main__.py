@@ -19,20 +19,26 @@ from typing import Any
 
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
-from kafkacompat.sim.cluster_options import consumer_group_shape, draw_cluster_options, share_group_shape
+from kafkacompat.sim.cluster_options import (
+    consumer_group_shape,
+    draw_cluster_options,
+    share_group_shape,
+    streams_group_shape,
+)
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.counters import (
     ClusterCounters,
     ConsumerGroupCounters,
     QuorumCounters,
     ShareGroupCounters,
+    StreamsGroupCounters,
 )
 from kafkacompat.sim.processes import Process
 from kafkacompat.sim.quorum_node import SimulatedNode
 from kafkacompat.sim.quorum_options import draw_options
 from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
-GroupCounters = ConsumerGroupCounters | ShareGroupCounters | None
+GroupCounters = ConsumerGroupCounters | ShareGroupCounters | StreamsGroupCounters | None
 
 
 def print_short(line: str) -> None:
@@ -76,6 +82,8 @@ class ClusterTrace(logging.Handler):
 def shape_for(seed: int, groups: GroupCounters) -> dict[str, Any]:
     if groups is None:
         return {}
+    if isinstance(groups, StreamsGroupCounters):
+        return streams_group_shape(seed)
     return share_group_shape(seed) if isinstance(groups, ShareGroupCounters) else consumer_group_shape(seed)
 
 
@@ -106,6 +114,8 @@ def run_cluster_seed(
     finally:
         if isinstance(groups, ShareGroupCounters):
             groups.add(simulation.share_groups.counters)
+        elif isinstance(groups, StreamsGroupCounters):
+            groups.add(simulation.streams_groups.counters)
         elif groups is not None:
             groups.add(simulation.consumer_groups.counters)
         if trace:
@@ -123,6 +133,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--consumer-groups", action="store_true", help="clusters with a group of both protocols (KIP-848)"
     )
     parser.add_argument("--share-groups", action="store_true", help="clusters with a share group (KIP-932)")
+    parser.add_argument(
+        "--streams-groups", action="store_true", help="clusters with a streams group (KIP-1071)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
     parser.add_argument("--trace", action="store_true", help="print every event with its effects")
@@ -130,8 +143,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep-going", action="store_true", help="go on after a failed seed")
     options = parser.parse_args(arguments)
     groups: GroupCounters = None
-    if options.consumer_groups or options.share_groups:
-        groups = ShareGroupCounters() if options.share_groups else ConsumerGroupCounters()
+    if options.consumer_groups:
+        groups = ConsumerGroupCounters()
+    elif options.share_groups:
+        groups = ShareGroupCounters()
+    elif options.streams_groups:
+        groups = StreamsGroupCounters()
     is_cluster = options.cluster or groups is not None
     total: Any = ClusterCounters() if is_cluster else QuorumCounters()
     run: Callable[[int, bool, bool], Any] = (

@@ -134,6 +134,25 @@ class ClusterOptions:
     share_letters_switch_ms: int = 0
     """Mean pause between changes of whether the dead-letter topic takes dead letters. 0: it always does."""
 
+    streams_members: int = 0
+    """Members of a streams group (KIP-1071). 0 unless `streams_group_shape` is asked for."""
+    streams_processes: int = 0
+    """Processes that these members share."""
+    streams_static_members: int = 0
+    streams_twin: bool = False
+    """One more member has the instance id of the first static one."""
+    streams_standbys: int = 0
+    streams_endpoints: bool = False
+    """The members tell where they answer interactive queries."""
+    streams_late: str = ""
+    """What the application does with a topic that comes late: "alone", "joined" or "paired". Empty: there is none."""
+    streams_upgrade_ms: int = 0
+    """Mean pause between upgrades of the application, for which its group is deleted. 0: none."""
+    streams_shutdown_ms: int = 0
+    """Mean pause between requests of a member to shut the application down. 0: none."""
+    streams_delay_ms: int = 0
+    """group.streams.initial.rebalance.delay.ms."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -282,6 +301,36 @@ def share_group_shape(seed: int) -> dict[str, Any]:
     }
 
 
+def streams_group_shape(seed: int) -> dict[str, Any]:
+    """Return the options of a cluster with a streams group, and little else. They are not drawn with the others, because
+    additional clients would change every run."""
+    chance = Chance(seed, "streams groups")
+    members = chance.between(2, 5)
+    statics = chance.between(0, 2) if chance.happens(0.6) else 0
+    return {
+        "streams_members": members,
+        "streams_processes": chance.between(1, members),
+        "streams_static_members": statics,
+        "streams_twin": statics > 0 and chance.happens(0.4),
+        "streams_standbys": chance.between(0, 2),
+        "streams_endpoints": chance.happens(0.4),
+        "streams_late": ("", "alone", "joined", "paired")[chance.randrange(4)],
+        "streams_upgrade_ms": chance.between(1_500, 5_000) if chance.happens(0.4) else 0,
+        "streams_shutdown_ms": chance.between(3_000, 8_000) if chance.happens(0.3) else 0,
+        "streams_delay_ms": chance.between(100, 600) if chance.happens(0.5) else 0,
+        "assignment_ms": chance.between(100, 600) if chance.happens(0.4) else 0,
+        "remake_ms": chance.between(500, 2_000) if chance.happens(0.5) else 0,
+        "partitions": chance.between(2, 3),
+        "change_ms": chance.between(500, 2_000) if chance.happens(0.4) else 0,
+        "segment_bytes": chance.between(6_000, 10_000) if chance.happens(0.4) else 0,
+        "producers": 1,
+        "think_ms": 400,
+        "members": 0,
+        "transactional_producers": 0,
+        "secured_clients": 0,
+    }
+
+
 TOPIC = "t0"
 """The first topic, which is always there. Groups use it."""
 MADE_ANEW = "again"
@@ -290,6 +339,8 @@ COMPACTED, RETAINED, UNCLEAN = "latest", "recent", "unclean"
 COORDINATORS_TOPICS = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
 DEAD_LETTERS = "dlq.jobs"
 """Takes the dead letters of the share group."""
+APPLICATION, LATE = "app", "orders"
+"""The streams group, whose internal topics begin with its name, and a topic that it reads."""
 APART = (COMPACTED, RETAINED, UNCLEAN)
 """Topics with their own oracles. Transactions and groups do not use them."""
 DELETE_RETENTION_MS = 2_500
@@ -297,8 +348,13 @@ DELETE_RETENTION_MS = 2_500
 
 
 def is_for_producers(topic: str) -> bool:
-    """Whether producers use the topic. Internal topics belong to the coordinators, dead letters to the brokers."""
-    return not topic.startswith("__") and topic != DEAD_LETTERS
+    """Whether producers use the topic. Internal topics belong to the coordinators or to the streams application, dead letters
+    to the brokers."""
+    return not topic.startswith("__") and topic != DEAD_LETTERS and not is_of_application(topic)
+
+
+def is_of_application(topic: str) -> bool:
+    return topic.startswith(f"{APPLICATION}-")
 
 
 def is_for_transactions(topic: str) -> bool:

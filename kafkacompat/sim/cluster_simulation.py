@@ -28,6 +28,7 @@ from kafkacompat.sim.oracles import ClusterOracles, heard
 from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.secured_clients import RightsChanges, SecuredClient
 from kafkacompat.sim.share_groups import ShareGroups
+from kafkacompat.sim.streams_groups import StreamsGroups
 from kafkacompat.sim.transactional_producer import TransactionalProducer
 
 SETTLE_MS = 60_000
@@ -45,6 +46,7 @@ KEEPER_ID = 9000
 RIGHTS_CHANGES_ID, SECURED_IDS = 10_000, 11_000
 CONSUMER_GROUPS_ID = 12_000
 SHARE_GROUPS_ID = 13_000
+STREAMS_GROUPS_ID = 14_000
 MAX_EVENTS = 200_000
 
 
@@ -77,6 +79,7 @@ class ClusterSimulation:
         self.groups = Groups(links, GROUPS_ID, options.members)
         self.consumer_groups = ConsumerGroups(links, CONSUMER_GROUPS_ID)
         self.share_groups = ShareGroups(links, SHARE_GROUPS_ID, oracles, machines.by_id)
+        self.streams_groups = StreamsGroups(links, STREAMS_GROUPS_ID, oracles)
         clients: list[Client] = [*self.producers, self.consumer, self.administrator, *self.transactional]
         if self.reader is not None:
             clients.append(self.reader)
@@ -85,6 +88,7 @@ class ClusterSimulation:
         if options.change_ms:
             clients.append(ClusterChanges(links, CHANGES_ID))
         clients += [*self.groups.clients, *self.consumer_groups.clients, *self.share_groups.clients]
+        clients += self.streams_groups.clients
         if kept_topics(options):
             clients.append(TopicSetup(links, KEEPER_ID))
         if options.secured_clients:
@@ -184,6 +188,7 @@ class ClusterSimulation:
             self.groups.missing(partitions)
             or self.consumer_groups.missing(image)
             or self.share_groups.missing(topic.id, partitions)
+            or self.streams_groups.missing(image)
         )
         if owed is not None:
             return owed

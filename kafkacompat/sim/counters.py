@@ -204,6 +204,44 @@ class ConsumerGroupCounters(ModernGroupCounters):
 
 
 @dataclass
+class StreamsGroupCounters(ModernGroupCounters):
+    """Counts of one run, or of many."""
+
+    standbys: int = 0
+    """Standbys given to members."""
+    promoted: int = 0
+    """Standbys that became active at their member."""
+    offsets_told: int = 0
+    """Heartbeats with offsets of tasks."""
+    endpoints_told: int = 0
+    stale_topologies: int = 0
+    """Members that learned that the group has a newer topology."""
+    topologies_refused: int = 0
+    """Members that could not join with their topology."""
+    tasks_refused: int = 0
+    """Members with tasks that their subtopology does not have any more."""
+    source_topics_missing: int = 0
+    """Answers of this kind. So are the next ones."""
+    incorrectly_partitioned: int = 0
+    internal_topics_missing: int = 0
+    creations_failed: int = 0
+    """Those that also say why internal topics could not be created."""
+    delayed: int = 0
+    shut_down: int = 0
+    """Times the application was shut down by a member."""
+    upgrades: int = 0
+    """Times the application came back with another topology."""
+    resets: int = 0
+    """Times its internal topics were deleted."""
+    internal_topics: int = 0
+    """Internal topics that the brokers have created."""
+    loads: int = 0
+    """Groups that a coordinator has loaded."""
+    compared: int = 0
+    """Times the records were compared with the memory of the coordinator."""
+
+
+@dataclass
 class ShareGroupCounters:
     """Counts of one run, or of many."""
 

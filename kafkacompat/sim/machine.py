@@ -494,6 +494,17 @@ class Life(Process):
             for key, state in shard.machine.states.items()  # type: ignore[attr-defined]
         }
 
+    def group_machines(self) -> dict[int, Any]:
+        """The group coordinator's machines that are loaded, by their partition."""
+        broker = self._server.broker
+        if broker is None:
+            return {}
+        return {
+            shard.partition: shard.machine
+            for shard in broker.coordinators.groups._shards
+            if shard.state is ShardState.ACTIVE
+        }
+
     def misplaced(self, topic_partition: TopicPartition, directory_id: Uuid) -> str | None:
         """Return what is wrong at the end of the run, if the metadata place the log in that directory. None if all is right."""
         broker = self._server.broker

@@ -79,6 +79,8 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         numbers |= consumer_group_numbers(options)
     if options.share_workers:
         numbers |= share_group_numbers(options)
+    if options.streams_members:
+        numbers |= streams_group_numbers(options)
     texts = {}
     if options.share_letters_made:
         texts["errors.deadletterqueue.auto.create.topics.enable"] = "true"
@@ -110,6 +112,19 @@ def consumer_group_numbers(options: ClusterOptions) -> dict[str, int]:
         **{f"group.consumer.{name}": time_ms for name, time_ms in times.items()},
         **{f"group.consumer.min.{name}": time_ms for name, time_ms in times.items()},
         "group.consumer.assignment.interval.ms": options.assignment_ms,
+    }
+
+
+def streams_group_numbers(options: ClusterOptions) -> dict[str, int]:
+    """Short times, which must be allowed as well."""
+    times = {"session.timeout.ms": GROUP_SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+    return {
+        **{f"group.streams.{name}": time_ms for name, time_ms in times.items()},
+        **{f"group.streams.min.{name}": time_ms for name, time_ms in times.items()},
+        "group.streams.assignment.interval.ms": options.assignment_ms,
+        "group.streams.initial.rebalance.delay.ms": options.streams_delay_ms,
+        "group.streams.num.standby.replicas": options.streams_standbys,
+        "default.replication.factor": REPLICATION_FACTOR,
     }
 
 

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from kafkacompat.sim.counters import ShareGroupCounters
+from kafkacompat.sim.counters import ShareGroupCounters, StreamsGroupCounters
 from kafkacompat.sim.image_oracles import ImageOracles
 from kafkacompat.sim.partition_oracles import ClientOracles, PartitionOracles
 from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.rights_oracle import RightsOracle
 from kafkacompat.sim.share_oracles import GROUP_ID, ShareOracles
+from kafkacompat.sim.streams_oracle import StreamsOracle
 from kafkacompat.sim.views import MachineView, NodeView
 from kafkacompat.sim.waiting_oracles import AnswerOracle, check_fetches
 from kafkacompat.sim.workers import Unforeseen
@@ -64,11 +65,18 @@ class ClusterOracles:
         """None in a cluster without a share group."""
         if env.options.share_workers:
             self.shares = ShareOracles(env, machines, self.partitions, GROUP_ID, self.share_counters)
+        self.streams_counters = StreamsGroupCounters()
+        self.streams: StreamsOracle | None = None
+        """None in a cluster without a streams group."""
+        if env.options.streams_members:
+            self.streams = StreamsOracle(env, machines, self.streams_counters)
 
     def after_event(self, life: NodeView) -> None:
         self.partitions.look(life)
         if self.shares is not None:
             self.shares.after_event(life)
+        if self.streams is not None:
+            self.streams.after_event(life)
         if life.alive and life.partitions is not None and life.fetches is not None:
             with life.machine.watched():
                 check_fetches(life.id, life.partitions, life.fetches)
