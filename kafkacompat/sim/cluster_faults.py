@@ -12,6 +12,7 @@ from typing import Any
 
 from kafkacompat.sim.committed_metadata import Key, partitions_of
 from kafkacompat.sim.faults.control import LOOK_AGAIN_US, FaultControl, proposals_of
+from kafkacompat.sim.faults.creations import CreationFaults
 from kafkacompat.sim.faults.disks import DiskFaults, FailingSyncs, LoadFaults
 from kafkacompat.sim.faults.machines import Cuts, Slowness
 from kafkacompat.sim.faults.processes import Deaths, PoolFaults
@@ -59,7 +60,15 @@ class ClusterFaults:
         self.pools = PoolFaults(control)
         self._deaths = Deaths(control)
         self._loads = LoadFaults(control)
-        self._others = (DiskFaults(control), Slowness(control), self.pools, self._deaths, self._loads)
+        self._creations = CreationFaults(control)
+        self._others = (
+            DiskFaults(control),
+            Slowness(control),
+            self.pools,
+            self._deaths,
+            self._loads,
+            self._creations,
+        )
         self._failing_syncs = FailingSyncs(control)
 
     def begin(self) -> None:
@@ -72,6 +81,7 @@ class ClusterFaults:
 
     def before_operation(self, machine: SimulatedMachine, operation: str, path: str) -> None:
         self._deaths.meet(machine, operation, path)
+        self._creations.meet(machine, operation, path)
 
     def after_refusals(self, machine: SimulatedMachine, operation: str, path: str) -> None:
         self._loads.meet(machine, operation, path)

@@ -62,6 +62,8 @@ class ClusterCounters:
     """Nodes that halted because of a disk error."""
     deaths_within: int = 0
     """Processes that died in the middle of a step."""
+    struck_creations: int = 0
+    """Faults just when internal topics of a streams group were created."""
     held_pools: int = 0
     """Times threads were stuck."""
     unforeseen: int = 0

@@ -58,6 +58,8 @@ class Environment:
         self.metadata = CommittedMetadata()
         self.topics: set[str] = set()
         """Topics that clients know to be created, and that must be there at the end."""
+        self.topics_wanted = 0
+        """Times the brokers were about to create internal topics of a streams group."""
         self.producer_ids: set[int] = set()
         self.is_calm = False
         """All faults are healed."""

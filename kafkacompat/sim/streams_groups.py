@@ -103,7 +103,7 @@ class StreamsMember(ModernMember[Role]):
         self.version, self._endpoints_epoch = newest, -1
         if not self.env.is_calm and self._application.may_change:
             kind = self.chance.uniform()
-            self.version = newest + 1 if kind < 0.06 else max(0, newest - 1) if kind < 0.15 else newest
+            self.version = newest + 1 if kind < 0.06 else max(0, newest - 1) if kind < 0.25 else newest
 
     def heartbeat_request(self) -> StreamsGroupHeartbeatRequest:
         request = self.leave_request(self.epoch)
@@ -181,6 +181,7 @@ class StreamsMember(ModernMember[Role]):
         if status in COUNTED:
             name = COUNTED[status]
             setattr(self.counters, name, getattr(self.counters, name) + 1)
+        self.env.topics_wanted += status == MISSING_INTERNAL_TOPICS
         self.counters.creations_failed += "Creation failed" in detail
         if status == SHUTDOWN_APPLICATION:
             self._application.shut_down()
@@ -395,6 +396,7 @@ class Application(Client):
 
     def _looked(self, _: Deferred[Any]) -> None:
         """Whatever was not done is done at a later look."""
+        self.env.topics_wanted += 1
         self._is_deleting = False
 
     @property
