@@ -230,8 +230,12 @@ class StreamsMember(ModernMember[Role]):
                 self._vanish()
             else:
                 self._send_leave(LEAVES, self._be_away)
-            return
-        super()._act()
+        elif (
+            self.is_alone and self.owned and not self.env.is_over_for_producers and self.chance.happens(0.08)
+        ):
+            self._leave()
+        else:
+            super()._act()
 
     def _beat(self) -> None:
         self.is_waiting = self._application.is_stopped and self.epoch == 0
