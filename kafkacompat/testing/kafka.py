@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock
     from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.testing.faults import Faults
+    from kafkacompat.testing.flavors import Flavor
     from kafkacompat.testing.versions import Release
 
 T = TypeVar("T")
@@ -89,12 +90,19 @@ class Kafka:
     """`with`, `async with` under trio or asyncio, or `start` and `stop`."""
 
     def __init__(
-        self, settings: Mapping[str, object] | None = None, *, nodes: int = 1, version: str | None = None
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        nodes: int = 1,
+        version: str | None = None,
+        flavor: str | None = None,
     ) -> None:
         """`settings`: Kafka's names and values, over the defaults for tests. `version`: the release, such as 3.9, as which it
-        shows itself to clients. Raises UnknownSetting, ConfigError, ValueError."""
-        self._version = version
-        self._release = _release(version)
+        shows itself to clients. `flavor`: the other Kafka whose refusals it has (testing/flavors.py). Raises UnknownSetting,
+        ConfigError, ValueError."""
+        self._version, self._flavor_name = version, flavor
+        self._flavor = _flavor(flavor, nodes)
+        self._release = _release(version) or (None if self._flavor is None else self._flavor.release)
         self.name = f"kafkacompat-{next(_numbers)}"
         self.clock: Clock = SystemClock()
         self.nodes: dict[int, NodeThread] = {}
@@ -106,7 +114,12 @@ class Kafka:
         """The last requests, while they are recorded."""
         self._ports = ReservedPorts()
         self._settings = dict(settings or {})
-        self._configs = nodes_settings(self._settings, nodes, self._ports, self._release)
+        of_flavor = {} if self._flavor is None else self._flavor.settings
+        self._configs = nodes_settings({**of_flavor, **self._settings}, nodes, self._ports, self._release)
+        self._refusals = Hooks()
+        """Of the flavor."""
+        for rule in () if self._flavor is None else self._flavor.rules:
+            self._refusals.faults.add(rule)
         self._cluster_id = uuid_to_text(SystemRandom().uuid())
         self._disks: dict[int, MemoryDisk] = {}
         self._blank: Snapshot
@@ -170,6 +183,8 @@ class Kafka:
 
             listeners = client_listeners(node.config, len(self._configs))
             dispatcher = ReleaseDispatcher(own, self._release, listeners)
+        if self._flavor is not None and self._flavor.rules:
+            dispatcher = intercepted(dispatcher, own, self._refusals, node)
         return intercepted(dispatcher, own, self._hooks, node)
 
     def _settle(self) -> None:
@@ -301,7 +316,9 @@ class Kafka:
         """Another Kafka, which has started, with the same state, at addresses of its own. The caller stops it, or uses it in a
         `with` block."""
         snapshot = self.snapshot()
-        other = Kafka(self._settings, nodes=len(self._configs), version=self._version)
+        other = Kafka(
+            self._settings, nodes=len(self._configs), version=self._version, flavor=self._flavor_name
+        )
         other._cluster_id = self._cluster_id
         other._blank = self._blank
         other._begin(snapshot.copies())
@@ -570,10 +587,25 @@ class Kafka:
 
 
 def KafkaCluster(
-    settings: Mapping[str, object] | None = None, *, nodes: int = 3, version: str | None = None
+    settings: Mapping[str, object] | None = None,
+    *,
+    nodes: int = 3,
+    version: str | None = None,
+    flavor: str | None = None,
 ) -> Kafka:
     """A Kafka of several nodes, three of them with the controller role too."""
-    return Kafka(settings, nodes=nodes, version=version)
+    return Kafka(settings, nodes=nodes, version=version, flavor=flavor)
+
+
+def _flavor(name: str | None, nodes: int) -> Flavor | None:
+    if name is None:
+        return None
+    from kafkacompat.testing.flavors import flavor
+
+    found = flavor(name)
+    if nodes < found.nodes_min:
+        raise ValueError(f"flavor={name!r} needs nodes={found.nodes_min}, not {nodes}")
+    return found
 
 
 def _release(version: str | None) -> Release | None:
