@@ -21,11 +21,14 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from kafkacompat.api.handler import NoResponse
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID
+from kafkacompat.partition.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID
 from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Pending
 from kafkacompat.records.batch import CRC_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT, crc_of
 from kafkacompat.testing.faults import (
     CHANGES,
+    ELEMENT_CODES,
     ENDINGS,
     Close,
     Cut,
@@ -65,30 +68,12 @@ from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 if TYPE_CHECKING:
     from kafkacompat.ids import Uuid
-    from kafkacompat.ports import Clock
+    from kafkacompat.ports import Clock, Timers
     from kafkacompat.ports.dispatcher import Dispatcher, Reply
     from kafkacompat.tasks import Started, Tasks
     from kafkacompat.testing.node import NodeThread
     from kafkacompat.wire.message import Message
 
-ELEMENT_CODES = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Errors of a topic or a partition. They stand there, also where a response has a place for an error of the whole."""
 _SIZE = Layout(">i")
 _UINT32 = Layout(">I")
 _NO_PRODUCER = Layout(">qhi").pack(-1, -1, -1)
@@ -220,6 +205,7 @@ class InterceptedDispatcher:
         hooks: Hooks,
         tasks: Tasks,
         clock: Clock,
+        timers: Timers,
         node: int,
         topics: Topics,
     ) -> None:
@@ -229,6 +215,7 @@ class InterceptedDispatcher:
         self._hooks = hooks
         self.tasks = tasks
         self._clock = clock
+        self._timers = timers
         self._node = node
         self._topics = topics
         served: Any = getattr(own, "served", own)
@@ -347,6 +334,13 @@ class InterceptedDispatcher:
         self._tell(exchange)
         return reply
 
+    def sleep(self, ms: int) -> Deferred[None]:
+        """By the clock that a test may stop."""
+        slept: Deferred[None] = Deferred()
+        timer = self._timers.call_after(ms, lambda: slept.resolve(None))
+        slept.when_abandoned = timer.cancel
+        return slept
+
     def let_go(self, connection_id: int) -> None:
         """A held request goes to the node now."""
         self._held.pop(connection_id, None)
@@ -419,7 +413,7 @@ class _Faulted:
     async def _sleep(self, ms: int, holds: bool) -> None:
         if ms:
             self.is_held = holds
-            await self._dispatcher.tasks.sleep(ms)
+            await self._dispatcher.sleep(ms)
             if holds:
                 self.is_held = False
                 self._dispatcher.let_go(self._connection.connection_id)
@@ -474,8 +468,11 @@ class _Faulted:
             return selector.covers(call.full(names, common))
 
         failed = [names for names in named_in(request, levels.request) if is_meant(names)]
-        if call.api in CHANGES and not effect.applied:
+        if (call.api in CHANGES or call.api == "Fetch") and not effect.applied:
             rest = call.decoded(call.frame)
+            if call.api == "Fetch":  # the error comes at once, and a session would not have what has failed
+                rest.max_wait_ms = rest.min_bytes = 0
+                rest.session_id, rest.session_epoch = INVALID_SESSION_ID, FINAL_EPOCH
             if not keep(rest, levels.request, lambda names: not is_meant(names)):
                 if getattr(request, "acks", None) == 0:
                     raise CloseConnection(self._reason())
@@ -483,9 +480,6 @@ class _Faulted:
                 put_errors(response, call.header.api_key, levels, failed, code, selector.kinds)
                 return self._encoded(response)
             reply = await self._passed(self._frame_of(rest))
-        elif call.api == "Fetch":
-            request.max_wait_ms = request.min_bytes = 0  # the error comes at once
-            reply = await self._passed(self._frame_of(request))
         else:
             reply = await self._passed(call.frame)
         if reply is None:  # a client that wants no reply learns of errors in this way
@@ -660,6 +654,7 @@ def intercepted(inner: Dispatcher, own: Dispatcher, hooks: Hooks, node: NodeThre
         hooks,
         services.tasks,
         services.clock,
+        services.timers,
         services.config.node_id,
         NodeState(node.server, node.config.node_id),
     )

@@ -89,6 +89,25 @@ CHANGES = frozenset(
 )
 """The APIs whose requests change something, so that an error can be told although the work was done. All others only read."""
 
+ELEMENT_CODES = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a topic or a partition. They stand there, also where a response has a place for an error of the whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -469,10 +488,10 @@ class Faults:
                 continue
             if isinstance(rule.effect, Corrupt):
                 decision.late.append(fault)
+            elif _is_in_session(call) and _needs_names(rule):
+                decision.loses_session = True
             elif selector.kinds and not any(selector.covers(names) for names in call.names()):
-                if _is_in_session(call) and selector.kinds.keys() <= {TOPIC, PARTITION}:
-                    decision.loses_session = True
-                elif call.is_open and isinstance(rule.effect, Error):
+                if call.is_open and isinstance(rule.effect, Error):
                     decision.late.append(fault)
             elif self.counts(fault, call):
                 decision.hits.append(fault)
@@ -513,6 +532,13 @@ class Faults:
 def _fits_disk(rule: Rule, kind: type[DiskEffect], node: int, names: Names) -> bool:
     selector = rule.selector
     return isinstance(rule.effect, kind) and selector.node in (None, node) and selector.covers(names)
+
+
+def _needs_names(rule: Rule) -> bool:
+    """Whether it is about topics or partitions, and not about the request as a whole."""
+    if rule.selector.kinds:
+        return rule.selector.kinds.keys() <= {TOPIC, PARTITION}
+    return isinstance(rule.effect, Error) and rule.effect.code in ELEMENT_CODES
 
 
 def _is_in_session(call: Call) -> bool:

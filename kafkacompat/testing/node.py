@@ -28,7 +28,8 @@ from kafkacompat.testing.workers import LoopWorkers, loop_pools
 
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
-    from kafkacompat.ports import Clock, Disk, Timers, WorkerPools
+    from kafkacompat.ports import Clock, Disk, Network, Timers, WorkerPools
+    from kafkacompat.testing.links import NodeLinks
 
 T = TypeVar("T")
 START_TIMEOUT_S = 30.0
@@ -61,10 +62,11 @@ class NodeThread:
         clock: Clock | None = None,
         timers: Callable[[Clock], Timers] = TrioTimers,
         wrap: Wrap = lambda dispatcher: dispatcher,
+        links: NodeLinks | None = None,
         name: str | None = None,
     ) -> None:
         """The directories of the disk are formatted. `timers` makes the node's timers, which are RunningTimers too. `wrap` puts
-        something around the dispatcher of each socket server. `name` is the thread's."""
+        something around the dispatcher of each socket server. `links`: those to other nodes. `name` is the thread's."""
         self.config = config
         self.disk = disk
         self.clock: Clock = clock or SystemClock()
@@ -75,6 +77,7 @@ class NodeThread:
         self.services: NodeServices
         self._make_timers = timers
         self._wrap = wrap
+        self._links = links
         self._ready: Future[None] = Future()
         self._token: trio.lowlevel.TrioToken
         self._scope = trio.CancelScope()
@@ -217,8 +220,8 @@ class NodeThread:
                 await carry_out(self.server.stop())
                 nursery.cancel_scope.cancel()
 
-    def _network(self, nursery: trio.Nursery, workers: WorkerPools, timers: Timers) -> TrioNetwork:
-        return TrioNetwork(
+    def _network(self, nursery: trio.Nursery, workers: WorkerPools, timers: Timers) -> Network:
+        network = TrioNetwork(
             nursery,
             self.config,
             self.clock,
@@ -227,6 +230,7 @@ class NodeThread:
             self._tls,
             *security_between_nodes(self.config),
         )
+        return network if self._links is None else self._links.around(network, timers)
 
     async def _next_life(self) -> trio.CancelScope | None:
         """Start a node. Returns None if the thread was asked to end before it served."""

@@ -114,7 +114,7 @@ class Case:
         self.hooks = Hooks()
         self.inner = Answering(table)
         self.dispatcher = InterceptedDispatcher(
-            self.inner, self.inner, self.hooks, PauselessTasks(self.time), self.time, 1, Named()
+            self.inner, self.inner, self.hooks, PauselessTasks(self.time), self.time, self.time, 1, Named()
         )
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)
         self.muted: list[int] = []
@@ -404,33 +404,41 @@ def fetched(*records: bytes) -> FetchResponse:
 
 
 def test_an_error_of_a_fetch_stands_at_the_partition_and_comes_at_once() -> None:
+    """And without a session, which would not have the partition."""
     case = Case()
-    case.inner.answer = fetched(b"", b"")
+    case.inner.answer = fetched(b"")
     case.faults.error("OFFSET_OUT_OF_RANGE", api="Fetch", topic="orders", partition=1)
     response = case.ask(fetch(0, 0, 1), 12)
-    assert [(each.partition_index, each.error_code) for each in response.responses[0].partitions] == [
-        (0, 0),
-        (1, 1),
-    ]
-    assert case.inner.seen[0].max_wait_ms == 0
+    told = [(each.partition_index, each.error_code) for each in response.responses[0].partitions]
+    assert told == [(0, 0), (1, 1)]
+    (seen,) = case.inner.seen
+    assert (seen.max_wait_ms, seen.session_id, seen.session_epoch) == (0, 0, -1)
+    assert [each.partition for each in seen.topics[0].partitions] == [0]
     case.faults.error("NOT_LEADER_OR_FOLLOWER", api="Fetch")
     response = case.ask(fetch(0, 0, 1), 12)
     assert [each.error_code for each in response.responses[0].partitions] == [6, 6]
     assert response.error_code == 0
+    assert len(case.inner.seen) == 1
     case.faults.error("FETCH_SESSION_ID_NOT_FOUND", api="Fetch")
     assert case.ask(fetch(0, 0, 1), 12).error_code == 70
 
 
-def test_a_fetch_session_is_lost_when_a_fault_is_about_what_it_does_not_name() -> None:
+def test_a_fetch_session_is_lost_so_that_a_fault_knows_what_it_is_about() -> None:
     case = Case()
-    case.inner.answer = fetched(b"", b"")
+    case.inner.answer = fetched(b"")
     fault = case.faults.error("OFFSET_OUT_OF_RANGE", api="Fetch", topic="orders", partition=1)
-    assert case.ask(fetch(5), 12).error_code == 70
-    assert case.ask(fetch(5, 0), 12).error_code == 70
+    for named in ((), (0,), (1,)):
+        assert case.ask(fetch(5, *named), 12).error_code == 70
     assert (fault.hits, case.inner.seen) == (0, [])
     assert case.ask(fetch(0, 0, 1), 12).error_code == 0
     assert fault.hits == 1
     assert case.ask(fetch(5), 12).error_code == 0
+    case.faults.error("NOT_LEADER_OR_FOLLOWER", api="Fetch")
+    assert case.ask(fetch(5), 12).error_code == 70
+    case.faults.clear()
+    case.faults.close(api="Fetch")
+    with pytest.raises(CloseConnection):
+        case.send(fetch(5), 12)
 
 
 def test_a_request_for_everything_is_looked_at_in_its_reply() -> None:
@@ -603,7 +611,14 @@ def test_a_real_node_refuses_one_partition_and_appends_to_the_other() -> None:
     api = Api(topic_image("orders", partitions=2))
     hooks = Hooks()
     dispatcher = InterceptedDispatcher(
-        api.dispatcher, api.dispatcher, hooks, PauselessTasks(api.world.time), api.world.time, 1, Named()
+        api.dispatcher,
+        api.dispatcher,
+        hooks,
+        PauselessTasks(api.world.time),
+        api.world.time,
+        api.world.time,
+        1,
+        Named(),
     )
     hooks.faults.error("NOT_ENOUGH_REPLICAS", topic="orders", partition=1, api="Produce")
     hooks.faults.duplicate(topic="orders", partition=0)
