@@ -50,16 +50,11 @@ class RealFile:
 
     def write_now(self, *buffers: Buffer) -> int:
         start = self._size
-        expected = 0
-        for buffer in buffers:
-            expected += len(buffer)
         try:
-            if len(buffers) <= _WRITE_LIMIT:
-                written = os.pwritev(self._fd, buffers, start)
+            if len(buffers) == 1:
+                written, expected = os.pwrite(self._fd, buffers[0], start), len(buffers[0])
             else:
-                written = 0
-                for first in range(0, len(buffers), _WRITE_LIMIT):
-                    written += os.pwritev(self._fd, buffers[first : first + _WRITE_LIMIT], start + written)
+                written, expected = self._write_gathered(buffers), sum(map(len, buffers))
             if written != expected:
                 raise OSError(errno.ENOSPC, f"wrote {written} of {expected} bytes", self.path)
         except OSError as error:
@@ -68,6 +63,12 @@ class RealFile:
             error.filename = self.path
             raise
         self._size = start + written
+        return written
+
+    def _write_gathered(self, buffers: tuple[Buffer, ...]) -> int:
+        written = 0
+        for first in range(0, len(buffers), _WRITE_LIMIT):
+            written += os.pwritev(self._fd, buffers[first : first + _WRITE_LIMIT], self._size + written)
         return written
 
     def try_read(self, position: int, length: int) -> bytes | None:

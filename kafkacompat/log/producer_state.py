@@ -45,6 +45,10 @@ class BatchMetadata(NamedTuple):
         return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
 
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time."""
+
+
 class CompletedTxn(NamedTuple):
     producer_id: int
     first_offset: int
@@ -120,6 +124,35 @@ class ProducerStateManager:
             and (is_transactional or producer.transaction_first_offset == NO_TRANSACTION)
             and not self._verifications.by_producer
         )
+
+    def continued(self, producer_id: int, epoch: int, first_sequence: int) -> Producer | None:
+        """The producer of a batch outside transactions of which `follows` is true."""
+        producer = self.producers.get(producer_id)
+        if (
+            producer is None
+            or producer.epoch != epoch
+            or not producer.batches
+            or first_sequence < 0
+            or first_sequence != producer.batches[-1].last_sequence + 1
+            or producer.transaction_first_offset != NO_TRANSACTION
+            or self._verifications.by_producer
+        ):
+            return None
+        return producer
+
+    def go_on(
+        self, producer: Producer, first_sequence: int, last_offset: int, delta: int, timestamp_ms: int
+    ) -> None:
+        """Apply a batch that is in the log, of a producer that `continued` has returned."""
+        if self.snapshot is not None:
+            self.snapshot.note(producer.producer_id)
+        batches = producer.batches
+        if len(batches) == RETAINED_BATCHES:
+            del batches[0]
+        batches.append(
+            _new(BatchMetadata, ((first_sequence + delta) & MAX_SEQUENCE, last_offset, delta, timestamp_ms))
+        )
+        producer.last_timestamp_ms = timestamp_ms
 
     def check(
         self,

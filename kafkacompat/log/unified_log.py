@@ -365,6 +365,46 @@ class UnifiedLog:
         state.end_offset = last_offset + 1
         return AppendInfo(first_offset, last_offset, timestamp_ms if batch.log_append_time else -1)
 
+    def append_next(
+        self,
+        batch: Buffer,
+        size: int,
+        record_count: int,
+        max_timestamp_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        leader_epoch: int,
+    ) -> int:
+        first_offset = self.log_end_offset
+        end = first_offset + record_count
+        segment = self._segments.items[-1]
+        began = segment.rolling_timestamp_ms
+        if (
+            began is None
+            or began < 0
+            or max_timestamp_ms - began > self._roll_after_ms
+            or segment.size > self._segment_bytes - size
+            or segment.size > self._indexes_full_from
+            or end - segment.base_offset > MAX_RELATIVE_OFFSET
+            or leader_epoch != self._latest_epoch
+            or self._epochs.changed
+        ):
+            return -1
+        state = self._state
+        if producer_id < 0:
+            STAMP.pack_into(batch, 0, first_offset, size - LOG_OVERHEAD, leader_epoch)
+            segment.append(batch, size, first_offset, end - 1, max_timestamp_ms)
+        else:
+            producer = state.continued(producer_id, producer_epoch, base_sequence)
+            if producer is None:
+                return -1
+            STAMP.pack_into(batch, 0, first_offset, size - LOG_OVERHEAD, leader_epoch)
+            segment.append(batch, size, first_offset, end - 1, max_timestamp_ms)
+            state.go_on(producer, base_sequence, end - 1, record_count - 1, max_timestamp_ms)
+        self.log_end_offset = state.end_offset = end
+        return first_offset
+
     def _too_large(self, batch: ValidatedBatch) -> LogRefused:
         text = f"a batch of {batch.size} bytes does not fit a segment of {self._segment_bytes}"
         return LogRefused(ErrorCode.RECORD_LIST_TOO_LARGE, text)

@@ -116,11 +116,16 @@ class Flushes:
                 report(f"flush of {core.topic_partition}", failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
 
+    @property
+    def are_awaited(self) -> bool:
+        """Whether `when_flushed` may have something to wait for."""
+        return bool(self._running or self._new_log_syncs)
+
     def when_flushed(
         self, partitions: Iterable[TopicPartition]
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
         """The result (NONE or an error) of each partition with a sync to wait for. None if no partition has one."""
-        if not self._running and not self._new_log_syncs:
+        if not self.are_awaited:
             return None
         pending: dict[TopicPartition, Deferred[ErrorCode]] = {}
         for name in partitions:

@@ -6,7 +6,7 @@ which watches the changes. Requests, and how followers fetch, are unknown here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
@@ -65,8 +65,7 @@ class Wakeups:
     def release(self) -> None:
         held, self._held = self._held, None
         if held:
-            for core in held.values():
-                self._wake(core)
+            self._wake(held.values())
         if self._held_appends:
             appends, self._held_appends = self._held_appends, {}
             for core in appends.values():
@@ -77,16 +76,18 @@ class Wakeups:
         if self._held is not None:
             self._held[core.topic_partition] = core
             return
-        self._wake(core)
+        self._wake((core,))
 
-    def _wake(self, core: Partition) -> None:
-        if self.produces.waiting:
-            self.produces.advanced(core)
-        for watcher in self._watchers:
-            try:
-                watcher(core)
-            except Exception as error:  # the append itself has succeeded
-                report(f"waking those who wait for {core.topic_partition}", error)
+    def _wake(self, cores: Iterable[Partition]) -> None:
+        produces, watchers = self.produces, self._watchers
+        for core in cores:
+            if produces.waiting:
+                produces.advanced(core)
+            for watcher in watchers:
+                try:
+                    watcher(core)
+                except Exception as error:  # the append itself has succeeded
+                    report(f"waking those who wait for {core.topic_partition}", error)
 
     def appended(self, core: Partition) -> None:
         """The end or the log start of a partition with followers moved."""

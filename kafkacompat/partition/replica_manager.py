@@ -19,12 +19,18 @@ from kafkacompat.partition.list_offsets import THIS_NODE, Question, Searches, lo
 from kafkacompat.partition.log_syncs import Flushes
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.purgatories import delete_records_on_leader
-from kafkacompat.partition.service import OffsetLookup, PlainAppends, ProduceResult
+from kafkacompat.partition.service import OffsetLookup, PlainAppends, PlainResult, ProduceResult
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt, ValidatedBatch
 from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.limits import BatchLimits
-from kafkacompat.records.plain_produce import PlainAllowance, PlainProduce, scan_packed
+from kafkacompat.records.plain_produce import (
+    BatchFacts,
+    PlainAllowance,
+    PlainProduce,
+    TopicSummary,
+    scan_packed,
+)
 from kafkacompat.records.validate import Allowance, Origin, TooMuchAtOnce, validate_large, validate_produce
 from kafkacompat.tasks import Limit, Overloaded, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -34,7 +40,6 @@ if TYPE_CHECKING:
     from kafkacompat.partition.hosted_partitions import Replicating
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import (
-        AppendInfo,
         Buffer,
         Log,
         ProducerStateEntry,
@@ -96,6 +101,21 @@ def _refused(core: Partition, refused: LogRefused, size_bytes: int) -> ProduceRe
         log_start_offset=-1 if hides_log_start(refused) else core.log.log_start_offset,
         error_message=refused.message,
         record_errors=refused.record_errors,
+    )
+
+
+def _takes(config: LogConfig, summary: TopicSummary, now_ms: int) -> bool:
+    """Whether the settings of a topic take all these batches as they are."""
+    size_max, codecs, earliest_ms, latest_ms, nulls = summary
+    target = CODEC_OF_SETTING.get(config.compression_type)
+    return not (
+        config.message_timestamp_type == "LogAppendTime"
+        or config.flush_messages != NEVER_FLUSH
+        or size_max > config.max_message_bytes
+        or (target is not None and codecs != 1 << target)
+        or latest_ms > now_ms + config.message_timestamp_after_max_ms
+        or earliest_ms < now_ms - config.message_timestamp_before_max_ms
+        or (nulls and "compact" in config.cleanup_policy)
     )
 
 
@@ -204,13 +224,13 @@ class ReplicaManager:
         try:
             info = log.append_as_leader(batch, core.leader_epoch, now_ms, terms)
         except (LogRefused, OSError, BatchCorrupt) as failure:
-            return self._not_appended(core, batch, failure)
+            return self._not_appended(core, batch.size, failure)
         count = info.last_offset - info.first_offset + 1
         core.traffic.messages_in += count
         core.traffic.bytes_in += batch.size
         if not info.duplicate and log.config.flush_messages != NEVER_FLUSH:
             self._flushes.appended(core, count)
-        self._tell_of(core, info)
+        self._tell_of(core, info.duplicate)
         return ProduceResult(
             NONE,
             info.first_offset,
@@ -220,10 +240,10 @@ class ReplicaManager:
         )
 
     def _not_appended(
-        self, core: Partition, batch: ValidatedBatch, failure: LogRefused | OSError | BatchCorrupt
+        self, core: Partition, size_bytes: int, failure: LogRefused | OSError | BatchCorrupt
     ) -> ProduceResult:
         if isinstance(failure, LogRefused):
-            return _refused(core, failure, batch.size)
+            return _refused(core, failure, size_bytes)
         if isinstance(failure, OSError):
             self.hosted.storage_failed(core, failure)
         else:
@@ -231,11 +251,11 @@ class ReplicaManager:
             logger.error("%s takes no records, it is damaged on disk: %s", core.topic_partition, failure)
         return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _tell_of(self, core: Partition, info: AppendInfo) -> None:
+    def _tell_of(self, core: Partition, is_duplicate: bool) -> None:
         """Move the high watermark after an append or a duplicate, and wake those who wait."""
         if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
             self.advanced(core)
-        if not core.alone and not info.duplicate:
+        if not core.alone and not is_duplicate:
             self.wakeups.appended(core)
 
     def append_plain(self, request: PlainProduce) -> PlainAppends | None:
@@ -243,55 +263,74 @@ class ReplicaManager:
         due = self._plain_batches(request, now_ms)
         if due is None:
             return None
-        results = []
-        ends = {}
-        are_replicated = True
+        results: list[PlainResult] = []
+        are_done = not self._flushes.are_awaited
+        ends: list[int] = []
         held = self.hold_wakeups()
         try:
-            for core, batch in due:
+            for core, batch, facts in due:
                 # A disk that fails ends the leadership of its other partitions too.
                 if not core.is_leader:
                     results.append(self._not_led(core.topic_partition, self.core(core.topic_partition)))
                     continue
                 log, traffic = core.log, core.traffic
                 traffic.produces += 1
+                _, _, _, size, codec, count, _, latest_ms, producer_id, producer_epoch, sequence = facts
+                info = None
                 try:
-                    info = log.append_as_leader(batch, core.leader_epoch, now_ms)
+                    first_offset = log.append_next(
+                        batch,
+                        size,
+                        count,
+                        latest_ms,
+                        producer_id,
+                        producer_epoch,
+                        sequence,
+                        core.leader_epoch,
+                    )
+                    if first_offset < 0:
+                        whole = ValidatedBatch(
+                            batch, codec, count - 1, latest_ms, producer_id, producer_epoch, sequence, count
+                        )
+                        info = log.append_as_leader(whole, core.leader_epoch, now_ms)
+                        first_offset = info.first_offset
                 except (LogRefused, OSError, BatchCorrupt) as failure:
-                    results.append(self._not_appended(core, batch, failure))
-                    are_replicated = False  # the disk that failed may have the others too
+                    results.append(self._not_appended(core, size, failure))
+                    are_done = False  # the disk that failed may have the others too
                     continue
-                first_offset, end = info.first_offset, info.last_offset + 1
-                traffic.messages_in += end - first_offset
-                traffic.bytes_in += batch.size
-                name = core.topic_partition
-                if info.duplicate or not core.alone:
-                    self._tell_of(core, info)
-                    are_replicated = False
+                traffic.messages_in += count
+                traffic.bytes_in += size
+                end = first_offset + count
+                if not core.alone or (info is not None and info.duplicate):
+                    self._tell_of(core, info is not None and info.duplicate)
                 elif not core.is_held_back:
                     log.set_high_watermark(end)
-                    held[name] = core
+                    held[core.topic_partition] = core
                 if log.high_watermark < end:
-                    are_replicated = False
-                ends[name] = end
-                results.append(
-                    ProduceResult(NONE, first_offset, end - 1, info.log_append_time_ms, log.log_start_offset)
-                )
+                    are_done = False
+                ends.append(end)
+                results.append((first_offset, log.log_start_offset))
         finally:
             self.release_wakeups()
-        return PlainAppends(results, ends, are_replicated)
+        if are_done:
+            return PlainAppends(results, {})
+        appended = [
+            core.topic_partition
+            for (core, _, _), result in zip(due, results, strict=True)
+            if type(result) is tuple
+        ]
+        return PlainAppends(results, dict(zip(appended, ends, strict=True)))
 
     def _plain_batches(
         self, request: PlainProduce, now_ms: int
-    ) -> list[tuple[Partition, ValidatedBatch]] | None:
+    ) -> list[tuple[Partition, memoryview, BatchFacts]] | None:
         """The partitions and their batches, checked against the settings of the topics."""
         frame, by_name, waits = request.frame, self.by_name, request.acks == ALL_REPLICAS
         if self.hosted.changes or frame.readonly:
             return None
-        config: LogConfig | None = None
         allowance: Allowance | None = None
         due = []
-        for name, batches in request.topics:
+        for name, batches, summary in request.topics:
             if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
                 topic = self.hosted.image.topics_by_id.get(name)
                 if topic is None:
@@ -299,22 +338,9 @@ class ReplicaManager:
                 name = topic.name
             if name in INTERNAL_TOPICS:
                 return None
-            for (
-                index,
-                start,
-                end,
-                size,
-                codec,
-                count,
-                base_ms,
-                earliest_ms,
-                latest_ms,
-                producer_id,
-                producer_epoch,
-                sequence,
-                nulls,
-            ) in batches:
-                core = by_name.get((name, index))
+            config: LogConfig | None = None
+            for facts in batches:
+                core = by_name.get((name, facts[0]))
                 if core is None or not core.is_leader:
                     return None
                 if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
@@ -322,45 +348,26 @@ class ReplicaManager:
                 its_config = core.log.config
                 if its_config is not config:
                     config = its_config
-                    if (
-                        config.message_timestamp_type == "LogAppendTime"
-                        or config.flush_messages != NEVER_FLUSH
-                    ):
+                    if not _takes(config, summary, now_ms):
                         return None
-                    target = CODEC_OF_SETTING.get(config.compression_type)
-                    size_max = config.max_message_bytes
-                    earliest_allowed_ms = now_ms - config.message_timestamp_before_max_ms
-                    latest_allowed_ms = now_ms + config.message_timestamp_after_max_ms
-                    needs_keys = "compact" in config.cleanup_policy
-                    measures = config.max_decompressed_message_bytes < PlainAllowance.unpacked_bytes
-                if size > size_max or (target is not None and target != codec):
-                    return None
-                batch = frame[start:end]
+                batch = frame[facts[1] : facts[2]]
+                codec = facts[4]
                 if codec:
-                    if measures:
+                    if config.max_decompressed_message_bytes < PlainAllowance.unpacked_bytes:
                         return None
                     if allowance is None:
                         allowance = request.allowance()
                         if allowance is None:
                             return None
-                    found = scan_packed(batch, codec, count, base_ms, latest_ms, self.limits, allowance)
+                    found = scan_packed(batch, codec, facts[5], facts[6], facts[7], self.limits, allowance)
                     if found is None:
                         return None
                     earliest_ms, nulls = found
-                if (
-                    latest_ms > latest_allowed_ms
-                    or earliest_ms < earliest_allowed_ms
-                    or (nulls and needs_keys)
-                ):
-                    return None
-                due.append(
-                    (
-                        core,
-                        ValidatedBatch(
-                            batch, codec, count - 1, latest_ms, producer_id, producer_epoch, sequence, count
-                        ),
-                    )
-                )
+                    if earliest_ms < now_ms - config.message_timestamp_before_max_ms or (
+                        nulls and "compact" in config.cleanup_policy
+                    ):
+                        return None
+                due.append((core, batch, facts))
         return due
 
     def validate(

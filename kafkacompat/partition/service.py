@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -39,16 +39,18 @@ class ProduceResult:
     leader_epoch: int = -1
 
 
+PlainResult: TypeAlias = "tuple[int, int] | ProduceResult"
+"""Of a partition: the offset of the first record and the log start, or the refusal."""
+
+
 class PlainAppends(NamedTuple):
     """The result of a plain request."""
 
-    results: list[ProduceResult]
+    results: list[PlainResult]
     """In the request's order."""
     ends: dict[TopicPartition, int]
-    """The end offsets of the partitions with an append or a duplicate."""
-    are_replicated: bool
-    """All these offsets are known to be below the high watermarks, of partitions without followers. False: ask
-    `when_replicated`."""
+    """The end offsets of the partitions with an append or a duplicate. Empty if all of them are known to be below the high
+    watermarks, and nothing is to be flushed."""
 
 
 @dataclass(slots=True)

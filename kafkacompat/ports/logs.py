@@ -188,6 +188,22 @@ class Log(Protocol):
         """
         ...
 
+    def append_next(
+        self,
+        batch: Buffer,
+        size: int,
+        record_count: int,
+        max_timestamp_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        leader_epoch: int,
+    ) -> int:
+        """Append a valid data batch of a client, outside a transaction, if it needs no closer look: it fits into the active
+        segment, and its producer is known and goes on. Returns its first offset. Otherwise -1, without any effect, and
+        `append_as_leader` decides."""
+        ...
+
     def start_verification(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
     ) -> VerificationGuard | None:

@@ -1,4 +1,4 @@
-/* The compiled gait of records/plain_produce.py: a whole Produce request in one call, over the bytes of its frame.
+/* The compiled gait of records/plain_produce.py: a whole Produce request in one call, over the bytes of its frame, and its answer.
 
    It tells about plain requests only, and never what is wrong with another one: for whatever is unusual it returns None, and the
    Python way decides. Nothing is kept between two calls. Every read is bounded by the end of the frame, of the batch or of the
@@ -324,27 +324,52 @@ read_topics(Cursor *body, int version, int32_t topics, Topic *topic, Batch *batc
     return has_no_tags(body, is_flexible) && body->at == body->end && bounds->units > 0;
 }
 
+/* Py_BuildValue takes three times as long. */
+static PyObject *
+numbers(const int64_t *values, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *value = PyLong_FromLongLong(values[i]);
+        if (value == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, i, value);
+    }
+    return tuple;
+}
+
 static PyObject *
 facts_of(const Topic *topic, const Batch *batches, const uint8_t *base, int version)
 {
+    int64_t size_most = 0, codecs = 0, earliest_ms = INT64_MAX, latest_ms = INT64_MIN, nulls = 0;
     PyObject *list = PyList_New(topic->end - topic->first);
     for (int i = topic->first; list != NULL && i < topic->end; i++) {
         const Batch *batch = batches + i;
-        Py_ssize_t start = batch->batch - base;
-        PyObject *facts = Py_BuildValue(
-            "innniiLLLLiii", (int)batch->index, start, start + batch->size, (Py_ssize_t)batch->size, batch->codec,
-            (int)batch->count, (long long)batch->base_ms, (long long)batch->earliest_ms, (long long)batch->max_ms,
-            (long long)batch->producer_id, (int)batch->producer_epoch, (int)batch->sequence, (int)batch->nulls);
+        int64_t start = batch->batch - base;
+        int64_t row[] = {batch->index, start, start + batch->size, batch->size, batch->codec, batch->count, batch->base_ms,
+                         batch->max_ms, batch->producer_id, batch->producer_epoch, batch->sequence};
+        PyObject *facts = numbers(row, sizeof row / sizeof *row);
         if (facts == NULL)
             Py_CLEAR(list);
         else
             PyList_SET_ITEM(list, i - topic->first, facts);
+        size_most = batch->size > size_most ? batch->size : size_most;
+        codecs |= 1 << batch->codec;
+        earliest_ms = batch->earliest_ms < earliest_ms ? batch->earliest_ms : earliest_ms;
+        latest_ms = batch->max_ms > latest_ms ? batch->max_ms : latest_ms;
+        nulls |= batch->nulls;
     }
     if (list == NULL)
         return NULL;
-    if (version >= FIRST_WITH_TOPIC_IDS)
-        return Py_BuildValue("y#N", (const char *)topic->name, (Py_ssize_t)topic->size, list);
-    return Py_BuildValue("s#N", (const char *)topic->name, (Py_ssize_t)topic->size, list);
+    int64_t row[] = {size_most, codecs, earliest_ms, latest_ms, nulls};
+    PyObject *summary = numbers(row, sizeof row / sizeof *row);
+    if (summary == NULL) {
+        Py_DECREF(list);
+        return NULL;
+    }
+    const char *format = version >= FIRST_WITH_TOPIC_IDS ? "y#NN" : "s#NN";
+    return Py_BuildValue(format, (const char *)topic->name, (Py_ssize_t)topic->size, list, summary);
 }
 
 /* None, also in the place of a name that is not UTF-8. NULL only when memory has ended. */
@@ -368,16 +393,16 @@ result_of(int acks, int32_t timeout_ms, int64_t units, int32_t topics, const Top
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(parse_produce_doc,
-"parse_produce(frame, position, version, units, partition_units, records_most, headers_most, headers_a_record)\n\
+PyDoc_STRVAR(read_produce_doc,
+"read_produce(frame, position, version, units, partition_units, records_most, headers_most, headers_a_record)\n\
 The facts of a plain Produce request (see plain_produce.py), or None.");
 
 static PyObject *
-parse_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+read_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     long long given[7];
     if (nargs != 8) {
-        PyErr_SetString(PyExc_TypeError, "parse_produce takes 8 arguments");
+        PyErr_SetString(PyExc_TypeError, "read_produce takes 8 arguments");
         return NULL;
     }
     for (int i = 0; i < 7; i++) {
@@ -424,6 +449,137 @@ unusual:
     Py_RETURN_NONE;
 }
 
+/* The answer. Its objects are those of the interpreter, so only types are checked, and nothing is bounded but the bytes. */
+
+#define PARTITION_MOST (30 + 6)
+#define TOPIC_MOST (NAME_MOST + 12)
+#define FIRST_WITH_MESSAGES 8
+#define FIRST_PACKED 5
+
+static inline uint8_t *
+put(uint8_t *at, uint64_t value, int size)
+{
+    for (int i = size - 1; i >= 0; i--, value >>= 8)
+        at[i] = (uint8_t)value;
+    return at + size;
+}
+
+static inline uint8_t *
+put_compact(uint8_t *at, uint32_t value)
+{
+    for (value++; value > 0x7F; value >>= 7)
+        *at++ = (uint8_t)(value | 0x80);
+    *at++ = (uint8_t)value;
+    return at;
+}
+
+static inline uint8_t *
+put_count(uint8_t *at, int is_flexible, Py_ssize_t count)
+{
+    return is_flexible ? put_compact(at, (uint32_t)count) : put(at, (uint64_t)count, 4);
+}
+
+/* Name or id. NULL with or without an exception if it is something else. */
+static uint8_t *
+put_name(uint8_t *at, PyObject *name, int version)
+{
+    Py_ssize_t size;
+    const char *bytes;
+    if (version >= FIRST_WITH_TOPIC_IDS) {
+        if (!PyBytes_Check(name) || PyBytes_GET_SIZE(name) != UUID_SIZE)
+            return NULL;
+        memcpy(at, PyBytes_AS_STRING(name), UUID_SIZE);
+        return at + UUID_SIZE;
+    }
+    if (!PyUnicode_Check(name) || (bytes = PyUnicode_AsUTF8AndSize(name, &size)) == NULL || size > NAME_MOST)
+        return NULL;
+    at = version >= FIRST_FLEXIBLE ? put_compact(at, (uint32_t)size) : put(at, (uint64_t)size, 2);
+    memcpy(at, bytes, size);
+    return at + size;
+}
+
+/* Index, no error, base offset, no time of the append, log start, and that there are no messages. */
+static uint8_t *
+put_partition(uint8_t *at, PyObject *facts, PyObject *result, int version)
+{
+    if (!PyTuple_Check(facts) || PyTuple_GET_SIZE(facts) == 0 || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 2)
+        return NULL;
+    long long index = PyLong_AsLongLong(PyTuple_GET_ITEM(facts, 0));
+    long long base_offset = PyLong_AsLongLong(PyTuple_GET_ITEM(result, 0));
+    long long log_start = PyLong_AsLongLong(PyTuple_GET_ITEM(result, 1));
+    if (PyErr_Occurred())
+        return NULL;
+    at = put(at, (uint64_t)index, 4);
+    at = put(at, 0, 2);
+    at = put(at, (uint64_t)base_offset, 8);
+    at = put(at, UINT64_MAX, 8);
+    at = put(at, (uint64_t)log_start, 8);
+    if (version >= FIRST_FLEXIBLE)
+        return put(at, 0x010000, 3);
+    return version >= FIRST_WITH_MESSAGES ? put(at, 0xFFFF, 6) : at;
+}
+
+static uint8_t *
+put_topics(uint8_t *at, PyObject *topics, PyObject *results, int version)
+{
+    int is_flexible = version >= FIRST_FLEXIBLE;
+    Py_ssize_t done = 0;
+    at = put_count(at, is_flexible, PyList_GET_SIZE(topics));
+    for (Py_ssize_t t = 0; t < PyList_GET_SIZE(topics); t++) {
+        PyObject *topic = PyList_GET_ITEM(topics, t);
+        if (!PyTuple_Check(topic) || PyTuple_GET_SIZE(topic) < 2 || !PyList_Check(PyTuple_GET_ITEM(topic, 1)))
+            return NULL;
+        PyObject *partitions = PyTuple_GET_ITEM(topic, 1);
+        Py_ssize_t count = PyList_GET_SIZE(partitions);
+        if (count > PyList_GET_SIZE(results) - done || (at = put_name(at, PyTuple_GET_ITEM(topic, 0), version)) == NULL)
+            return NULL;
+        at = put_count(at, is_flexible, count);
+        for (Py_ssize_t p = 0; p < count; p++, done++) {
+            at = put_partition(at, PyList_GET_ITEM(partitions, p), PyList_GET_ITEM(results, done), version);
+            if (at == NULL)
+                return NULL;
+        }
+        if (is_flexible)
+            *at++ = 0;
+    }
+    at = put(at, 0, 4);
+    if (is_flexible)
+        *at++ = 0;
+    return done == PyList_GET_SIZE(results) ? at : NULL;
+}
+
+PyDoc_STRVAR(answer_produce_doc,
+"answer_produce(version, topics, results)\n\
+The bytes of a response without errors (see packed_answer of plain_produce.py), or None.");
+
+static PyObject *
+answer_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 3 || !PyList_Check(args[1]) || !PyList_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "answer_produce takes a version and two lists");
+        return NULL;
+    }
+    long version = PyLong_AsLong(args[0]);
+    if (version == -1 && PyErr_Occurred())
+        return NULL;
+    Py_ssize_t topics = PyList_GET_SIZE(args[1]), partitions = PyList_GET_SIZE(args[2]);
+    if (version < FIRST_PACKED || version > NEWEST || topics > PARTITIONS_MOST || partitions > PARTITIONS_MOST)
+        Py_RETURN_NONE;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, 16 + topics * TOPIC_MOST + partitions * PARTITION_MOST);
+    if (bytes == NULL)
+        return NULL;
+    uint8_t *begin = (uint8_t *)PyBytes_AS_STRING(bytes);
+    uint8_t *end = put_topics(begin, args[1], args[2], (int)version);
+    if (end != NULL) {
+        _PyBytes_Resize(&bytes, end - begin);
+        return bytes;
+    }
+    Py_DECREF(bytes);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(checksum_doc, "checksum(data, by_instruction)\nCRC-32C by one of the two ways, for the tests.");
 
 static PyObject *
@@ -443,7 +599,8 @@ checksum(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"parse_produce", (PyCFunction)(void (*)(void))parse_produce, METH_FASTCALL, parse_produce_doc},
+    {"read_produce", (PyCFunction)(void (*)(void))read_produce, METH_FASTCALL, read_produce_doc},
+    {"answer_produce", (PyCFunction)(void (*)(void))answer_produce, METH_FASTCALL, answer_produce_doc},
     {"checksum", checksum, METH_VARARGS, checksum_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -1,9 +1,11 @@
 """The compiled gait of plain_produce.py; not there where nothing compiled it."""
 
+from typing import Any
+
 from kafkacompat.ports import Buffer
 from kafkacompat.records.plain_produce import TopicFacts
 
-def parse_produce(
+def read_produce(
     frame: Buffer,
     position: int,
     version: int,
@@ -14,4 +16,7 @@ def parse_produce(
     headers_a_record: int,
     /,
 ) -> tuple[int, int, int, list[TopicFacts]] | None: ...
+def answer_produce(
+    version: int, topics: list[TopicFacts], results: list[tuple[int, int] | Any], /
+) -> bytes | None: ...
 def checksum(data: Buffer, by_instruction: bool, /) -> int: ...

@@ -1,4 +1,5 @@
-"""A plain Produce request, read whole in one call: its fields, the headers and checksums of its batches, and its records.
+"""A plain Produce request, read whole in one call: its fields, the headers and checksums of its batches, and its records. And the
+response to it, packed in one call.
 
 Most requests are plain: no transaction, each partition named once with one batch of magic 2 that a client may write, correct
 checksums, valid records, and little enough for one step of the loop. _produce.c tells about such requests only. It judges
@@ -8,6 +9,7 @@ say what is wrong. A build without a compiler takes that way for all requests. T
 
 from __future__ import annotations
 
+from struct import Struct as Layout
 from typing import Any, TypeAlias
 
 from kafkacompat.ports import LogRefused
@@ -24,22 +26,26 @@ from kafkacompat.records.validate import (
     TooMuchAtOnce,
     unpacked_at_once,
 )
+from kafkacompat.wire.primitives import write_uvarint
 
 try:
     from kafkacompat.records import _produce
 
-    _parse = _produce.parse_produce
-except (ImportError, AttributeError):  # it was not compiled, or from older source text
-    _parse = None  # type: ignore[assignment]
+    _parse, _pack = _produce.read_produce, _produce.answer_produce
+except (ImportError, AttributeError):  # it was not compiled, or from another source text
+    _parse = _pack = None  # type: ignore[assignment]
 
-BatchFacts: TypeAlias = "tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]"
-"""(partition index, start and end in the frame, size, codec, record count, base timestamp, earliest and latest timestamp in ms,
-producer id, producer epoch, base sequence, NULL_KEYS if a key is null).
+BatchFacts: TypeAlias = "tuple[int, int, int, int, int, int, int, int, int, int, int]"
+"""(partition index, start and end in the frame, size, codec, record count, base timestamp and latest timestamp in ms, producer
+id, producer epoch, base sequence)."""
+TopicSummary: TypeAlias = "tuple[int, int, int, int, int]"
+"""Of all batches of a topic: (size of the largest, a bit for each codec, earliest and latest timestamp in ms, NULL_KEYS if a key
+is null).
 
 With a codec the records are not read: the earliest timestamp is the base timestamp, and no key counts as null.
 """
-TopicFacts: TypeAlias = "tuple[Any, list[BatchFacts]]"
-"""(name or, from version 13 on, id; its partitions)."""
+TopicFacts: TypeAlias = "tuple[Any, list[BatchFacts], TopicSummary]"
+"""(name or, from version 13 on, id; its partitions; what all of them have together)."""
 
 
 class PlainAllowance(Allowance):
@@ -77,7 +83,7 @@ class PlainProduce:
     def allowance(self) -> PlainAllowance | None:
         """For its batches with a codec. None if they have more bytes than it allows."""
         cost = 0
-        for _, batches in self.topics:
+        for _, batches, _ in self.topics:
             for facts in batches:
                 if facts[4]:
                     cost += facts[3] * UNPACKING_COST[facts[4]]
@@ -133,3 +139,68 @@ def scan_packed(
     ):
         return None
     return base_ms + least, nulls & NULL_KEYS
+
+
+FIRST_PACKED_VERSION = 5
+FIRST_VERSION_WITH_MESSAGES = 8
+FIRST_FLEXIBLE_VERSION = 9
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+COUNT = Layout(">i")
+NAME_SIZE = Layout(">h")
+THROTTLE_TIME = bytes(4)
+NO_TAGS = b"\0"
+FIELDS = Layout(">ihqqq")
+"""Of a partition: index, error code, base offset, log append time and log start offset."""
+NO_MESSAGES = COUNT.pack(0) + b"\xff\xff"
+NO_COMPACT_MESSAGES = b"\1\0" + NO_TAGS
+
+
+def packed_answer(version: int, topics: list[TopicFacts], results: list[Any]) -> bytes | bytearray | None:
+    """The response to a plain request, as the codec of wire/ encodes it. `results` has for each partition in turn the offset of
+    its first record and the log start. None if one of them is something else, such as a refusal, or in an older version."""
+    if version < FIRST_PACKED_VERSION:
+        return None
+    return packed_in_python(version, topics, results) if _pack is None else _pack(version, topics, results)
+
+
+def packed_in_python(version: int, topics: list[TopicFacts], results: list[Any]) -> bytearray | None:
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    rest = NO_COMPACT_MESSAGES if is_flexible else NO_MESSAGES
+    if version < FIRST_VERSION_WITH_MESSAGES:
+        rest = b""
+    pack = FIELDS.pack
+    out = bytearray()
+    write_count = _write_compact_count if is_flexible else _write_count
+    write_count(out, len(topics))
+    left = iter(results)
+    for name, partitions, _ in topics:
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            out += name
+        else:
+            encoded = name.encode()
+            if is_flexible:
+                write_uvarint(out, len(encoded) + 1)
+            else:
+                out += NAME_SIZE.pack(len(encoded))
+            out += encoded
+        write_count(out, len(partitions))
+        # zip asks the partitions first, so that it takes no result when they end.
+        for facts, result in zip(partitions, left, strict=False):
+            if type(result) is not tuple:
+                return None
+            out += pack(facts[0], 0, result[0], -1, result[1])
+            out += rest
+        if is_flexible:
+            out += NO_TAGS
+    out += THROTTLE_TIME
+    if is_flexible:
+        out += NO_TAGS
+    return out
+
+
+def _write_count(out: bytearray, count: int) -> None:
+    out += COUNT.pack(count)
+
+
+def _write_compact_count(out: bytearray, count: int) -> None:
+    write_uvarint(out, count + 1)

@@ -18,6 +18,7 @@ from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.kit import (
     broker_image,
@@ -26,13 +27,11 @@ from kafkacompat.partition._tests.kit import (
     topic_image,
 )
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.service import ProduceResult
 from kafkacompat.partition.traffic import COUNTERS
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import plain_produce as reading
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
-from kafkacompat.wire.errors import NONE
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 pytestmark = pytest.mark.skipif(
@@ -193,14 +192,17 @@ def test_the_usual_request_takes_the_short_way(taken: list[bool], version: int, 
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
-@pytest.mark.parametrize("count", [1, 130])
+@pytest.mark.parametrize("count", [1, 127])
+@pytest.mark.parametrize("is_compiled", [True, False])
 def test_the_packed_answer_has_the_bytes_of_the_encoder(
-    monkeypatch: pytest.MonkeyPatch, version: int, count: int
+    monkeypatch: pytest.MonkeyPatch, version: int, count: int, is_compiled: bool
 ) -> None:
     """For counts and lengths of one and of two bytes, too."""
+    if not is_compiled:
+        monkeypatch.setattr(reading, "_pack", None)
     name = "n" * count
-    topics = [(name if version < 13 else b"i" * 16, [(at,) for at in range(count)])] * 2
-    results = [ProduceResult(NONE, at, 1 << 40 | at, at - 1, at * 3) for at in range(2 * count)]
+    topics = [(name if version < 13 else b"i" * 16, [(at,) for at in range(count)], None)]
+    results = [(1 << 40 | at, at * 3) for at in range(count)]
     context: Any = type("Context", (), {"throttling": None})()
     packed = produce._answer(None, context, version, topics, results)  # type: ignore[arg-type]
     assert (type(packed) is EncodedAnswer) is (version >= 5)
@@ -218,9 +220,7 @@ def test_a_disk_that_fails_in_the_middle_is_told_for_its_partitions(
         api = world()
         first, log = api.world.log("plain", 0), api.world.log("compacted", 0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                UnifiedLog, "append_as_leader", failing(log, "append_as_leader", OSError(errno.EIO, "no"))
-            )
+            patch.setattr(LogSegment, "append", failing(log.segments[-1], "append", OSError(errno.EIO, "no")))
             if not is_short:
                 without(patch)
             answers.append(answered(api, api.frame(of("plain", "compacted", "small", api=api), 9)))

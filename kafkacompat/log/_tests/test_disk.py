@@ -111,7 +111,7 @@ def test_a_disk_that_is_full_names_the_file(path: Path, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, "full")
 
     file = RealDisk().open(str(path))
-    monkeypatch.setattr(os, "pwritev", full)
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match=re.escape(str(path))):
         file.write_now(b"a batch")
     monkeypatch.setattr(os, "write", full)

@@ -21,6 +21,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.opening import Preparation
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.memory import Freeing
@@ -80,11 +81,11 @@ class WatchedLogs(LogManager):
         super().delete_later(topic_partition)
 
 
-def failing(log: UnifiedLog, method: str, error: Exception) -> Callable[..., Any]:
-    """A replacement for the method of that name that fails for this log only."""
-    right = getattr(UnifiedLog, method)
+def failing(log: UnifiedLog | LogSegment, method: str, error: Exception) -> Callable[..., Any]:
+    """A replacement for the method of that name that fails for this log, or segment, only."""
+    right = getattr(type(log), method)
 
-    def fail(self: UnifiedLog, *arguments: Any) -> Any:
+    def fail(self: Any, *arguments: Any) -> Any:
         if self is log:
             raise error
         return right(self, *arguments)

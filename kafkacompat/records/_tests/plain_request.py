@@ -1,4 +1,4 @@
-"""What `_produce.parse_produce` finds in a request, from the decoder of wire/, the header's parser and the simple decoder of
+"""What `_produce.read_produce` finds in a request, from the decoder of wire/, the header's parser and the simple decoder of
 records: the twin that the compiled code is compared with."""
 
 from __future__ import annotations
@@ -57,23 +57,35 @@ def parsed(
             indexes = [one.index for one in topic.partition_data]
             require(bool(indexes) and len(set(indexes)) == len(indexes))
             rows: list[Any] = []
-            topics.append((topic.name if version < 13 else topic.topic_id, rows))
+            kept: list[Any] = []
+            topics.append((topic.name if version < 13 else topic.topic_id, rows, kept))
             for one in topic.partition_data:
                 require(one.records is not None)
                 records = bytes(one.records)
                 at = body.index(records, at)
-                batches.append((rows, one.index, position + at, records))
+                batches.append((rows, kept, one.index, position + at, records))
                 at += len(records)
                 units -= partition_units
         require(units > 0 and len(batches) <= PARTITIONS_MOST)
-        for _, _, _, records in batches:
+        for *_, records in batches:
             check_header(records, version, records_most)
-        for rows, index, start, records in batches:
-            row, units = facts(records, units, headers_most, headers_a_record)
+        for rows, kept, index, start, records in batches:
+            row, earliest_ms, nulls, units = facts(records, units, headers_most, headers_a_record)
             rows.append((index, start, start + len(records), len(records), *row))
-        return request.acks, request.timeout_ms, units, topics
+            kept.append((len(records), row[0], earliest_ms, row[3], nulls))
+        return (
+            request.acks,
+            request.timeout_ms,
+            units,
+            [(name, rows, summary(kept)) for name, rows, kept in topics],
+        )
     except (Unusual, WireError, BatchCorrupt, RecordMalformed):
         return None
+
+
+def summary(batches: list[tuple[int, int, int, int, int]]) -> tuple[int, int, int, int, int]:
+    sizes, codecs, earliest, latest, nulls = zip(*batches, strict=True)
+    return max(sizes), sum(1 << codec for codec in set(codecs)), min(earliest), max(latest), max(nulls)
 
 
 def check_header(records: bytes, version: int, records_most: int) -> None:
@@ -89,7 +101,8 @@ def check_header(records: bytes, version: int, records_most: int) -> None:
 
 def facts(
     records: bytes, units: int, headers_most: int, headers_a_record: int
-) -> tuple[tuple[int, ...], int]:
+) -> tuple[tuple[int, ...], int, int, int]:
+    """A row without the place of its batch, the earliest timestamp, whether there is a null key, and the units that are left."""
     header = parse_header(records)
     require(crc_of(records) == header.crc)
     base_ms = earliest_ms = header.base_timestamp_ms
@@ -107,14 +120,13 @@ def facts(
         earliest_ms = min(base_ms, *times)
         require(earliest_ms >= -(1 << 63))
         nulls = NULL_KEYS if any(each.key is None for each in found) else 0
-    return (
+    row = (
         header.codec,
         header.record_count,
         base_ms,
-        earliest_ms,
         header.max_timestamp_ms,
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        nulls,
-    ), units
+    )
+    return row, earliest_ms, nulls, units

@@ -30,14 +30,17 @@ from kafkacompat.records.validate import (
     Allowance,
     validate_produce,
 )
-from kafkacompat.wire.codec import encode
+from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkacompat.wire.messages.produce_response import ProduceResponse
 
 try:
     from kafkacompat.records import _produce
 except ImportError:
     _produce = None  # type: ignore[assignment]
-pytestmark = pytest.mark.skipif(_produce is None, reason="no compiler built kafkacompat.records._produce")
+pytestmark = pytest.mark.skipif(
+    plain_produce._parse is None, reason="no compiler built kafkacompat.records._produce"
+)
 
 NOW_MS = 1_700_000_000_000
 EVERYTHING = (1 << 40, 1, 1 << 62, 1 << 62, 1 << 62)
@@ -57,7 +60,7 @@ def both(
     """What both find in a request; they must agree."""
     frame = before + bytes(body)
     arguments = (frame, len(before), version, *bounds)
-    found = _produce.parse_produce(*arguments)
+    found = _produce.read_produce(*arguments)
     assert found == parsed(*arguments)
     return found
 
@@ -196,17 +199,17 @@ def test_a_plain_request_is_found_whole_and_never_a_part_of_it(version: int) -> 
     body = encode(made, version)
     found = both(body, version, before=b"header")
     assert found is not None
-    acks, timeout_ms, units, ((name, rows),) = found
+    acks, timeout_ms, units, ((name, rows, _),) = found
     assert (acks, timeout_ms, units) == (-1, 30_000, EVERYTHING[0] - 3)
     assert name == ("t" if version < 13 else b"i" * 16)
     assert [row[0] for row in rows] == [0, 1, 2]
     assert [row[4] for row in rows] == [0, 0, 3]
-    assert rows[1][9:12] == (7, 1, 9)
+    assert rows[1][8:11] == (7, 1, 9)
     frame = b"header" + body
     for part, row in zip(made.topic_data[0].partition_data, rows, strict=True):
         assert frame[row[1] : row[2]] == part.records
     for end in range(len(body)):
-        assert _produce.parse_produce(bytes(body[:end]), 0, version, *EVERYTHING) is None
+        assert _produce.read_produce(bytes(body[:end]), 0, version, *EVERYTHING) is None
     assert both(bytes(body) + b"\0", version) is None
 
 
@@ -218,16 +221,87 @@ def test_nothing_is_accepted_that_the_checks_refuse(records: Any, version: int) 
     found = parse_produce(memoryview(bytearray(body)), 0, version, BatchLimits())
     if found is None:
         return
-    ((_, (row,)),) = found.topics
+    ((_, (row,), _),) = found.topics
     view = memoryview(bytearray(body))[row[1] : row[2]]
     if row[4]:
-        seen = scan_packed(view, row[4], row[5], row[6], row[8], BatchLimits(), Allowance())
+        seen = scan_packed(view, row[4], row[5], row[6], row[7], BatchLimits(), Allowance())
         if seen is None:
             return
     batch = validate_produce(view, LogConfig(message_timestamp_after_max_ms=1 << 62), NOW_MS)
     assert bytes(batch.buffer) == records
     assert (batch.size, batch.compression, batch.record_count) == row[3:6]
-    assert (batch.max_timestamp_ms, batch.producer_id, batch.producer_epoch, batch.base_sequence) == row[8:12]
+    assert (batch.max_timestamp_ms, batch.producer_id, batch.producer_epoch, batch.base_sequence) == row[7:11]
+
+
+# Answers.
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[int, Any, Any]:
+    """A version, topics and results, mostly as many as there are partitions, and mostly without refusals."""
+    version = draw(st.integers(5, 13))
+    int64 = st.integers(-(1 << 63), (1 << 63) - 1)
+    topics, count = [], 0
+    for name in draw(st.lists(st.sampled_from(["t", "\u00e9", "n" * 126, "n" * 127, "n" * 249]), max_size=4)):
+        indexes = draw(st.lists(st.integers(-1, 1 << 31 - 1), max_size=3) | st.just(list(range(40))))
+        topics.append(
+            (name if version < 13 else name.encode()[:16].ljust(16), [(each,) for each in indexes], None)
+        )
+        count += len(indexes)
+    results: list[Any] = [draw(st.tuples(int64, int64)) for _ in range(count)]
+    if draw(st.integers(0, 9)) == 0 and results:
+        results[draw(st.integers(0, count - 1))] = "refused"
+    return version, topics, results
+
+
+@settings(max_examples=400, deadline=None)
+@given(answers())
+def test_both_pack_the_same_answer(answer: tuple[int, Any, Any]) -> None:
+    version, _, results = answer
+    packed = plain_produce.packed_in_python(*answer)
+    if len(results) > 128:
+        packed = None
+    assert _produce.answer_produce(*answer) == packed
+    if packed is None:
+        return
+    response = decode(ProduceResponse, version, packed)
+    assert encode(response, version) == packed
+    rows = [
+        (one.base_offset, one.log_start_offset)
+        for topic in response.responses
+        for one in topic.partition_responses
+    ]
+    assert rows == results
+
+
+def test_what_is_no_answer_is_refused() -> None:
+    one: Any = [("t", [(0,)], None)]
+    assert _produce.answer_produce(9, one, [(1, 2)])
+    for version, topics, results in [
+        (4, one, [(1, 2)]),
+        (14, one, [(1, 2)]),
+        (9, one, []),
+        (9, one, [(1, 2), (1, 2)]),
+        (9, one, [(1, 2, 3)]),
+        (9, one, [[1, 2]]),
+        (9, [("t", [()], None)], [(1, 2)]),
+        (9, [("t", 7, None)], [(1, 2)]),
+        (9, [("n" * 250, [(0,)], None)], [(1, 2)]),
+        (9, [(b"t", [(0,)], None)], [(1, 2)]),
+        (13, one, [(1, 2)]),
+        (13, [(b"i" * 15, [(0,)], None)], [(1, 2)]),
+        (9, [None], [(1, 2)]),
+        (9, one * 129, [(1, 2)] * 129),
+    ]:
+        assert _produce.answer_produce(version, topics, results) is None  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        _produce.answer_produce(9, one, [(1 << 63, 2)])
+    with pytest.raises(TypeError):
+        _produce.answer_produce(9, one, [("a", 2)])  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        _produce.answer_produce(9, tuple(one), [(1, 2)])  # type: ignore[arg-type]
+    with pytest.raises(UnicodeEncodeError):
+        _produce.answer_produce(9, [("\ud800", [(0,)], None)], [(1, 2)])  # type: ignore[list-item]
 
 
 # Bounds.
@@ -284,17 +358,17 @@ def test_timestamps_that_overflow_are_not_plain(base_ms: int, deltas: tuple[int,
 def test_wrong_arguments_are_told() -> None:
     body = bytes(encode(request(plain_batch()), 9))
     for position in (-1, len(body) + 1, 1 << 62):
-        assert _produce.parse_produce(body, position, 9, *EVERYTHING) is None
+        assert _produce.read_produce(body, position, 9, *EVERYTHING) is None
     for version in (2, 14, -1, 1 << 40):
-        assert _produce.parse_produce(body, 0, version, *EVERYTHING) is None
-    assert _produce.parse_produce(body, 0, 9, 1 << 40, 0, 1, 1, 1) is None
-    assert _produce.parse_produce(body, 0, 9, -5, 1, 1 << 40, 1, 1) is None
+        assert _produce.read_produce(body, 0, version, *EVERYTHING) is None
+    assert _produce.read_produce(body, 0, 9, 1 << 40, 0, 1, 1, 1) is None
+    assert _produce.read_produce(body, 0, 9, -5, 1, 1 << 40, 1, 1) is None
     with pytest.raises(OverflowError):
-        _produce.parse_produce(body, 1 << 64, 9, *EVERYTHING)
+        _produce.read_produce(body, 1 << 64, 9, *EVERYTHING)
     with pytest.raises(TypeError):
-        _produce.parse_produce(body, 0)  # type: ignore[call-arg]
+        _produce.read_produce(body, 0)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        _produce.parse_produce(None, 0, 9, *EVERYTHING)  # type: ignore[arg-type]
+        _produce.read_produce(None, 0, 9, *EVERYTHING)  # type: ignore[arg-type]
 
 
 def test_without_the_extension_nothing_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
