@@ -252,7 +252,7 @@ class Connection:
         """
         if self._stage is _CLOSED:
             return
-        replies = self._replies
+        replies, buffer = self._replies, self._buffer
         try:
             self.last_active_ms = self._host.clock.monotonic_ms()
             if replies.waiting:
@@ -261,13 +261,23 @@ class Connection:
             if replies.output.queued_bytes and not replies.is_full and not replies.is_warming:
                 more = self._send() or more
                 # Sending may have gone below the bound that had stopped dispatch.
-                more = more or (self._buffer.has_frame() and self._may_dispatch())
+                more = more or (buffer.has_frame() and self._may_dispatch())
         except Exception:
             _log.exception("closing %s: an error of the broker's own", self.info)
             self.close()
             return
         if self._stage is not _OPEN and self._has_ended():
             return
+        if (
+            buffer.start == buffer.end
+            and self._watched == READ
+            and not replies.waiting
+            and not replies.output.queued_bytes
+            and self._stage is _OPEN
+            and not self._muted
+            and self._memory is None
+        ):
+            return  # nothing is left to do until the client sends the next request, as mostly
         if more:
             self._host.take_turn_soon(self)
         wanted = (READ if self._may_read() else 0) | (WRITE if replies.is_full else 0)
@@ -276,9 +286,12 @@ class Connection:
 
     def _dispatch_frames(self, until_s: float) -> bool:
         """Dispatch complete frames, at least one. Returns True if the turn ended before the frames did."""
-        buffer, info, dispatch = self._buffer, self.info, self._host.dispatcher.dispatch
+        buffer, replies, info = self._buffer, self._replies, self.info
+        dispatch, output = self._host.dispatcher.dispatch, replies.output
         for _ in range(TURN_FRAMES):
-            if not self._may_dispatch():
+            if (
+                replies.waiting or output.queued_bytes or self._muted or self._stage is _ENDING
+            ) and not self._may_dispatch():
                 return False
             try:
                 frame = buffer.next_frame()
@@ -286,25 +299,36 @@ class Connection:
                     return False
                 if self._memory is not None:
                     self._memory.release()
-                self._replies.counts.requests += 1
+                replies.counts.requests += 1
                 answer = dispatch(info, frame)
                 if isinstance(answer, Pending):
                     if answer.reply.done:
                         answer = answer.reply.result()
                     else:
-                        self._replies.add_pending(answer)
+                        replies.add_pending(answer)
                         answer.reply.on_done(self._on_reply)
                         answer = None
             except (WireError, CloseConnection) as error:
                 self._end(error)
                 return False
-            if answer is not None:
-                self._replies.add(answer)
-            if not buffer:  # most requests come alone
+            if buffer.start == buffer.end:  # most requests come alone
+                if answer is not None and not self._send_alone(answer):
+                    replies.add(answer)
                 return False
+            if answer is not None:
+                replies.add(answer)
             if monotonic() >= until_s:
                 break
         return buffer.has_frame() and self._may_dispatch()
+
+    def _send_alone(self, reply: Reply) -> bool:
+        """Whether a reply needs no place in the output."""
+        try:
+            return self._replies.send_alone(reply)
+        except OSError as error:
+            self._log_end(error)
+            self.close()
+            return True
 
     def _release_replies(self) -> None:
         try:

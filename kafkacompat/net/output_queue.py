@@ -112,6 +112,18 @@ class OutputQueue:
         self.queued_bytes += total
         return total
 
+    def send_alone(self, part: bytes | bytearray | memoryview) -> None:
+        """Send a reply while nothing is queued, and queue what the socket does not take. Raises OSError if the peer is gone."""
+        try:
+            sent = self._socket.send(part)
+        except BlockingIOError:
+            sent = 0
+        size = len(part)
+        if sent < size:
+            self._parts.append(part)
+            self._head_sent = sent
+            self.queued_bytes = size - sent
+
     def flush(self, budget_bytes: int) -> Flushed:
         """Send until nothing is left, or there is a reason to stop. Raises OSError if the peer or a file is gone, or
         SliceTooShort."""

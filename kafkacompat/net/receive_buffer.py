@@ -37,14 +37,16 @@ _SIZE = Struct(">i")
 
 
 class ReceiveBuffer:
-    __slots__ = ("_buffer", "_busy", "_end", "_max_frame_bytes", "_max_other_bytes", "_start", "_view")
+    __slots__ = ("_buffer", "_busy", "_max_frame_bytes", "_max_other_bytes", "_view", "end", "start")
 
     def __init__(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
         self.limit(max_frame_bytes, max_other_bytes)
         self._buffer: bytearray | mmap = bytearray(INITIAL_BYTES)
         self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
+        self.start = 0
+        self.end = 0
+        """What is received and not yet returned as frames lies between the two. They are for reading: a call of `len` takes as
+        long as a dozen comparisons."""
         self._busy = False
 
     def limit(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
@@ -54,7 +56,7 @@ class ReceiveBuffer:
 
     def __len__(self) -> int:
         """Bytes received and not yet returned as frames."""
-        return self._end - self._start
+        return self.end - self.start
 
     @property
     def capacity(self) -> int:
@@ -66,12 +68,12 @@ class ReceiveBuffer:
         With `hold` (a returned frame is still in use), or while a complete frame waits, nothing is moved. Otherwise the
         result is never None.
         """
-        start, end, capacity = self._start, self._end, len(self._buffer)
+        start, end, capacity = self.start, self.end, len(self._buffer)
         waiting = end - start
         if hold or (waiting and self.has_frame()):
             return self._view[end:] if end < capacity else None
         if not waiting:
-            self._start = self._end = end = 0
+            self.start = self.end = end = 0
             if capacity > RETAINED_BYTES_MAX:
                 self._replace(INITIAL_BYTES, 0)
             elif self._busy and capacity < BUSY_BYTES_MAX:
@@ -81,7 +83,7 @@ class ReceiveBuffer:
         wanted = 4 if waiting < 4 else 4 + _SIZE.unpack_from(self._buffer, start)[0]
         if start and wanted > capacity - start:
             self._view[:waiting] = self._view[start:end]
-            self._start, self._end = 0, waiting
+            self.start, self.end = 0, waiting
             start, end = 0, waiting
         if end == capacity:
             # Doubling amortises the copies. An announced size alone must not take memory.
@@ -91,7 +93,7 @@ class ReceiveBuffer:
             )
             end = waiting
         if wanted >= ALONE_BYTES_MIN:
-            return self._view[end : min(self._start + wanted, len(self._buffer))]
+            return self._view[end : min(self.start + wanted, len(self._buffer))]
         return self._view[end:]
 
     def unviewed_room(self) -> memoryview:
@@ -102,7 +104,7 @@ class ReceiveBuffer:
         """
         if self._is_viewed():
             if self.has_space():
-                return self._view[self._end :]
+                return self._view[self.end :]
             self._replace(max(INITIAL_BYTES, 2 * len(self)), len(self))
         room = self.room(hold=False)
         assert room is not None
@@ -110,32 +112,32 @@ class ReceiveBuffer:
 
     def has_space(self) -> bool:
         """Whether `room` has space even if nothing may be moved."""
-        return self._end < len(self._buffer)
+        return self.end < len(self._buffer)
 
     def received(self, count: int) -> None:
-        self._end += count
-        if self._end == len(self._buffer):
+        self.end += count
+        if self.end == len(self._buffer):
             self._busy = True
 
     def has_frame(self) -> bool:
         """Whether `next_frame` would return a frame or raise."""
-        waiting = self._end - self._start
+        waiting = self.end - self.start
         if waiting < 4:
             return False
-        size: int = _SIZE.unpack_from(self._buffer, self._start)[0]
+        size: int = _SIZE.unpack_from(self._buffer, self.start)[0]
         return (
             waiting >= 4 + size or not 0 <= size <= self._max_frame_bytes or self._is_too_large(size, waiting)
         )
 
     def announced_bytes(self) -> int:
         """The size of the first frame. 0 if it is not there yet."""
-        return int(_SIZE.unpack_from(self._buffer, self._start)[0]) if self._end - self._start >= 4 else 0
+        return int(_SIZE.unpack_from(self._buffer, self.start)[0]) if self.end - self.start >= 4 else 0
 
     def next_frame(self) -> memoryview | None:
         """The next complete frame without its size. None if more bytes are needed. Raises WireError for a size out of
         bounds."""
-        start = self._start
-        waiting = self._end - start
+        start = self.start
+        waiting = self.end - start
         if waiting < 4:
             return None
         size: int = _SIZE.unpack_from(self._buffer, start)[0]
@@ -148,14 +150,14 @@ class ReceiveBuffer:
             )
         if waiting < 4 + size:
             return None
-        self._start = stop = start + 4 + size
+        self.start = stop = start + 4 + size
         return self._view[start + 4 : stop]
 
     def _is_too_large(self, size: int, waiting: int) -> bool:
         """Checked as soon as the kind is known, before the rest is received."""
         if size <= self._max_other_bytes or waiting < 6:
             return False
-        at = self._start + 4
+        at = self.start + 4
         kind = self._buffer[at : at + 2]
         if kind == ENVELOPE_KIND:
             return size > self._max_other_bytes + ENVELOPE_BYTES_MAX
@@ -163,8 +165,8 @@ class ReceiveBuffer:
 
     def shrink(self) -> None:
         """Free memory while no bytes wait and no frame is in use."""
-        if self._start == self._end and len(self._buffer) > INITIAL_BYTES:
-            self._start = self._end = 0
+        if self.start == self.end and len(self._buffer) > INITIAL_BYTES:
+            self.start = self.end = 0
             self._replace(INITIAL_BYTES, 0)
 
     def _is_viewed(self) -> bool:
@@ -190,7 +192,7 @@ class ReceiveBuffer:
             buffer = mmap(-1, capacity, flags=MAP_PRIVATE)
         view = memoryview(buffer)
         if keep:
-            view[:keep] = self._view[self._start : self._start + keep]
+            view[:keep] = self._view[self.start : self.start + keep]
         self._buffer = buffer
         self._view = view
-        self._start, self._end = 0, keep
+        self.start, self.end = 0, keep

@@ -13,7 +13,7 @@ from collections import deque
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.listener_meter import ListenerMeter
 from kafkacompat.net.output_queue import Flushed, OutputQueue
-from kafkacompat.ports import Workers
+from kafkacompat.ports import FileSlice, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, ListenerCounts, Pending, Reply
 
 TURN_SENT_BYTES = 1024 * 1024
@@ -64,6 +64,23 @@ class Replies:
             self.held_bytes += sum(map(len, reply))
         else:
             self._put_out(reply)
+
+    def send_alone(self, reply: Reply) -> bool:
+        """Send a reply that nothing comes before. False, without any effect, if it has several parts, if a slice of a file is one
+        of them, or if times are taken. Raises OSError."""
+        output = self.output
+        if self.waiting or output.queued_bytes or len(reply) != 1 or self._info.timings is not None:
+            return False
+        part = reply[0]
+        if type(part) is FileSlice:
+            return False
+        size, counts = len(part), self.counts
+        counts.responses += 1
+        if size > counts.largest_response:
+            counts.largest_response = size
+        output.send_alone(part)  # type: ignore[arg-type]  # of the type above
+        counts.sent_bytes += size - output.queued_bytes
+        return True
 
     def _put_out(self, reply: Reply) -> None:
         size, counts = self.output.add(reply), self.counts

@@ -411,13 +411,18 @@ async def parked_and_woken(
 
 async def test_requests_that_a_request_wakes_are_answered_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
-    flush = output_queue.OutputQueue.flush
+    flush, send_alone = output_queue.OutputQueue.flush, output_queue.OutputQueue.send_alone
 
     def traced(self: output_queue.OutputQueue, budget_bytes: int) -> output_queue.Flushed:
         sent.extend(bytes(part)[4:] for part in self._parts if not isinstance(part, FileSlice))
         return flush(self, budget_bytes)
 
+    def traced_alone(self: output_queue.OutputQueue, part: bytes) -> None:
+        sent.append(bytes(part)[4:])
+        send_alone(self, part)
+
     monkeypatch.setattr(output_queue.OutputQueue, "flush", traced)
+    monkeypatch.setattr(output_queue.OutputQueue, "send_alone", traced_alone)
     dispatcher = ScriptedDispatcher()
     waking(dispatcher, b"park")
     async with serving(dispatcher) as server:

@@ -382,3 +382,45 @@ def test_a_small_slice_that_is_not_in_the_cache_is_waited_for() -> None:
     assert warmed.done
     assert output.flush(10**6) is Flushed.EMPTY
     assert (calls.calls, calls.sent) == (["send", "warm", "sendmsg"], whole)
+
+
+@pytest.mark.parametrize("room", [0, 1, 9, 10, 11])
+def test_a_reply_alone_is_sent_or_queued_whole(room: int) -> None:
+    calls = Calls(b"", room)
+    output = OutputQueue(calls)  # type: ignore[arg-type]
+    if not room:
+        calls.send = blocked  # type: ignore[method-assign]
+    output.send_alone(b"0123456789")
+    assert output.queued_bytes == 10 - len(calls.sent)
+    calls = Calls(b"", 4)
+    output._socket = calls  # type: ignore[assignment]
+    sent_before = 10 - output.queued_bytes
+    assert output.flush(10**6) is Flushed.EMPTY
+    assert calls.sent == b"0123456789"[sent_before:]
+    assert output.queued_bytes == 0
+
+
+def blocked(data: bytes, flags: int = 0) -> int:
+    raise BlockingIOError
+
+
+async def test_a_client_that_is_gone_when_its_reply_is_sent_ends_only_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reset is met by the call that sends the only reply."""
+
+    def gone(self: OutputQueue, part: bytes) -> None:
+        if b"hello" in bytes(part):
+            raise ConnectionResetError("gone")
+        send_alone(self, part)
+
+    send_alone = OutputQueue.send_alone
+    monkeypatch.setattr(OutputQueue, "send_alone", gone)
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        stream, other = await dial(server), await dial(server)
+        await stream.send_all(framed(b"hello"))
+        await expect_closed(stream)
+        assert len(dispatcher.closed) == 1
+        await other.send_all(framed(b"other"))
+        assert await receive_frame(other) == b"other"

@@ -1,0 +1,130 @@
+"""`append_next` does to a log what `append_as_leader` does, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.producer_snapshots import encode_snapshot
+from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.ports import LogRefused, TransactionTerms
+
+
+class Step(NamedTuple):
+    values: list[bytes]
+    timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    leader_epoch: int
+    ends_transaction: bool
+    """A marker is written before."""
+
+
+steps = st.builds(
+    Step,
+    st.lists(st.sampled_from([b"", b"v" * 60, b"v" * 300]), min_size=1, max_size=3),
+    st.sampled_from([NOW_MS, NOW_MS, NOW_MS + 1, NOW_MS + 5000, NOW_MS - 5000, -1]),
+    st.sampled_from([-1, 1, 1, 1, 2]),
+    st.sampled_from([0, 0, 0, 1]),
+    st.integers(-1, 9),
+    st.sampled_from([3, 3, 3, 4]),
+    st.sampled_from([False, False, False, False, True]),
+)
+ALWAYS_PLAIN = [Step([b"v"], NOW_MS, 1, 0, at, 3, False) for at in range(9)]
+
+
+def state(log: UnifiedLog) -> Any:
+    segments = []
+    for each in log.segments:
+        data = each._disk.open(each.stem + ".log").read_cold(0, each.size)
+        offsets, times = each.indexes.pair(each.size)
+        tail = (list(each._tail_offsets), list(each._tail_positions), each._tail_starts_after)
+        largest = (each.max_timestamp_ms, each.max_timestamp_offset, each.rolling_timestamp_ms)
+        segments.append(
+            (
+                data,
+                [offsets.entry(at) for at in range(len(offsets))],
+                [times.entry(at) for at in range(len(times))],
+                tail,
+                largest,
+                each.bytes_since_index_entry,
+            )
+        )
+    producers = encode_snapshot(log.producer_state.producers.values())
+    retained = [each.batches for each in log.producer_state.producers.values()]
+    offsets_of = (log.log_end_offset, log.producer_state.end_offset, log.last_stable_offset)
+    return segments, bytes(producers), retained, offsets_of, list(log.epoch_entries), log.latest_epoch()
+
+
+def appended(log: UnifiedLog, step: Step, is_short: bool) -> Any:
+    producer = {
+        "producer_id": step.producer_id,
+        "producer_epoch": step.producer_epoch,
+        "base_sequence": max(step.sequence, 0) if step.producer_id >= 0 else step.sequence,
+    }
+    if step.ends_transaction:
+        try:
+            log.append_as_leader(marker(2, committed=True), 3, NOW_MS, TransactionTerms())
+        except LogRefused as refused:
+            return refused.code
+    batch = batch_of(step.values, step.timestamp_ms, **producer)
+    if is_short:
+        before = state(log)
+        first_offset = log.append_next(
+            batch.buffer,
+            batch.size,
+            batch.record_count,
+            batch.max_timestamp_ms,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            step.leader_epoch,
+        )
+        if first_offset >= 0:
+            return first_offset
+        assert state(log) == before
+    try:
+        return log.append_as_leader(batch, step.leader_epoch, NOW_MS).first_offset
+    except LogRefused as refused:
+        return refused.code
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(steps, max_size=12),
+    st.sampled_from([400, 2000]),
+    st.sampled_from([100, 4096]),
+    st.sampled_from([24, 10 * 1024 * 1024]),
+)
+@example(ALWAYS_PLAIN, 2000, 100, 10 * 1024 * 1024)
+def test_both_appends_leave_the_same_log(
+    done: list[Step], segment_bytes: int, interval: int, index_bytes: int
+) -> None:
+    options = config(
+        segment_bytes=segment_bytes,
+        index_interval_bytes=interval,
+        segment_index_bytes=index_bytes,
+        segment_ms=3000,
+    )
+    short, usual = open_log(MemoryDisk(), options), open_log(MemoryDisk(), options)
+    for step in done:
+        assert appended(short, step, True) == appended(usual, step, False)
+        assert state(short) == state(usual)
+
+
+def test_the_batches_of_a_known_producer_need_no_closer_look() -> None:
+    log = open_log(MemoryDisk())
+    for step in ALWAYS_PLAIN:
+        batch = batch_of(step.values, producer_id=1, producer_epoch=0, base_sequence=step.sequence)
+        found = log.append_next(batch.buffer, batch.size, 1, NOW_MS, 1, 0, step.sequence, 3)
+        assert found == (
+            step.sequence if step.sequence else -1
+        )  # the first one makes the epoch and the producer
+        if found < 0:
+            log.append_as_leader(batch, 3, NOW_MS)
+    assert log.log_end_offset == len(ALWAYS_PLAIN)
