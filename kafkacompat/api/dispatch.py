@@ -41,6 +41,8 @@ API_VERSIONS = 18
 CORRELATION_ID = slice(4, 8)
 """Its bytes in a frame."""
 AFTER_CORRELATION_ID = 8
+CLIENT_ID_KEPT_MAX = 256
+"""Bytes up to the end of a client id that is remembered."""
 ELEMENTS_MAX = 500_000
 """The default of request.max.elements."""
 _NONE = ErrorCode.NONE
@@ -91,8 +93,8 @@ class ApiDispatcher:
                 if reply is not None:
                     return reply
                 route.repeats.forget(body)
-        header = rest_of_header(frame, *start)
         if route is None:
+            header = rest_of_header(frame, *start)
             try:
                 if header.api_key == API_VERSIONS and not self.table.serves(
                     header.api_key, header.api_version
@@ -103,18 +105,32 @@ class ApiDispatcher:
                 if node.provisions is None or node.provisions.is_complete or not came_of_an_import(error):
                     raise
                 return self._dispatch_later(connection, frame, node.provisions)
+        client_id, position = _client_id(connection, route, frame, start)
+        context = RequestContext(
+            route.key,
+            route.version,
+            start[2],
+            client_id,
+            connection.connection_id,
+            connection.listener_name,
+            connection.client_host,
+            connection.listener_is_sasl,
+            connection.principal,
+            connection.client_port,
+            connection.client_software,
+        )
         request = None
         if route.parse_plain is not None:
-            request = route.parse_plain(node, frame, header.body_offset, route.version)
+            request = route.parse_plain(node, frame, position, route.version)
         if request is None:
             if len(frame) > route.decoded_at_once_max:
-                return self._decode_in_steps(connection, frame, header, route)
-            request = route.decode(frame, header.body_offset)[0]
+                return self._decode_in_steps(connection, frame, context, route, position)
+            request = route.decode(frame, position)[0]
         if route.meter is not None:
             timed = route.meter.count(request)
             if timed is not None:
-                return self._timed(timed, connection, header, route, request, len(frame), body)
-        return self._handle(connection, header, route, request, len(frame), body)
+                return self._timed(timed, connection, context, route, request, len(frame), position, body)
+        return self._handle(connection, context, route, request, len(frame), body)
 
     def _dispatch_later(
         self, connection: ConnectionInfo, frame: memoryview, provisions: Provisions
@@ -157,7 +173,7 @@ class ApiDispatcher:
             meter.requests += 1
             meter.errors[_NONE] += 1
             if is_timed:
-                size = len(frame) - rest_of_header(frame, *start).body_offset
+                size = len(frame) - _client_id(connection, route, frame, start)[1]
                 meter.note(connection, started_s, size, reply)
         return reply
 
@@ -165,31 +181,38 @@ class ApiDispatcher:
         self,
         meter: RouteMeter,
         connection: ConnectionInfo,
-        header: RequestHeader,
+        context: RequestContext,
         route: Route,
         request: Any,
         size: int,
+        position: int,
         body: bytes | None = None,
     ) -> Reply | Pending | None:
+        """`position` is that of the request in its frame of this size."""
         started_s = monotonic()
-        answer = self._handle(connection, header, route, request, size, body)
-        meter.note(connection, started_s, size - header.body_offset, answer)
+        answer = self._handle(connection, context, route, request, size, body)
+        meter.note(connection, started_s, size - position, answer)
         return answer
 
     def _decode_in_steps(
-        self, connection: ConnectionInfo, frame: memoryview, header: RequestHeader, route: Route
+        self,
+        connection: ConnectionInfo,
+        frame: memoryview,
+        context: RequestContext,
+        route: Route,
+        position: int,
     ) -> Reply | Pending | None:
         """Decode one piece at once, which is enough for most requests. Otherwise a task does the rest, and the connection waits."""
         make = steps_decoder(request_class(route.key), route.version)
-        steps = make(frame, header.body_offset, self._elements_max)
+        steps = make(frame, position, self._elements_max)
         try:
             next(steps)
         except StopIteration as end:
             request, size = end.value[0], len(frame)
             timed = None if route.meter is None else route.meter.count(request)
             if timed is not None:
-                return self._timed(timed, connection, header, route, request, size)
-            return self._handle(connection, header, route, request, size)
+                return self._timed(timed, connection, context, route, request, size, position)
+            return self._handle(connection, context, route, request, size)
         started_s, size = monotonic(), len(frame)
         reply: Deferred[Reply | None] = Deferred()
         connection_id = connection.connection_id
@@ -214,9 +237,9 @@ class ApiDispatcher:
                     request, _ = await in_turns(steps)
                     self._parked.pop(connection_id, None)
                     if route.meter is not None:
-                        body_size, pending = size - header.body_offset, Pending(reply, True)
+                        body_size, pending = size - position, Pending(reply, True)
                         route.meter.count_later(connection, request, started_s, body_size, pending)
-                    answer = self._handle(connection, header, route, request, size, is_large=True)
+                    answer = self._handle(connection, context, route, request, size, is_large=True)
                 except Exception as error:
                     self._parked.pop(connection_id, None)
                     reply.fail(error)
@@ -242,7 +265,7 @@ class ApiDispatcher:
     def _handle(
         self,
         connection: ConnectionInfo,
-        header: RequestHeader,
+        context: RequestContext,
         route: Route,
         request: Any,
         size_bytes: int,
@@ -250,19 +273,6 @@ class ApiDispatcher:
         is_large: bool = False,
     ) -> Reply | Pending | None:
         """`body`: the bytes by which the route's repeats know the request."""
-        context = RequestContext(
-            header.api_key,
-            header.api_version,
-            header.correlation_id,
-            header.client_id,
-            connection.connection_id,
-            connection.listener_name,
-            connection.client_host,
-            connection.listener_is_sasl,
-            connection.principal,
-            connection.client_port,
-            connection.client_software,
-        )
         if self._node.quotas.is_active:
             throttle(self._node, connection, route, context, size_bytes)
         try:
@@ -278,7 +288,7 @@ class ApiDispatcher:
         except Exception:
             answer = stand_in_for_failure(route, context, request)
             context.again = None
-        if header.api_key == API_VERSIONS and context.client_software is not None:
+        if context.client_software is not None:  # in ApiVersions
             connection.tell_software(" ".join(context.client_software))
         reply = self._reply(route, context, request, answer)
         if context.again is not None and body is not None and reply is not None:
@@ -388,6 +398,28 @@ class ApiDispatcher:
 def _end_throttling(connection: ConnectionInfo) -> None:
     if connection.throttling is not None:
         connection.throttling.settle()
+
+
+def _client_id(
+    connection: ConnectionInfo, route: Route, frame: memoryview, start: tuple[int, int, int]
+) -> tuple[str | None, int]:
+    """The client id of a request of the route, and the position after the header. A client sends the same in all its requests,
+    and to compare takes a fourth of the time of reading."""
+    known = connection.client_id_bytes
+    if known is not None:
+        end = AFTER_CORRELATION_ID + len(known)
+        if frame[AFTER_CORRELATION_ID:end] == known:
+            if not route.has_tagged_header:
+                return connection.client_id, end
+            if len(frame) > end and not frame[end]:
+                return connection.client_id, end + 1
+    header = rest_of_header(frame, *start)
+    length = frame[AFTER_CORRELATION_ID] << 8 | frame[AFTER_CORRELATION_ID + 1]
+    end = AFTER_CORRELATION_ID + 2 + (0 if header.client_id is None else length)
+    if end <= CLIENT_ID_KEPT_MAX:
+        connection.client_id = header.client_id
+        connection.client_id_bytes = bytes(frame[AFTER_CORRELATION_ID:end])
+    return header.client_id, header.body_offset
 
 
 def unsupported_api_versions(header: RequestHeader, table: ApiTable) -> Reply:

@@ -112,6 +112,7 @@ class Route:
         "ends_with_connection",
         "error_response",
         "function",
+        "has_tagged_header",
         "is_exempt_from_request_quota",
         "is_served",
         "key",
@@ -165,6 +166,7 @@ class Route:
         self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
         # Records of a fetch are sent as file slices between byte parts.
         self.encode: Encoder | None = None if key in (FETCH, SHARE_FETCH) else self._encode_first
+        self.has_tagged_header = version >= APIS[key].request_flexible_min
         flexible = version >= APIS[key].response_flexible_min
         self.prefix = FLEXIBLE_PREFIX if flexible else PREFIX
 

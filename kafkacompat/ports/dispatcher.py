@@ -93,6 +93,8 @@ class ConnectionInfo:
 
     __slots__ = (
         "client_host",
+        "client_id",
+        "client_id_bytes",
         "client_port",
         "client_software",
         "connection_id",
@@ -142,6 +144,9 @@ class ConnectionInfo:
         """Stops the connection's requests for some milliseconds. None if the network cannot."""
         self.throttling: Any = None
         """Kept by the dispatcher: what the quotas do to requests like the last one."""
+        self.client_id: str | None = None
+        self.client_id_bytes: bytes | None = None
+        """Kept by the dispatcher: the client id of the last request, and its bytes in the request's header."""
 
     def tell_software(self, software: str) -> None:
         """The client has told it in ApiVersions."""
