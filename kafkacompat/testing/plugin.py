@@ -42,8 +42,10 @@ class Asked:
     """What a marker asks for."""
 
     settings: Mapping[str, object]
-    nodes: int | None
-    scope: str | None
+    nodes: int | None = None
+    scope: str | None = None
+    version: str | None = None
+    flavor: str | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,7 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(settings={{...}}, nodes=..., scope=...): what the fixtures `kafka` and `kafka_cluster` give a test",
+        f"{MARKER}(settings={{...}}, nodes=..., scope=..., version=..., flavor=...): "
+        "what the fixtures `kafka` and `kafka_cluster` give a test",
     )
     config.stash[RUNNING] = Running()
 
@@ -101,7 +104,7 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
         return
     place = request.session if asked.scope == "session" else request.node.getparent(pytest.Module)
     assert place is not None
-    key = (place, repr(sorted(asked.settings.items())), asked.nodes or nodes)
+    key = (place, repr(sorted(asked.settings.items())), asked.nodes or nodes, asked.version, asked.flavor)
     if key not in running.shared:
         running.shared[key] = _start(running, asked, nodes)
         place.addfinalizer(lambda: _stop(running, running.shared.pop(key)))
@@ -111,7 +114,7 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
 def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
     from kafkacompat.testing.kafka import Kafka
 
-    kafka = Kafka(asked.settings, nodes=asked.nodes or nodes)
+    kafka = Kafka(asked.settings, nodes=asked.nodes or nodes, version=asked.version, flavor=asked.flavor)
     kafka.record_requests()
     kafka.start()
     running.kafkas.append(kafka)
@@ -125,9 +128,10 @@ def _stop(running: Running, kafka: Kafka) -> None:
 
 def _asked(marker: pytest.Mark | None) -> Asked:
     if marker is None:
-        return Asked({}, None, None)
+        return Asked({})
     told = dict(marker.kwargs)
-    asked = Asked(dict(told.pop("settings", {})), told.pop("nodes", None), told.pop("scope", None))
+    named = {name: told.pop(name) for name in ("nodes", "scope", "version", "flavor") if name in told}
+    asked = Asked(dict(told.pop("settings", {})), **named)
     if marker.args or told:
         raise pytest.UsageError(
             f"marker {MARKER} does not know {', '.join([*map(repr, marker.args), *told])}"

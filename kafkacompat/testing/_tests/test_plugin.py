@@ -73,6 +73,23 @@ def test_nodes(kafka_cluster):
     assert "2 passed" in said, said
 
 
+def test_a_marker_has_a_release_or_a_flavor(run: Pytest) -> None:
+    said = run("""
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+@pytest.mark.kafka(version="2.3")
+def test_release(kafka):
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).describe_user_scram_credentials(["a"])["a"].result(5)
+@pytest.mark.kafka(nodes=3, flavor="msk-express", settings={"auto.create.topics.enable": True})
+def test_flavor(kafka):
+    kafka.produce("t", ["x"])
+    assert len(kafka.nodes) == 3
+""")
+    assert "2 passed" in said, said
+
+
 @pytest.mark.parametrize(
     ("marker", "named"),
     [
@@ -80,6 +97,8 @@ def test_nodes(kafka_cluster):
         ("settings={'num.partitions': 'many'}", "num.partitions"),
         ("node=3", "node"),
         ("scope='class'", "class"),
+        ("version='1.0'", "version='1.0'"),
+        ("flavor='x'", "flavor='x'"),
     ],
 )
 def test_what_a_marker_cannot_mean_fails_with_its_name(run: Pytest, marker: str, named: str) -> None:
