@@ -35,44 +35,77 @@ class BrokerLog:
 
 
 class _Router(logging.Handler):
+    """Takes what the brokers' threads log, and lets all else go where it went before.
+
+    It is the filter of each logger, because pytest adds its own handlers to loggers that do not propagate. As the handler above
+    them it meets the loggers of modules that are imported later.
+    """
+
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.logs: Mapping[str, BrokerLog] = {}
         """By the prefix of threads. Replaced as a whole, because threads read it."""
+        self.filtered: set[logging.Logger] = set()
+        self.level_before, self.propagated_before = logging.NOTSET, True
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"))
 
+    def take(self, record: logging.LogRecord) -> bool:
+        """Return False for a record of another thread."""
+        log = self.logs.get((record.threadName or "").partition(" node ")[0])
+        if log is None:
+            return False
+        log.add(self.format(record))
+        return True
+
     def emit(self, record: logging.LogRecord) -> None:
-        prefix = (record.threadName or "").partition(" node ")[0]
-        log = self.logs.get(prefix)
-        if log is not None:
-            log.add(self.format(record))
-        elif record.levelno >= (_before[0] or logging.getLogger().level):
-            logging.getLogger().handle(record)  # of no broker of a test: as without this handler
+        if self.take(record):
+            self.filter_logger(logging.getLogger(record.name))
+        elif record.levelno >= (self.level_before or logging.getLogger().level):
+            logging.getLogger().handle(record)
+
+    def filter_logger(self, logger: logging.Logger) -> None:
+        if logger not in self.filtered:
+            self.filtered.add(logger)
+            logger.addFilter(self.is_not_taken)
+
+    def is_not_taken(self, record: logging.LogRecord) -> bool:
+        return not self.take(record)
+
+    def begin(self) -> None:
+        logger = logging.getLogger(ROOT)
+        self.level_before, self.propagated_before = logger.level, logger.propagate
+        logger.addHandler(self)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith(f"{ROOT}."):
+                self.filter_logger(logging.getLogger(name))
+
+    def end(self) -> None:
+        logger = logging.getLogger(ROOT)
+        logger.removeHandler(self)
+        logger.setLevel(self.level_before)
+        logger.propagate = self.propagated_before
+        while self.filtered:
+            self.filtered.pop().removeFilter(self.is_not_taken)
 
 
 _router = _Router()
 _lock = threading.Lock()
-_before: tuple[int, bool] = logging.NOTSET, True
 
 
 def keep(log: BrokerLog) -> None:
     """Keep the broker's lines from now on."""
-    global _before
     with _lock:
-        logger = logging.getLogger(ROOT)
         if not _router.logs:
-            _before = logger.level, logger.propagate
-            logger.addHandler(_router)
-            logger.setLevel(logging.INFO)
-            logger.propagate = False
+            _router.begin()
         _router.logs = {**_router.logs, log.prefix: log}
 
 
 def end(log: BrokerLog) -> None:
     with _lock:
+        if log.prefix not in _router.logs:
+            return
         _router.logs = {prefix: each for prefix, each in _router.logs.items() if each is not log}
-        logger = logging.getLogger(ROOT)
-        if not _router.logs and _router in logger.handlers:
-            logger.removeHandler(_router)
-            logger.setLevel(_before[0])
-            logger.propagate = _before[1]
+        if not _router.logs:
+            _router.end()

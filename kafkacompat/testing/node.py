@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import trio
 
@@ -49,6 +49,18 @@ class NodeEnded(Exception):
 
 class Halted(BaseException):
     """Raised where the node halts, because nothing after it may run. It ends the node's thread."""
+
+
+class Arrivals:
+    """A nursery for a node that may be killed: what the node starts when it is gone does not happen."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self.start = nursery.start
+
+    def start_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the nursery is closed
+            self._nursery.start_soon(function, *arguments)
 
 
 class NodeThread:
@@ -222,7 +234,7 @@ class NodeThread:
 
     def _network(self, nursery: trio.Nursery, workers: WorkerPools, timers: Timers) -> Network:
         network = TrioNetwork(
-            nursery,
+            cast("trio.Nursery", Arrivals(nursery)),
             self.config,
             self.clock,
             timers,
@@ -273,9 +285,9 @@ class NodeThread:
     def _workers(self, nursery: trio.Nursery) -> tuple[WorkerPools, Callable[[], None]]:
         """The workers of a node, and what ends them with it."""
         if self.disk.is_shared:
-            return worker_pools(nursery), lambda: None
+            return worker_pools(cast("trio.Nursery", Arrivals(nursery))), lambda: None
         workers = LoopWorkers(self._token)
-        return loop_pools(nursery, workers), workers.close
+        return loop_pools(cast("trio.Nursery", Arrivals(nursery)), workers), workers.close
 
     async def _exchange(self, disk: Disk) -> None:
         await self._finish_jobs()
