@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,11 +20,12 @@ from kafkacompat.ids import uuid_to_text
 from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
-from kafkacompat.testing import log
+from kafkacompat.testing import cluster, log
 from kafkacompat.testing.exchange import Hooks, intercepted
 from kafkacompat.testing.exchanges import Exchanges, Recorded
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
 from kafkacompat.testing.faulty_disk import FaultyDisk
+from kafkacompat.testing.links import Links, NodeLinks
 from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeThread
 from kafkacompat.testing.node_state import NodeState
@@ -38,9 +39,10 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from kafkacompat.config import ServerConfig
     from kafkacompat.ports import Clock
     from kafkacompat.ports.dispatcher import Dispatcher
-    from kafkacompat.testing.faults import Faults
+    from kafkacompat.testing.faults import Fault, Faults
     from kafkacompat.testing.flavors import Flavor
     from kafkacompat.testing.versions import Release
 
@@ -112,6 +114,7 @@ class Kafka:
         self._hooks = Hooks()
         self.exchanges = Exchanges(lambda node_id: NodeState(self.nodes[node_id].server, node_id))
         """The last requests, while they are recorded."""
+        self.paused = cluster.Paused()
         self._ports = ReservedPorts()
         self._settings = dict(settings or {})
         of_flavor = {} if self._flavor is None else self._flavor.settings
@@ -120,6 +123,8 @@ class Kafka:
         """Of the flavor."""
         for rule in () if self._flavor is None else self._flavor.rules:
             self._refusals.faults.add(rule)
+        self._links = Links(_addresses(self._configs))
+        self._node_links = {node_id: NodeLinks(self._links, node_id) for node_id in self._configs}
         self._cluster_id = uuid_to_text(SystemRandom().uuid())
         self._disks: dict[int, MemoryDisk] = {}
         self._blank: Snapshot
@@ -167,6 +172,7 @@ class Kafka:
             self._disk(node_id),
             clock=self.clock,
             wrap=lambda dispatcher: self._around(node, dispatcher),
+            links=self._node_links[node_id],
             name=f"{self.name} node {node_id}",
         )
         return node
@@ -190,7 +196,7 @@ class Kafka:
     def _settle(self) -> None:
         """Return when each node knows that all of them serve."""
         if len(self._configs) > 1:
-            ids = {node_id for node_id, node in self.nodes.items() if node.is_running}
+            ids = {node.config.node_id for node in self._running()}
             until(
                 lambda: all(serving >= ids for serving in self._each(lambda node: node.serving())),
                 TIMEOUT_S,
@@ -199,6 +205,7 @@ class Kafka:
 
     def stop(self) -> None:
         """End it. Nothing is left: no thread, no file, no port."""
+        self.paused.resume_all()
         running = [node for node in self.nodes.values() if node.is_running]
         for node in running:
             node.kill()
@@ -214,11 +221,74 @@ class Kafka:
 
     def stop_node(self, node_id: int) -> None:
         """Stop a node in order, as by a signal."""
+        self.paused.resume(node_id)
         self.nodes[node_id].stop()
 
     def kill_node(self, node_id: int) -> None:
         """End a node as kill -9 does. What it has written stays."""
+        self.paused.resume(node_id)
         self.nodes[node_id].kill()
+
+    def restart_node(self, node_id: int) -> None:
+        """Stop a node in order, and start it again. Return when it serves."""
+        self.stop_node(node_id)
+        self.start_node(node_id)
+
+    def pause_node(self, node_id: int) -> None:
+        """Let a node stand still, as kill -STOP does: its connections stay, and nothing is answered."""
+        self.paused.pause(node_id, self.nodes[node_id])
+
+    def resume_node(self, node_id: int) -> None:
+        self.paused.resume(node_id)
+
+    def partition(self, *sides: Collection[int]) -> None:
+        """Cut the links between nodes of different sides: `partition([1], [2, 3])`. Clients reach all of them."""
+        self._links.cut(sides)
+
+    def heal(self) -> None:
+        """Mend all links."""
+        self._links.mend()
+        for node_id, links in self._node_links.items():
+            if self.nodes[node_id].is_running and node_id not in self.paused:
+                self.nodes[node_id].call(links.mended)
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
+        """Make a node the leader of a partition. It becomes a replica, in place of the last one, if it is none. Raises Refused."""
+        cluster.move_leader(self, topic, partition, to)
+
+    def move_coordinator(
+        self, *, to: int, group: str | None = None, transactional_id: str | None = None
+    ) -> None:
+        """Make a node the coordinator of a group, or of a transactional id. Raises Refused."""
+        if (group is None) == (transactional_id is None):
+            raise TypeError("name a group or a transactional id")
+        key_type = cluster.TRANSACTION_KEYS if group is None else cluster.GROUP_KEYS
+        cluster.move_coordinator(self, group or transactional_id or "", key_type, to)
+
+    def shrink_isr(self, topic: str, partition: int = 0, *, to: Collection[int]) -> Fault:
+        """Leave only these replicas in sync. The others cannot fetch until the fault is removed."""
+        return cluster.shrink_isr(self, topic, partition, to)
+
+    def expire_session(self, group: str, member_id: str | None = None) -> None:
+        """Remove a member from its group, or all members, as when their sessions end. Raises LookupError, Refused."""
+        cluster.expire_session(self, group, member_id)
+
+    def fence_producer(self, transactional_id: str) -> None:
+        """Fence the producers that have a transactional id now, as another producer does. Raises Refused."""
+        cluster.fence_producer(self, transactional_id)
+
+    def assign(self, group: str, assignment: Mapping[str, Mapping[str, Collection[int]]]) -> None:
+        """Give a group of the consumer protocol (KIP-848) a target assignment: partitions by topic, by member id. It holds until
+        the group has reason for another one. Raises ValueError, LookupError."""
+        cluster.assign(self, group, assignment)
+
+    def ask(self, node_id: int, message: Any) -> Any:
+        """The answer of a node to a request, by its typed message. No connection is involved."""
+        return self._one(self.nodes[node_id], lambda node: node.ask(message))
+
+    def leads(self, node_id: int, topic: str, partition: int) -> bool:
+        """Whether a node serves a partition as its leader."""
+        return partition in self._one(self.nodes[node_id], lambda node: node.led(topic))
 
     def __enter__(self) -> Kafka:
         """Start it, unless it runs already."""
@@ -327,7 +397,10 @@ class Kafka:
     # Asking its nodes.
 
     def _running(self) -> list[NodeThread]:
-        return [node for node in self.nodes.values() if node.is_running]
+        """Those that can be asked."""
+        return [
+            node for node_id, node in self.nodes.items() if node.is_running and node_id not in self.paused
+        ]
 
     def _each(self, ask: Callable[[NodeOperations], Any]) -> list[Any]:
         """What each running node says. `ask` returns a value, or a coroutine over deferred values."""
@@ -614,6 +687,13 @@ def _release(version: str | None) -> Release | None:
     from kafkacompat.testing.versions import release
 
     return release(version)
+
+
+def _addresses(configs: Mapping[int, ServerConfig]) -> dict[tuple[str, int], int]:
+    """Which node listens at a host and port."""
+    return {
+        (each.host, each.port): node_id for node_id, config in configs.items() for each in config.listeners()
+    }
 
 
 def _topics(node: NodeOperations) -> dict[str, int]:

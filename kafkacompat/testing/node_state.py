@@ -38,6 +38,13 @@ class NodeState:
         topic = self._image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
+    def topic_id(self, name: str) -> Uuid:
+        """Raises LookupError."""
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise LookupError(f"there is no topic {name!r}")
+        return topic.id
+
     def partition(self, topic: str, index: int) -> PartitionState | None:
         found = self._image.topics.get(topic)
         registered = None if found is None else found.partitions.get(index)
@@ -72,6 +79,13 @@ class NodeState:
         """None while nobody has asked for one."""
         broker = self._server.broker
         return broker.coordinators if broker is not None and broker.has_coordinators else None
+
+    def group_shard(self, group: str) -> Any:
+        """The loaded shard with a group. None if this node has none."""
+        coordinators = self._coordinators()
+        return (
+            None if coordinators is None else _shard(coordinators.groups, OFFSETS_TOPIC, group, self._image)
+        )
 
     def group(self, group: str) -> GroupState | None:
         coordinators = self._coordinators()
