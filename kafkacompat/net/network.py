@@ -18,7 +18,7 @@ from kafkacompat.net.channels import Channels
 from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.resolving import address_of, own_name
 from kafkacompat.net.runtime import later, wait_for
-from kafkacompat.net.server import Server
+from kafkacompat.net.server import Server, Throttles
 from kafkacompat.net.settings import ChannelSettings, NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
@@ -42,12 +42,15 @@ class TrioNetwork:
         brokers: ClientSecurity = NO_SECURITY,
         controllers: ClientSecurity = NO_SECURITY,
         descriptors: Descriptors | None = None,
+        socket_clock: Clock | None = None,
     ) -> None:
         """`tls` has the terms of the listeners with TLS, by name. `brokers` and `controllers` tell how this node
-        connects to them."""
+        connects to them. `socket_clock` measures how long connections are idle, and their rates: by default `clock`,
+        whose timers end throttles and requests to other nodes."""
         self._nursery = nursery
         self._config = config
-        self._clock = clock
+        self._socket_clock = socket_clock or clock
+        self._throttles = Throttles(clock, timers)
         self._replies = replies
         self._tls = tls
         self._descriptors = descriptors or Descriptors()
@@ -60,10 +63,11 @@ class TrioNetwork:
         server = Server(
             NotYet(),
             NetworkSettings.from_config(self._config),
-            self._clock,
+            self._socket_clock,
             self._replies,
             self._tls,
             self._descriptors,
+            self._throttles,
         )
         return TrioSocketServer(self._nursery, server, self._tls, self._replies)
 

@@ -150,6 +150,28 @@ class TrioTimers:
             heapq.heapify(kept)
             self._heap = kept
 
+    def next_ms(self) -> int | None:
+        """When the next timer is due. None: there is none."""
+        heap = self._heap
+        while heap:
+            first = heap[0]
+            if first.callback is None:
+                heapq.heappop(heap)
+                self._cancelled -= 1
+            elif first.deadline_ms > first.place_ms:
+                first.place_ms = first.deadline_ms
+                heapq.heapreplace(heap, first)
+            else:
+                return first.deadline_ms
+        return None
+
+    def look_again(self) -> None:
+        """The clock was set: what is due may be due at another time of the loop."""
+        if self._sleep is not None:
+            next_ms = self.next_ms()
+            is_due = next_ms is not None and next_ms <= self._clock.monotonic_ms()
+            self._sleep.deadline = trio.current_time() if is_due else self._next_instant()
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fire timers until cancelled."""
         task_status.started()

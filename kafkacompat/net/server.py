@@ -23,7 +23,7 @@ from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.memory_pool import MemoryPool
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.settings import Admission, NetworkSettings, idle_too_long
-from kafkacompat.ports import Clock, Workers
+from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher
 from kafkacompat.ports.network import ListenerReading
 
@@ -84,22 +84,35 @@ MUTED_LOOK_MS = 60_000
 """How often a muted connection is looked at. It may have closed."""
 
 
-def mute(connection: Connection, throttle_ms: int, nursery: trio.Nursery, clock: Clock) -> None:
-    """Mute a connection for its throttle time, also while it grows."""
-    now_ms = clock.monotonic_ms()
-    is_muted = connection.muted_until_ms > now_ms
-    connection.mute(now_ms + throttle_ms)
-    if not is_muted:
-        nursery.start_soon(_unmute_later, connection, clock)
+class Throttles:
+    """Mutes connections for the throttle times of quotas."""
 
+    __slots__ = ("_clock", "_timers")
 
-async def _unmute_later(connection: Connection, clock: Clock) -> None:
-    while not connection.closed:
-        rest_ms = connection.muted_until_ms - clock.monotonic_ms()
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        """`timers`: of this clock."""
+        self._clock = clock
+        self._timers = timers
+
+    def mute(self, connection: Connection, throttle_ms: int) -> None:
+        """Mute a connection for its throttle time, also while it grows."""
+        now_ms = self._clock.monotonic_ms()
+        is_muted = connection.muted_until_ms > now_ms
+        connection.mute(now_ms + throttle_ms)
+        if not is_muted:
+            self._look_later(connection, throttle_ms)
+
+    def _look_later(self, connection: Connection, rest_ms: int) -> None:
+        self._timers.call_after(min(rest_ms, MUTED_LOOK_MS), lambda: self._look(connection))
+
+    def _look(self, connection: Connection) -> None:
+        if connection.closed:
+            return
+        rest_ms = connection.muted_until_ms - self._clock.monotonic_ms()
         if rest_ms <= 0:
             connection.unmute()
-            return
-        await trio.sleep(min(rest_ms, MUTED_LOOK_MS) / 1000)
+        else:
+            self._look_later(connection, rest_ms)
 
 
 SWEEP_INTERVAL_MS = 60_000
@@ -122,8 +135,10 @@ class Server:
         workers: Workers,
         tls: Mapping[str, TlsTerms] = _WITHOUT_TLS,
         descriptors: Descriptors | None = None,
+        throttles: Throttles | None = None,
     ) -> None:
-        """`tls` has the terms of the listeners with TLS, by name. `descriptors` are shared with the node's other server."""
+        """`tls` has the terms of the listeners with TLS, by name. `descriptors` are shared with the node's other server.
+        `throttles`: None if no client is throttled."""
         self.dispatcher = dispatcher
         self.clock = clock
         self.workers = workers
@@ -140,6 +155,7 @@ class Server:
         self.acceptors = Acceptors(settings, clock, self._enters, descriptors or Descriptors())
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
+        self._throttles = throttles
         self._ready = ReadyQueue()
         self._poller = Poller(self._ready.give, self._ready.wake)
         self._nursery: trio.Nursery | None = None
@@ -275,8 +291,8 @@ class Server:
         )
 
     def _throttle(self, connection: Connection, throttle_ms: int) -> None:
-        if self._nursery is not None and not self.acceptors.are_closed:
-            mute(connection, throttle_ms, self._nursery, self.clock)
+        if self._throttles is not None and not self.acceptors.are_closed:
+            self._throttles.mute(connection, throttle_ms)
 
     def _limit_frames(self, connection: Connection, is_authenticated: bool) -> None:
         settings = self.settings

@@ -35,6 +35,8 @@ class Wakeups:
     """`cores` is the manager's table."""
 
     def __init__(self, cores: Mapping[Key, Partition], clock: Clock, timers: Timers) -> None:
+        self.clock, self.timers = clock, timers
+        """How long requests wait."""
         self.budget = TurnBudget(timers)
         """Of all who are woken."""
         self.produces = ProducePurgatory(cores, clock, timers, self.budget)

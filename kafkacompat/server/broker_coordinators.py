@@ -110,7 +110,6 @@ class BrokerCoordinators:
                 group_settings,
                 self.dead_letters,
                 services.clock,
-                services.timers,
                 services.tasks,
                 services.random,
                 services.workers.reads,

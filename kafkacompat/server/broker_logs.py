@@ -229,7 +229,7 @@ class BrokerLogs:
             if not either.done:
                 either.resolve(None)
 
-        timer = self._services.timers.call_after(timeout_ms, over)
+        timer = self._services.work_timers.call_after(timeout_ms, over)
         either.on_done(lambda _: timer.cancel())
         wanted.on_done(lambda _: over())
         return either

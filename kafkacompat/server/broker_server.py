@@ -73,7 +73,7 @@ class BrokerServer:
         settings: NodeSettings,
         shared: SharedServer,
     ) -> None:
-        config, clock, timers, tasks = services.config, services.clock, services.timers, services.tasks
+        config, clock, tasks = services.config, services.clock, services.tasks
         machine = shared.machine
         self._services = services
         self._settings = settings
@@ -88,7 +88,7 @@ class BrokerServer:
         self._server: SocketServer | None = None
 
         self.lifecycle = BrokerLifecycleManager(
-            config.node_id, LifecycleSettings.from_config(config), clock, tasks, services.halt
+            config.node_id, LifecycleSettings.from_config(config), services.work_clock, tasks, services.halt
         )
         self.broker_logs = BrokerLogs(services, directories, settings, machine, self.lifecycle)
         self.logs = self.broker_logs.manager
@@ -110,7 +110,14 @@ class BrokerServer:
 
         # Partitions.
         partition_services = PartitionServices(
-            config.node_id, clock, timers, tasks, services.workers, self.logs, settings, services.halt
+            config.node_id,
+            services.work_clock,
+            services.work_timers,
+            tasks,
+            services.workers,
+            self.logs,
+            settings,
+            services.halt,
         )
         self.replication = ReplicaFetcherManager(
             partition_services,

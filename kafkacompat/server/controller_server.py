@@ -68,7 +68,7 @@ class ControllerServer:
         self._services = services
         self._shared = shared
         self._server = server
-        reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, services.timers)
+        reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, services.work_timers)
         machine.subscribe(reach.on_image)
         self.quotas = quotas = quota_managers(config, of_controller=True)
         self.controller = QuorumController(
@@ -79,8 +79,8 @@ class ControllerServer:
                 reach,
                 quotas,
                 shared.directories.bootstrap_values,
-                services.clock,
-                services.timers,
+                services.work_clock,
+                services.work_timers,
                 services.tasks,
                 services.random,
                 services.network.resolve,

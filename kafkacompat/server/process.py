@@ -232,6 +232,8 @@ def _services_of_the_system(
         config=config,
         clock=clock,
         timers=timers,
+        work_clock=clock,
+        work_timers=timers,
         tasks=tasks,
         random=SystemRandom(),
         disk=RealDisk(),

@@ -38,8 +38,13 @@ class NodeServices:
     config: ServerConfig
     clock: Clock
     timers: Timers
+    """Timeouts: of sessions, rebalances, locks."""
+    work_clock: Clock
+    """The wall time of `clock`, and the monotonic time of the node's own work: of requests that wait, of what is sent again, of
+    replication, of the quorum. Another one than that of `clock` only where a test has stopped the clock: work goes on then."""
+    work_timers: Timers
     tasks: Tasks
-    """Over these timers."""
+    """Over the timers of its work."""
     random: Random
     disk: Disk
     workers: WorkerPools

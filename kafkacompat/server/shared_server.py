@@ -205,7 +205,7 @@ class SharedServer:
             services.config.node_id,
             purpose,
             services.network.controller_channels,
-            services.clock,
+            services.work_clock,
             services.tasks,
             self.active_address,
             self.call_own,

@@ -145,7 +145,8 @@ class ShareFetchPurgatory(DelayedOperationPurgatory["DelayedShareFetch"]):
     """The share fetches that wait, by share-partition."""
 
     def __init__(self, services: ShareServices) -> None:
-        super().__init__(services.clock, services.timers, services.manager.wakeups.budget)
+        wakeups = services.manager.wakeups
+        super().__init__(wakeups.clock, wakeups.timers, wakeups.budget)
         self._to_wake: OrderedDict[LedPartition, None] = OrderedDict()
         self._is_waking = False
 

@@ -27,7 +27,7 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replica_manager import ReplicaManager
-    from kafkacompat.ports import Clock, Random, Timers, Workers
+    from kafkacompat.ports import Clock, Random, Workers
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
     from kafkacompat.share.dead_letters import DeadLetters
     from kafkacompat.share.service import SharePersister
@@ -70,7 +70,6 @@ class ShareServices:
     settings: GroupSettingsCache
     dead_letters: DeadLetterQueue
     clock: Clock
-    timers: Timers
     tasks: Tasks
     random: Random
     workers: Workers

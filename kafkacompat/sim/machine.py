@@ -310,6 +310,8 @@ class Life(Process):
                 config=config,
                 clock=self,
                 timers=self,
+                work_clock=self,
+                work_timers=self,
                 tasks=Tasks(self),
                 random=machine.chance,
                 disk=machine.disk,

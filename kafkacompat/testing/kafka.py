@@ -17,10 +17,11 @@ from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.partitioner import partition_of_key
 from kafkacompat.controller.features import default_levels
 from kafkacompat.ids import uuid_to_text
-from kafkacompat.net.runtime import SystemClock, SystemRandom
+from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.testing import cluster, log
+from kafkacompat.testing.clock import TestClock
 from kafkacompat.testing.exchange import Hooks, intercepted
 from kafkacompat.testing.exchanges import Exchanges, Recorded
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkacompat.config import ServerConfig
-    from kafkacompat.ports import Clock
     from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.testing.faults import Fault, Faults
     from kafkacompat.testing.flavors import Flavor
@@ -106,7 +106,8 @@ class Kafka:
         self._flavor = _flavor(flavor, nodes)
         self._release = _release(version) or (None if self._flavor is None else self._flavor.release)
         self.name = f"kafkacompat-{next(_numbers)}"
-        self.clock: Clock = SystemClock()
+        self.clock = TestClock()
+        """Of all nodes."""
         self.nodes: dict[int, NodeThread] = {}
         """The nodes that run, or have run last, by id."""
         self.log = log.BrokerLog(self.name)
@@ -389,6 +390,7 @@ class Kafka:
         other = Kafka(
             self._settings, nodes=len(self._configs), version=self._version, flavor=self._flavor_name
         )
+        other.clock = self.clock.copy()
         other._cluster_id = self._cluster_id
         other._blank = self._blank
         other._begin(snapshot.copies())

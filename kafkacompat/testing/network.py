@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Channels, Network
     from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Reply
     from kafkacompat.ports.network import ListenerReading, MemoryReading, SocketServer
+    from kafkacompat.testing.transit import Transit
 
 Wrap = Callable[["Dispatcher"], "Dispatcher"]
 """What stands between the connections of a socket server and its node."""
@@ -104,9 +105,10 @@ class Switch:
 class KeptServer:
     """ports.SocketServer of all nodes that serve one after another."""
 
-    def __init__(self, inner: SocketServer, wrap: Wrap) -> None:
+    def __init__(self, inner: SocketServer, wrap: Wrap, transit: Transit) -> None:
         self._inner = inner
         self._wrap = wrap
+        self._transit = transit
         self._switch = Switch()
         self._bound: dict[str, EndPoint] = {}
         self._serves = False
@@ -126,7 +128,7 @@ class KeptServer:
         if self._serves:
             return Deferred.of(None)
         self._serves = True
-        return self._inner.serve(self._switch)
+        return self._inner.serve(self._transit.dispatcher(self._switch))
 
     def node_is_gone(self, config: ServerConfig) -> None:
         """Keep the connections for the next node. What was set while the last one ran is undone."""
@@ -166,15 +168,16 @@ class KeptServer:
 class KeptServers:
     """The socket servers of a thread: a node asks for one for each of its roles, always in the same order."""
 
-    def __init__(self, network: Network, wrap: Wrap) -> None:
+    def __init__(self, network: Network, wrap: Wrap, transit: Transit) -> None:
         self._network = network
         self._wrap = wrap
+        self._transit = transit
         self._servers: list[KeptServer] = []
         self._asked = 0
 
     def next(self) -> KeptServer:
         if self._asked == len(self._servers):
-            self._servers.append(KeptServer(self._network.socket_server(), self._wrap))
+            self._servers.append(KeptServer(self._network.socket_server(), self._wrap, self._transit))
         self._asked += 1
         return self._servers[self._asked - 1]
 

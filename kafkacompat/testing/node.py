@@ -11,36 +11,31 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 
 from kafkacompat.net.network import TrioNetwork
-from kafkacompat.net.runtime import SystemClock, SystemRandom, TrioTimers, carry_out
-from kafkacompat.net.workers import pool_loads, worker_pools
+from kafkacompat.net.runtime import SystemClock, SystemRandom, carry_out
+from kafkacompat.net.workers import worker_pools
 from kafkacompat.server.admission import security_between_nodes
 from kafkacompat.server.process import listeners_with_tls, refuse_what_is_not_served
 from kafkacompat.server.raft_server import KafkaRaftServer
 from kafkacompat.server.services import NodeServices
 from kafkacompat.tasks import Tasks
+from kafkacompat.testing.clock import NodeTime, TestClock
 from kafkacompat.testing.network import KeptServers, TestNetwork, Wrap
 from kafkacompat.testing.workers import LoopWorkers, loop_pools
 
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
-    from kafkacompat.ports import Clock, Disk, Network, Timers, WorkerPools
+    from kafkacompat.ports import Disk, Network, Timers, WorkerPools
     from kafkacompat.testing.links import NodeLinks
 
 T = TypeVar("T")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 JOBS_LOOKS, JOBS_LOOK_S = 200, 0.001
-
-
-class RunningTimers(Protocol):
-    """ports.Timers that fire while `run` runs."""
-
-    def run(self, task_status: trio.TaskStatus[None] = ...) -> Coroutine[Any, Any, None]: ...
 
 
 class NodeEnded(Exception):
@@ -71,23 +66,21 @@ class NodeThread:
         config: ServerConfig,
         disk: Disk,
         *,
-        clock: Clock | None = None,
-        timers: Callable[[Clock], Timers] = TrioTimers,
+        clock: TestClock | None = None,
         wrap: Wrap = lambda dispatcher: dispatcher,
         links: NodeLinks | None = None,
         name: str | None = None,
     ) -> None:
-        """The directories of the disk are formatted. `timers` makes the node's timers, which are RunningTimers too. `wrap` puts
+        """The directories of the disk are formatted. `clock` may be shared with other nodes. `wrap` puts
         something around the dispatcher of each socket server. `links`: those to other nodes. `name` is the thread's."""
         self.config = config
         self.disk = disk
-        self.clock: Clock = clock or SystemClock()
+        self.clock = clock or TestClock()
         self.error: BaseException | None = None
         """Why the node ended, if nobody has ended it."""
         self.server: KafkaRaftServer
         """Only the node's thread may use it (`call`)."""
         self.services: NodeServices
-        self._make_timers = timers
         self._wrap = wrap
         self._links = links
         self._ready: Future[None] = Future()
@@ -224,8 +217,10 @@ class NodeThread:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                network = self._network(nursery, worker_pools(nursery), self._make_timers(self.clock))
-                self._servers = KeptServers(network, self._wrap)
+                self._time = time = NodeTime(self.clock, f"node {self.config.node_id}")
+                await nursery.start(time.run)
+                network = self._network(nursery, worker_pools(nursery), time.socket_timers)
+                self._servers = KeptServers(network, self._wrap, time.transit)
                 if await self._next_life() is not None:
                     self._ready.set_result(None)
                     await self._asked.wait()
@@ -236,13 +231,15 @@ class NodeThread:
         network = TrioNetwork(
             cast("trio.Nursery", Arrivals(nursery)),
             self.config,
-            self.clock,
+            self.clock.work,
             timers,
             workers.replies,
             self._tls,
             *security_between_nodes(self.config),
+            socket_clock=SystemClock(),
         )
-        return network if self._links is None else self._links.around(network, timers)
+        counted = self._time.transit.network(network)
+        return counted if self._links is None else self._links.around(counted, timers)
 
     async def _next_life(self) -> trio.CancelScope | None:
         """Start a node. Returns None if the thread was asked to end before it served."""
@@ -258,23 +255,27 @@ class NodeThread:
         """Carry out a node's timers and jobs until the scope is cancelled."""
         self._life_ended = trio.Event()
         async with trio.open_nursery() as nursery:
-            timers: Any = self._make_timers(self.clock)
+            time = self._time
+            time.begin_life()
             workers, close = self._workers(nursery)
+            workers = time.counted(workers)
             self.services = NodeServices(
                 config=self.config,
                 clock=self.clock,
-                timers=timers,
-                tasks=Tasks(timers),
+                timers=time.timers,
+                work_clock=self.clock.work,
+                work_timers=time.work_timers,
+                tasks=Tasks(time.work_timers),
                 random=SystemRandom(),
                 disk=self.disk,
                 workers=workers,
-                network=TestNetwork(self._network(nursery, workers, timers), self._servers),
+                network=TestNetwork(self._network(nursery, workers, time.work_timers), self._servers),
                 monotonic_s=monotonic,
                 keep=lambda: None,
                 halt=self._halt,
             )
             self.server = KafkaRaftServer(self.services)
-            await nursery.start(timers.run)
+            await nursery.start(time.live)
             task_status.started(nursery.cancel_scope)
             try:
                 await trio.sleep_forever()
@@ -300,7 +301,7 @@ class NodeThread:
     async def _finish_jobs(self) -> None:
         """Wait until no thread uses the disk, for a while."""
         for _ in range(JOBS_LOOKS):
-            if not any(running for _, running, _ in pool_loads(self.services.workers)):
+            if not self._time.has_jobs():
                 return
             await trio.sleep(JOBS_LOOK_S)
 

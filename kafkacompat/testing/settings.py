@@ -20,11 +20,13 @@ HOST = "127.0.0.1"
 FOR_TESTS = {
     "log.dirs": DIRECTORY,
     "group.initial.rebalance.delay.ms": "0",
+    "metadata.max.idle.interval.ms": "0",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
     "share.coordinator.state.topic.num.partitions": "5",
 }
-"""Defaults other than Kafka's: a test waits for nobody, and needs few partitions of internal topics."""
+"""Defaults other than Kafka's: a test waits for nobody, needs few partitions of internal topics, and moves its clock past nothing
+that is written for no reason but time."""
 OF_CLUSTERS = {
     "controller.quorum.election.timeout.ms": "300",
     "controller.quorum.election.backoff.max.ms": "200",

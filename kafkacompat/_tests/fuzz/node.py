@@ -299,6 +299,8 @@ class FuzzedNode(logging.Handler):
                 config=self._config,
                 clock=self._time,
                 timers=self._time,
+                work_clock=self._time,
+                work_timers=self._time,
                 tasks=Tasks(self._time),
                 random=self._random,
                 disk=self.disk,

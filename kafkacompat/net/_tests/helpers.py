@@ -13,8 +13,8 @@ import trio
 from kafkacompat._tests.certificates import Authority
 from kafkacompat.config import EndPoint
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.runtime import SystemClock
-from kafkacompat.net.server import Server
+from kafkacompat.net.runtime import SystemClock, TrioTimers
+from kafkacompat.net.server import Server, Throttles
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.net.workers import worker_pools
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Principal, Reply
@@ -108,12 +108,16 @@ async def serving(
 ) -> AsyncIterator[Server]:
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
+            time: Any = clock or SystemClock()
+            timers = TrioTimers(time)
+            await nursery.start(timers.run)
             server = Server(
                 dispatcher,
                 settings or NetworkSettings(),
-                clock or SystemClock(),  # type: ignore[arg-type]
+                time,
                 worker_pools(nursery).replies,
                 dict(TLS),
+                throttles=Throttles(time, timers),
             )
             await server.bind([LOOPBACK])
             await nursery.start(server.run)

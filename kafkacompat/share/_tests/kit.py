@@ -139,7 +139,6 @@ class ShareLeader(LedPartitions):
                 settings,
                 dead_letters,
                 self.time,
-                self.time,
                 tasks,
                 CountingRandom(),
                 self.workers,
