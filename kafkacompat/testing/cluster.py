@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
@@ -37,11 +37,11 @@ from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHe
 from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 if TYPE_CHECKING:
-    from kafkacompat.testing.kafka import Kafka
+    from kafkacompat.testing.faults import Faults
     from kafkacompat.testing.node import NodeThread
     from kafkacompat.testing.reasons import PartitionState
+    from kafkacompat.testing.values import Group
 
-T = TypeVar("T")
 TIMEOUT_S = 30.0
 LOOK_S = 0.01
 PREFERRED = 0
@@ -93,12 +93,28 @@ class Paused:
         return node_id in self._resumed
 
 
-def _awake(kafka: Kafka) -> list[NodeThread]:
+class Cluster(Protocol):
+    """What is used of a Kafka."""
+
+    nodes: dict[int, NodeThread]
+    paused: Paused
+
+    @property
+    def faults(self) -> Faults: ...
+
+    def ask(self, node_id: int, message: Any) -> Any: ...
+
+    def leads(self, node_id: int, topic: str, partition: int) -> bool: ...
+
+    def groups(self) -> dict[str, Group]: ...
+
+
+def _awake(kafka: Cluster) -> list[NodeThread]:
     """The nodes that can be asked."""
     return [node for node_id, node in kafka.nodes.items() if node.is_running and node_id not in kafka.paused]
 
 
-def _partitions(kafka: Kafka, topic: str, index: int) -> dict[int, PartitionState]:
+def _partitions(kafka: Cluster, topic: str, index: int) -> dict[int, PartitionState]:
     """What each node knows of a partition."""
     known = {
         node.config.node_id: node.call(
@@ -109,14 +125,14 @@ def _partitions(kafka: Kafka, topic: str, index: int) -> dict[int, PartitionStat
     return {node_id: state for node_id, state in known.items() if state is not None}
 
 
-def _partition(kafka: Kafka, topic: str, index: int) -> PartitionState:
+def _partition(kafka: Cluster, topic: str, index: int) -> PartitionState:
     known = _partitions(kafka, topic, index)
     if not known:
         raise LookupError(f"there is no partition {topic}-{index}")
     return max(known.values(), key=lambda each: each.leader_epoch)
 
 
-def _asked(kafka: Kafka, message: Any, code_of: Callable[[Any], int]) -> Any:
+def _asked(kafka: Cluster, message: Any, code_of: Callable[[Any], int]) -> Any:
     """The answer of the first node that does not send elsewhere. Refusals that pass are waited for. Raises Refused."""
     end_s = time.monotonic() + TIMEOUT_S
     while True:
@@ -133,7 +149,7 @@ def _asked(kafka: Kafka, message: Any, code_of: Callable[[Any], int]) -> Any:
         time.sleep(LOOK_S)
 
 
-def move_leader(kafka: Kafka, topic: str, index: int, node_id: int) -> None:
+def move_leader(kafka: Cluster, topic: str, index: int, node_id: int) -> None:
     """Make a node the leader of a partition. It becomes a replica, in place of the last one, if it is none. Raises Refused."""
     state = _partition(kafka, topic, index)
     others = [each for each in state.replicas if each != node_id]
@@ -179,7 +195,7 @@ def _elected(answer: Any) -> int:
     return int(answer.error_code or found)
 
 
-def move_coordinator(kafka: Kafka, key: str, key_type: int, node_id: int) -> None:
+def move_coordinator(kafka: Cluster, key: str, key_type: int, node_id: int) -> None:
     """Make a node the coordinator of a group or of a transactional id. Raises Refused."""
     topic = OFFSETS_TOPIC if key_type == GROUP_KEYS else TRANSACTION_TOPIC
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
@@ -188,7 +204,7 @@ def move_coordinator(kafka: Kafka, key: str, key_type: int, node_id: int) -> Non
     move_leader(kafka, topic, partition_for_key(key, partitions), node_id)
 
 
-def shrink_isr(kafka: Kafka, topic: str, index: int, kept: Collection[int]) -> Fault:
+def shrink_isr(kafka: Cluster, topic: str, index: int, kept: Collection[int]) -> Fault:
     """Take all other replicas out of the ISR, and keep them from fetching until the fault is removed."""
     state = _partition(kafka, topic, index)
     if state.leader not in kept or not set(kept) <= set(state.isr):
@@ -222,7 +238,7 @@ def shrink_isr(kafka: Kafka, topic: str, index: int, kept: Collection[int]) -> F
     return fault
 
 
-def fence_producer(kafka: Kafka, transactional_id: str, timeout_ms: int = 60_000) -> None:
+def fence_producer(kafka: Cluster, transactional_id: str, timeout_ms: int = 60_000) -> None:
     """Begin a new epoch of a transactional id, as another producer of that id does. Raises Refused."""
     request = InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -233,7 +249,7 @@ def fence_producer(kafka: Kafka, transactional_id: str, timeout_ms: int = 60_000
     _asked(kafka, request, lambda answer: answer.error_code)
 
 
-def expire_session(kafka: Kafka, group: str, member_id: str | None) -> None:
+def expire_session(kafka: Cluster, group: str, member_id: str | None) -> None:
     """Remove a member from its group, or all members, as when their sessions end. They do not learn of it before they ask.
     Raises LookupError, Refused."""
     found = kafka.groups().get(group)
@@ -260,7 +276,7 @@ def _leaving(kind: str, group: str, member: Any) -> tuple[Any, Callable[[Any], i
     return request, lambda answer: int(answer.error_code)
 
 
-def assign(kafka: Kafka, group: str, assignment: Mapping[str, Mapping[str, Collection[int]]]) -> None:
+def assign(kafka: Cluster, group: str, assignment: Mapping[str, Mapping[str, Collection[int]]]) -> None:
     """Give a consumer group a target assignment (KIP-848): partitions by topic, by member id. It holds until the group has
     reason for another one. Raises ValueError, LookupError."""
     given = [
