@@ -20,6 +20,7 @@ from kafkacompat.testing import running_broker
 FIRST_TOPIC = text_of("docs/tutorials/first-topic.md")
 FIRST_QUEUE = text_of("docs/tutorials/first-queue.md")
 FIRST_TEST = text_of("docs/tutorials/first-test.md")
+TESTING = text_of("docs/reference/testing.md")
 TIME_LIMIT_S = 120
 
 pytestmark = pytest.mark.needs_control
@@ -78,8 +79,9 @@ def test_the_first_queue(make_broker: MakeBroker, tmp_path: Path) -> None:
             assert shown or not said, line
 
 
-def test_the_first_test(tmp_path: Path) -> None:
-    programs = blocks(FIRST_TEST, "python")
+@pytest.mark.parametrize("page", [FIRST_TEST, TESTING], ids=["first-test", "testing"])
+def test_the_tests_of_a_page(tmp_path: Path, page: str) -> None:
+    programs = blocks(page, "python")
     for program in programs:
         name = re.match(r"# (test_\w+\.py)\n", program)
         assert name is not None
@@ -91,4 +93,4 @@ def test_the_first_test(tmp_path: Path) -> None:
         timeout=TIME_LIMIT_S,
         cwd=tmp_path,
     )
-    assert f"{len(programs)} passed" in done.stdout, done.stdout[-3000:]
+    assert re.search(r"^\d+ passed in", done.stdout, re.MULTILINE), done.stdout[-3000:]
