@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
 from dataclasses import dataclass, fields
@@ -207,7 +207,7 @@ class TestClock:
             """Go to the next timer, or to the end. Returns False if the end was reached before."""
             if left[0] <= 0:
                 return False
-            due = [due for node in self._nodes for due in node.due_in_ms(bool(by_ms), bool(work_ms))]
+            due = [due for node in self._awake() for due in node.due_in_ms(bool(by_ms), bool(work_ms))]
             step_ms = max(min([left[0], *due]), 0)
             left[0] -= step_ms
             with self._lock:
@@ -217,7 +217,7 @@ class TestClock:
                 self._work_stands_ms += step_ms if work_ms else 0
             return True
 
-        if len(self._nodes) == 1:
+        if len(self._awake()) == 1:
             self._settle(step)  # in the node's own loop, which is much quicker
         while step():
             self._settle()
@@ -244,12 +244,12 @@ class TestClock:
         quiet_since_s: float | None = None
         before: Sequence[int] = ()
         while True:
-            nodes = list(self._nodes)
+            nodes = self._awake()
             answers = [(node, node.look(step)) for node in nodes]
             self._wait_for(answers)
             turns = [node.turns for node in nodes]
-            is_same = nodes == self._nodes and (len(nodes) == 1 or turns == before)
-            on_the_way = sum(node.transit.awaited - node.transit.owed for node in nodes)
+            is_same = nodes == self._awake() and (len(nodes) == 1 or turns == before)
+            on_the_way = self._on_the_way()
             if is_same and on_the_way == self._lost:
                 return
             before = turns
@@ -259,6 +259,21 @@ class TestClock:
                 quiet_since_s = time.monotonic()
             elif time.monotonic() - quiet_since_s > ASTRAY_S:
                 self._lost = on_the_way
+
+    def _awake(self) -> list[NodeTime]:
+        return [node for node in self._nodes if not node.stands_still]
+
+    def _on_the_way(self) -> int:
+        """How many requests and answers between the nodes have not arrived."""
+        nodes = list(self._nodes)
+        still = {address for node in nodes if node.stands_still for address in node.addresses}
+        awaited = [
+            count
+            for node in nodes
+            for address, count in list(node.transit.awaited.items())
+            if address not in still
+        ]
+        return sum(awaited) - sum(node.transit.owed for node in nodes if not node.stands_still)
 
     def _wait_for(self, answers: list[tuple[NodeTime, Future[None]]]) -> None:
         while True:
@@ -275,8 +290,14 @@ class NodeTime:
     """The time of one node: its timers, and what it needs to know whether the node is at rest. Make it and run it in the node's
     loop. `begin_life` before each node that runs there, one after another."""
 
-    def __init__(self, clock: TestClock, name: str = "the node") -> None:
+    def __init__(
+        self, clock: TestClock, name: str = "the node", addresses: Collection[tuple[str, int]] = ()
+    ) -> None:
+        """`addresses`: hosts and ports where it listens."""
         self.clock = clock
+        self.addresses = addresses
+        self.stands_still = False
+        """Its loop does not go on, because a test pauses the node. The clock does not wait for it."""
         self.socket_timers = TrioTimers(clock.work)
         """Of connections, which stay when another node follows."""
         self.timers: TrioTimers

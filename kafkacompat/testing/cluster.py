@@ -73,8 +73,11 @@ class Paused:
         self._resumed[node_id] = resumed
 
         def stand() -> None:
+            node.time.stands_still = True
             entered.set()
             resumed.wait()
+            node.time.stands_still = False
+            node.time.wake_timers()
 
         threading.Thread(target=node.call, args=(stand,), daemon=True).start()
         if not entered.wait(TIMEOUT_S):

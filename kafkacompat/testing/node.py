@@ -58,6 +58,12 @@ class Arrivals:
             self._nursery.start_soon(function, *arguments)
 
 
+def addresses_of(config: ServerConfig) -> frozenset[tuple[str, int]]:
+    """Where a node listens."""
+    listeners = (*config.broker_listeners(), *config.controller_listeners())
+    return frozenset((each.host, each.port) for each in listeners)
+
+
 class NodeThread:
     """One node. `start` and then `stop` or `kill`, each once: a node that starts again is another NodeThread on the same disk."""
 
@@ -81,6 +87,7 @@ class NodeThread:
         self.server: KafkaRaftServer
         """Only the node's thread may use it (`call`)."""
         self.services: NodeServices
+        self.time: NodeTime
         self._wrap = wrap
         self._links = links
         self._ready: Future[None] = Future()
@@ -217,7 +224,7 @@ class NodeThread:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._time = time = NodeTime(self.clock, f"node {self.config.node_id}")
+                self.time = time = NodeTime(self.clock, f"node {config.node_id}", addresses_of(config))
                 await nursery.start(time.run)
                 network = self._network(nursery, worker_pools(nursery), time.socket_timers)
                 self._servers = KeptServers(network, self._wrap, time.transit)
@@ -238,7 +245,7 @@ class NodeThread:
             *security_between_nodes(self.config),
             socket_clock=SystemClock(),
         )
-        counted = self._time.transit.network(network)
+        counted = self.time.transit.network(network)
         return counted if self._links is None else self._links.around(counted, timers)
 
     async def _next_life(self) -> trio.CancelScope | None:
@@ -255,7 +262,7 @@ class NodeThread:
         """Carry out a node's timers and jobs until the scope is cancelled."""
         self._life_ended = trio.Event()
         async with trio.open_nursery() as nursery:
-            time = self._time
+            time = self.time
             time.begin_life()
             workers, close = self._workers(nursery)
             workers = time.counted(workers)
@@ -301,7 +308,7 @@ class NodeThread:
     async def _finish_jobs(self) -> None:
         """Wait until no thread uses the disk, for a while."""
         for _ in range(JOBS_LOOKS):
-            if not self._time.has_jobs():
+            if not self.time.has_jobs():
                 return
             await trio.sleep(JOBS_LOOK_S)
 

@@ -25,10 +25,13 @@ class Transit:
     __slots__ = ("awaited", "owed")
 
     def __init__(self) -> None:
-        self.awaited = 0
-        """Answers of other nodes."""
+        self.awaited: dict[tuple[str, int], int] = {}
+        """Answers of other nodes, by their hosts and ports."""
         self.owed = 0
         """Answers to other nodes."""
+
+    def awaits(self, address: tuple[str, int], more: int) -> None:
+        self.awaited[address] = self.awaited.get(address, 0) + more
 
     def network(self, inner: Network) -> Network:
         """The same network. Requests over its channels are counted."""
@@ -78,17 +81,14 @@ class _CountedChannels:
         channel = self._channels.get(inner)
         if channel is None:
             self._channels = {each: one for each, one in self._channels.items() if not each.is_closed}
-            channel = self._channels[inner] = _CountedChannel(inner, self._transit)
+            channel = self._channels[inner] = _CountedChannel(inner, self._transit, (host, port))
         return channel
 
     def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
         answer = self._inner.probe(host, port, timeout_ms)
-        self._transit.awaited += 1
-        answer.on_done(self._probed)
+        self._transit.awaits((host, port), 1)
+        answer.on_done(lambda _: self._transit.awaits((host, port), -1))
         return answer
-
-    def _probed(self, _: object) -> None:
-        self._transit.awaited -= 1
 
     def close_all(self) -> None:
         self._inner.close_all()
@@ -97,9 +97,10 @@ class _CountedChannels:
 class _CountedChannel:
     """ports.Channel."""
 
-    def __init__(self, inner: Channel, transit: Transit) -> None:
+    def __init__(self, inner: Channel, transit: Transit, address: tuple[str, int]) -> None:
         self._inner = inner
         self._transit = transit
+        self._address = address
 
     @property
     def on_refused(self) -> Callable[[], None] | None:
@@ -117,13 +118,13 @@ class _CountedChannel:
         return self._inner.peer_versions(api_key)
 
     def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
-        self._transit.awaited += 1
+        self._transit.awaits(self._address, 1)
         answer = self._inner.request(message, timeout_ms, max_version=max_version)
         answer.on_done(self._answered)
         return answer
 
     def _answered(self, _: object) -> None:
-        self._transit.awaited -= 1
+        self._transit.awaits(self._address, -1)
 
     def close(self) -> None:
         self._inner.close()

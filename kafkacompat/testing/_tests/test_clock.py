@@ -228,3 +228,30 @@ def test_a_loop_that_ends_meanwhile_is_not_waited_for() -> None:
         loop.call(lambda: loop.time.timers.call_after(1_000, loop._scope.cancel))
         clock.advance(minutes=1)
     clock.advance(minutes=1)
+
+
+def test_a_loop_that_is_paused_is_not_waited_for() -> None:
+    clock = TestClock()
+    clock.freeze()
+    with running(clock, 2) as (loop, paused):
+        gate = threading.Event()
+
+        def stand() -> None:
+            paused.time.stands_still = True
+            gate.wait(10)
+            paused.time.stands_still = False
+            paused.time.wake_timers()
+
+        paused.call(lambda: paused.time.timers.call_after(1_000, lambda: paused.note("late")))
+        loop.call(lambda: loop.time.timers.call_after(1_000, lambda: loop.note("in time")))
+        paused._token.run_sync_soon(stand)
+        while not paused.time.stands_still:
+            threading.Event().wait(0.001)
+        clock.advance(seconds=2)
+        assert [what for what, _ in loop.happened] == ["in time"]
+        assert paused.happened == []
+        gate.set()
+        while paused.time.stands_still:
+            threading.Event().wait(0.001)
+        clock.settle()
+        assert [what for what, _ in paused.happened] == ["late"]
