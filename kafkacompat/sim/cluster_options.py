@@ -150,6 +150,9 @@ class ClusterOptions:
     """Mean pause between upgrades of the application, for which its group is deleted. 0: none."""
     streams_shutdown_ms: int = 0
     """Mean pause between requests of a member to shut the application down. 0: none."""
+    streams_from_level: int = 0
+    """The metadata.version of a cluster without streams groups, whose features are raised while members try to join. 0: the latest
+    one, with streams groups."""
     streams_delay_ms: int = 0
     """group.streams.initial.rebalance.delay.ms."""
 
@@ -318,6 +321,7 @@ def streams_group_shape(seed: int) -> dict[str, Any]:
         "streams_upgrade_ms": chance.between(1_500, 5_000) if chance.happens(0.4) else 0,
         "streams_shutdown_ms": chance.between(3_000, 8_000) if chance.happens(0.3) else 0,
         "streams_delay_ms": chance.between(100, 600) if chance.happens(0.5) else 0,
+        "streams_from_level": (25, 27, 30)[chance.randrange(3)] if chance.happens(0.3) else 0,
         "assignment_ms": chance.between(100, 600) if chance.happens(0.4) else 0,
         "remake_ms": chance.between(500, 2_000) if chance.happens(0.5) else 0,
         "partitions": chance.between(2, 3),

@@ -233,6 +233,10 @@ class StreamsGroupCounters(ModernGroupCounters):
     """Times the application was shut down by a member."""
     upgrades: int = 0
     """Times the application came back with another topology."""
+    levels_raised: int = 0
+    """Clusters that got streams groups while members tried to join."""
+    unsupported: int = 0
+    """Members refused before that."""
     resets: int = 0
     """Times its internal topics were deleted."""
     internal_topics: int = 0

@@ -18,7 +18,11 @@ from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.sasl_dispatch import NobodyAuthenticates, SaslDispatcher
 from kafkacompat.config import ServerConfig
-from kafkacompat.controller.features import ELIGIBLE_LEADER_REPLICAS_VERSION, default_levels
+from kafkacompat.controller.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    STREAMS_VERSION,
+    default_levels,
+)
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
@@ -259,11 +263,11 @@ class SimulatedMachine:
 
 
 def feature_levels(options: ClusterOptions) -> list[tuple[str, int]]:
-    return [
-        (name, level)
-        for name, level in default_levels()
-        if options.has_elr or name != ELIGIBLE_LEADER_REPLICAS_VERSION
-    ]
+    lacking = set() if options.has_elr else {ELIGIBLE_LEADER_REPLICAS_VERSION}
+    levels = default_levels()
+    if options.streams_from_level:
+        levels, lacking = default_levels(options.streams_from_level), lacking | {STREAMS_VERSION}
+    return [(name, level) for name, level in levels if name not in lacking]
 
 
 def initial_voters(seed: int, options: ClusterOptions) -> tuple[VoterNode, ...]:

@@ -59,7 +59,7 @@ class Environment:
         self.topics: set[str] = set()
         """Topics that clients know to be created, and that must be there at the end."""
         self.topics_wanted = 0
-        """Times the brokers were about to create internal topics of a streams group."""
+        """Times the brokers were about to create internal topics of a streams group, or the controller to raise features."""
         self.producer_ids: set[int] = set()
         self.is_calm = False
         """All faults are healed."""

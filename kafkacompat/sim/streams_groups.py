@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.controller.features import ELIGIBLE_LEADER_REPLICAS_VERSION, default_levels
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.administrators import UPGRADE
 from kafkacompat.sim.clients import GROUP, TIMEOUT_MS, Client, CoordinatorConnection
 from kafkacompat.sim.cluster_options import (
     APPLICATION,
@@ -40,6 +42,7 @@ from kafkacompat.wire.messages.streams_group_heartbeat_request import (
     TaskIds,
     TaskOffset,
 )
+from kafkacompat.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -187,7 +190,10 @@ class StreamsMember(ModernMember[Role]):
             self._application.shut_down()
 
     def refused_in_another_way(self, error: ErrorCode) -> None:
-        if error is ErrorCode.UNKNOWN_SERVER_ERROR and self.env.options.streams_endpoints:
+        if error is ErrorCode.UNSUPPORTED_VERSION and self.env.options.streams_from_level:
+            self.counters.unsupported += 1
+            self._be_away()
+        elif error is ErrorCode.UNKNOWN_SERVER_ERROR and self.env.options.streams_endpoints:
             # As in Kafka nobody can be told of endpoints while topics are missing. The client gives up.
             self._be_away()
         elif error is ErrorCode.INVALID_REQUEST and self.epoch:
@@ -263,6 +269,7 @@ class Application(Client):
         """When a member shall ask for the end of the application. -1: none."""
         self.may_change = options.streams_upgrade_ms > 0
         self._has_late = not options.streams_late
+        self._has_levels = not options.streams_from_level
         self._coordinator = CoordinatorConnection(self, GROUP, APPLICATION, GROUP_PURPOSE)
         self._is_deleting = False
 
@@ -273,6 +280,8 @@ class Application(Client):
             self.call_after(self.chance.between(500, 4_000), self._create_late)
         if options.streams_upgrade_ms:
             self.later(self._upgrade, 2 * options.streams_upgrade_ms)
+        if options.streams_from_level:
+            self.call_after(self.chance.between(1_000, 6_000), self._raise_levels)
         self._plan_shutdown()
         self.later(self._look, LOOK_MS)
 
@@ -343,6 +352,30 @@ class Application(Client):
         request = DeleteGroupsRequest(groups_names=[APPLICATION])
         self._coordinator.send(request, lambda: True, answered)
 
+    # Features.
+
+    def _raise_levels(self) -> None:
+        """As `kafkacompat features upgrade` does it, until all are raised."""
+        features = self.env.metadata.newest.features
+        wanted = {
+            name: level
+            for name, level in default_levels()
+            if level > features.get(name, 0) and name != ELIGIBLE_LEADER_REPLICAS_VERSION
+        }
+        if not wanted:
+            self._has_levels = True
+            self.counters.levels_raised += 1
+            return
+        self.env.topics_wanted += 1
+        updates = [
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=UPGRADE)
+            for name, level in wanted.items()
+        ]
+        request = UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=updates)
+        self.ask(self.any_broker(), request, "application").on_done(
+            lambda _: self.later(self._raise_levels, AGAIN_MS)
+        )
+
     # Topics.
 
     def _create_late(self) -> None:
@@ -405,7 +438,7 @@ class Application(Client):
 
     @property
     def is_settled(self) -> bool:
-        return self._has_late and not self.is_stopped
+        return self._has_late and self._has_levels and not self.is_stopped
 
 
 def _error_of(done: Deferred[Any], rows: str) -> int:
