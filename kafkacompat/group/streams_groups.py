@@ -13,12 +13,14 @@ from kafkacompat.group.image_topics import with_topics_hashed
 from kafkacompat.group.listing import describe_all
 from kafkacompat.group.streams.heartbeat import (
     HeartbeatCaller,
+    PreparedTopology,
     StreamsBeat,
+    prepare_topology,
     streams_group_heartbeat,
     validate_heartbeat,
 )
 from kafkacompat.group.sweeps import machine_of
-from kafkacompat.tasks import Tasks, in_turns
+from kafkacompat.tasks import Tasks, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.streams_group_describe_response import (
     DescribedGroup,
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     )
 
 
+PREPARED_AT_ONCE = 300
+"""Topics of a topology up to which it is read in the step in which it is written."""
+
+
 class StreamsGroups:
     def __init__(self, shard_of: Callable[[str], Shard], is_active: Callable[[], bool], tasks: Tasks) -> None:
         """`shard_of` raises OperationRefused."""
@@ -56,21 +62,40 @@ class StreamsGroups:
         try:
             validate_heartbeat(request)
             shard = self._shard_of(request.group_id)
-            beat = partial(self._beat, shard, request, context)
-            answer = with_topics_hashed(
-                shard, self._tasks, request.group_id, _topics_of(request.topology), beat
-            )
+            names = _topics_of(request.topology)
+            act = self._beat if len(names) <= PREPARED_AT_ONCE else self._prepare_and_beat
+            beat = partial(act, shard, request, context)
+            answer = with_topics_hashed(shard, self._tasks, request.group_id, names, beat)
         except OperationRefused as refusal:
             return Deferred.of(_refused(refusal))
         return or_refused(answer, _refused)
 
     def _beat(
-        self, shard: Shard, request: StreamsGroupHeartbeatRequest, context: RequestContext
+        self,
+        shard: Shard,
+        request: StreamsGroupHeartbeatRequest,
+        context: RequestContext,
+        prepared: PreparedTopology | None = None,
     ) -> Deferred[StreamsBeat]:
         caller = HeartbeatCaller(context.client_id or "", f"/{context.client_host}", context.api_version)
         return shard.write(
-            lambda now_ms: streams_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
+            lambda now_ms: streams_group_heartbeat(machine_of(shard).env, request, caller, now_ms, prepared)
         )
+
+    def _prepare_and_beat(
+        self, shard: Shard, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> Deferred[StreamsBeat]:
+        return self._tasks.run("a heartbeat with a large topology", self._prepared(shard, request, context))
+
+    async def _prepared(
+        self, shard: Shard, request: StreamsGroupHeartbeatRequest, context: RequestContext
+    ) -> StreamsBeat:
+        """The topology is read in steps of their own: to write it takes long as well."""
+        assert request.topology is not None
+        await pause()
+        prepared = await in_turns(prepare_topology(machine_of(shard).env, request.topology))
+        await pause()
+        return await self._beat(shard, request, context, prepared)
 
     def describe(
         self, request: StreamsGroupDescribeRequest, context: RequestContext

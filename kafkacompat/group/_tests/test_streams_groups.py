@@ -19,8 +19,9 @@ from kafkacompat.api.streams_group_heartbeat import CLIENT_TAGS_MAX, LISTED_MAX,
 from kafkacompat.api.streams_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
+from kafkacompat.coordinator.shard import Shard
 from kafkacompat.deferred import Deferred
-from kafkacompat.group import image_topics
+from kafkacompat.group import image_topics, streams_groups
 from kafkacompat.group._tests.streamers import (
     CHANGELOG,
     GROUP,
@@ -38,6 +39,7 @@ from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.streams.streams_topology import topology_of
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.security.acl import AclOperation, ResourceType
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
@@ -584,6 +586,65 @@ def test_topics_are_hashed_before_the_first_heartbeat_after_a_load(
     epoch = a.epoch
     assert [a.beat().error_code, a.beat().error_code, a.epoch] == [E.NONE, E.NONE, epoch]
     assert hashed == [{"t", "u"}]
+
+
+def test_a_large_topology_is_read_before_the_step_that_writes_it(
+    world: StreamsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured: list[bool] = []
+    configure, write = streams_heartbeat.configure_topology, Shard.write
+    is_writing = False
+
+    def noted(told: Any, topics: Any) -> Any:
+        configured.append(is_writing)
+        return configure(told, topics)
+
+    def watched(self: Shard, operation: Any) -> Any:
+        nonlocal is_writing
+        is_writing = True
+        try:
+            return write(self, operation)
+        finally:
+            is_writing = False
+
+    monkeypatch.setattr(streams_heartbeat, "configure_topology", noted)
+    monkeypatch.setattr(Shard, "write", watched)
+    monkeypatch.setattr(streams_groups, "PREPARED_AT_ONCE", 1)
+    a = Streamer(world, "a", topology("t", "u"))
+    a.join()
+    assert configured == [False]
+    assert len(a.active) == 3
+
+
+def test_a_topology_that_was_read_beside_other_topics_is_read_again(world: StreamsWorld) -> None:
+    world.create()
+    env = machine_of(world.coordinator._shards.shard_for(GROUP)).env
+    told = topology("t")
+    prepared = at_once(streams_heartbeat.prepare_topology(env, told))
+    world.create(t=5)
+    request = StreamsGroupHeartbeatRequest(
+        group_id=GROUP, member_id="a", topology=told, rebalance_timeout_ms=1, active_tasks=[]
+    )
+    request.standby_tasks = request.warmup_tasks = []
+    caller = streams_heartbeat.HeartbeatCaller("client", "/host", 1)
+    result = streams_heartbeat.streams_group_heartbeat(env, request, caller, 1, prepared)
+    (active,) = result.response.response.active_tasks or ()
+    assert active.partitions == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (Topology(subtopologies=[Subtopology(subtopology_id="0")] * 2), E.UNKNOWN_SERVER_ERROR),
+        (Topology(subtopologies=[Subtopology(subtopology_id="0")]), E.STREAMS_INVALID_TOPOLOGY),
+    ],
+)
+def test_a_large_topology_is_refused_as_a_small_one(
+    world: StreamsWorld, monkeypatch: pytest.MonkeyPatch, told: Topology, error: E
+) -> None:
+    monkeypatch.setattr(streams_groups, "PREPARED_AT_ONCE", -1)
+    assert Streamer(world, "a", told).join().error_code == error
+    assert Streamer(world, "a", topology("t")).join().error_code == E.NONE
 
 
 def reading_many() -> Subtopology:

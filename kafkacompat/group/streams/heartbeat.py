@@ -80,7 +80,7 @@ from kafkacompat.group.target_assignment import (
     is_assignment_due,
 )
 from kafkacompat.ids import timeline_place
-from kafkacompat.tasks import at_once
+from kafkacompat.tasks import TURN_COST, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.streams_group_heartbeat_response import Endpoint as ToldEndpoint
 from kafkacompat.wire.messages.streams_group_heartbeat_response import (
@@ -93,8 +93,12 @@ from kafkacompat.wire.messages.streams_group_heartbeat_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.group.streams.configured_topology import ConfiguredSubtopology, InternalTopic
+    from kafkacompat.group.topics import Topics
     from kafkacompat.tasks import Work
-    from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
+    from kafkacompat.wire.messages.streams_group_heartbeat_request import (
+        StreamsGroupHeartbeatRequest,
+        Topology,
+    )
 
 
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
@@ -175,14 +179,38 @@ class HeartbeatCaller:
     api_version: int
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedTopology:
+    """The topology of a request, and what it is beside these topics."""
+
+    topology: StreamsTopology
+    topics: Topics
+    configured: ConfiguredTopology
+
+
+def prepare_topology(env: Environment, told: Topology) -> Work[PreparedTopology | None]:
+    """Read a large topology before the request is carried out. None if the request will be refused for it."""
+    try:
+        topology = topology_of(told)
+        yield TURN_COST
+        topics = env.topics
+        return PreparedTopology(topology, topics, configure_topology(topology, topics))
+    except (OperationRefused, ValueError):
+        return None
+
+
 def streams_group_heartbeat(
-    env: Environment, request: StreamsGroupHeartbeatRequest, caller: HeartbeatCaller, now_ms: int
+    env: Environment,
+    request: StreamsGroupHeartbeatRequest,
+    caller: HeartbeatCaller,
+    now_ms: int,
+    prepared: PreparedTopology | None = None,
 ) -> Result:
-    """Raises OperationRefused."""
+    """`prepared`: of the request's topology. Raises OperationRefused."""
     if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
         return _leave(env, request)
     if request.task_offsets is None and request.task_end_offsets is None:
-        return _heartbeat(env, request, caller, now_ms)
+        return _heartbeat(env, request, caller, now_ms, prepared)
 
     def forget() -> None:
         group: Any = env.groups.get(request.group_id)
@@ -190,7 +218,7 @@ def streams_group_heartbeat(
             group.forget_task_offsets(request.member_id)
 
     try:
-        result = _heartbeat(env, request, caller, now_ms)
+        result = _heartbeat(env, request, caller, now_ms, prepared)
     except OperationRefused:
         forget()
         raise
@@ -198,7 +226,11 @@ def streams_group_heartbeat(
 
 
 def _heartbeat(
-    env: Environment, request: StreamsGroupHeartbeatRequest, caller: HeartbeatCaller, now_ms: int
+    env: Environment,
+    request: StreamsGroupHeartbeatRequest,
+    caller: HeartbeatCaller,
+    now_ms: int,
+    prepared: PreparedTopology | None,
 ) -> Result:
     records: list[GroupRecord] = []
     statuses: list[Status] = []
@@ -210,7 +242,7 @@ def _heartbeat(
     member = _member_for(group, request, records)
     told = _told_of(request, caller, member)
     task_offsets = _task_offsets_of(group, request)
-    topology = _topology_for(group, request)
+    topology = _topology_for(group, request, prepared)
     more = 0 if group.topology is not None else topology.size()
     more += 0 if task_offsets is None else task_offsets.size() - group.task_offsets(member_id).size()
     env.throw_if_no_room(group.growth(told) + more)
@@ -225,7 +257,7 @@ def _heartbeat(
             f"The member's topology epoch {told.topology_epoch} is behind the group's topology epoch "
             f"{group.topology.epoch}.",
         )
-    configured, found_hash = _configured(env, group, topology, now_ms)
+    configured, found_hash = _configured(env, group, topology, prepared, now_ms)
     bump = bump or found_hash != group.metadata_hash
     validated_epoch = NO_TOPOLOGY_EPOCH
     if configured.is_ready:
@@ -449,7 +481,9 @@ def _by_task(told: Sequence[Any]) -> dict[str, dict[int, int]]:
 # --- the topology
 
 
-def _topology_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:
+def _topology_for(
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, prepared: PreparedTopology | None
+) -> StreamsTopology:
     """The group's topology. The first member sets it, and later ones must have the same. Raises OperationRefused."""
     known = group.topology
     if request.topology is None:
@@ -457,7 +491,7 @@ def _topology_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) ->
             raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
         return known
     try:
-        told = topology_of(request.topology)
+        told = topology_of(request.topology) if prepared is None else prepared.topology
     except ValueError:
         raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     if known is None:
@@ -467,7 +501,11 @@ def _topology_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) ->
 
 
 def _configured(
-    env: Environment, group: StreamsGroup, topology: StreamsTopology, now_ms: int
+    env: Environment,
+    group: StreamsGroup,
+    topology: StreamsTopology,
+    prepared: PreparedTopology | None,
+    now_ms: int,
 ) -> tuple[ConfiguredTopology, int]:
     """The topology with its topics as they are now, and their hash."""
     configured, found_hash = group.configured_topology, group.metadata_hash
@@ -475,7 +513,10 @@ def _configured(
         return configured, found_hash
     found_hash = metadata_hash(env, topology.required_topics())
     if group.topology is None or configured is None or found_hash != group.metadata_hash:
-        configured = configure_topology(topology, env.topics)
+        if prepared is not None and topology is prepared.topology and env.topics is prepared.topics:
+            configured = prepared.configured
+        else:
+            configured = configure_topology(topology, env.topics)
         group.set_configured_topology(configured)
     if found_hash == group.metadata_hash:
         # Apache Kafka looks again with each heartbeat until the group's epoch changes.
