@@ -1,4 +1,4 @@
-"""Runs the commands and programs of docs/tutorials without changes.
+"""Runs the commands and programs of docs/tutorials, and the tests of the pages about testing, without changes.
 
 cli/test_cluster.py and cluster/test_commands.py test the commands of the first cluster. pipeline/test_demo.py tests
 those of the first pipeline.
@@ -21,6 +21,7 @@ FIRST_TOPIC = text_of("docs/tutorials/first-topic.md")
 FIRST_QUEUE = text_of("docs/tutorials/first-queue.md")
 FIRST_TEST = text_of("docs/tutorials/first-test.md")
 TESTING = text_of("docs/reference/testing.md")
+FAILURES = text_of("docs/how-to/test-failures.md")
 TIME_LIMIT_S = 120
 
 pytestmark = pytest.mark.needs_control
@@ -79,7 +80,7 @@ def test_the_first_queue(make_broker: MakeBroker, tmp_path: Path) -> None:
             assert shown or not said, line
 
 
-@pytest.mark.parametrize("page", [FIRST_TEST, TESTING], ids=["first-test", "testing"])
+@pytest.mark.parametrize("page", [FIRST_TEST, TESTING, FAILURES], ids=["first-test", "testing", "failures"])
 def test_the_tests_of_a_page(tmp_path: Path, page: str) -> None:
     programs = blocks(page, "python")
     for program in programs:
