@@ -27,6 +27,7 @@ class Running:
     """The Kafkas that run, and what they had logged when the present test began."""
 
     kafkas: list[Kafka] = field(default_factory=list)
+    brokers: list[Broker] = field(default_factory=list)
     marks: dict[int, int] = field(default_factory=dict)
     requests: dict[int, int] = field(default_factory=dict)
     """As `marks`, of their requests."""
@@ -84,12 +85,15 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[Broker]:
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker in a process of its own. `kafka_broker.bootstrap_servers` is its address."""
     from kafkacompat.testing.process import running_broker
 
+    brokers = request.config.stash[RUNNING].brokers
     with running_broker() as running:
+        brokers.append(running)
         yield running
+        brokers.remove(running)
 
 
 def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
@@ -179,6 +183,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         running = item.config.stash[RUNNING]
+        for broker in running.brokers:
+            report.sections.append((f"output of {broker.bootstrap_servers}", "".join(broker.said)))
         for kafka in running.kafkas:
             lines = kafka.log.since(running.marks.get(id(kafka), 0))
             if lines:

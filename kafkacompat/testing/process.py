@@ -11,54 +11,75 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.waiting import in_thread
 
 READY_MARK = "serving "
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
+LISTENERS = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+LINES_MAX = 1_000
+"""Of a broker's output. Older ones are dropped."""
 
 
 @dataclass(slots=True)
 class Broker:
-    """A running broker."""
+    """A running broker. It ends with the process that has started it, however that ends."""
 
     bootstrap_servers: str
     """host:port for a client's bootstrap.servers."""
     data_dir: Path
     process: subprocess.Popen[str]
+    said: deque[str] = field(default_factory=deque)
+    """The last lines of its output: what it has logged."""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
+    def kill(self) -> None:
+        """kill -9. What it has written stays."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        """Start it again, after a kill or a stop in order, on its files and at its port. Return when it serves."""
+        stop(self)
+        again = start(self.data_dir, self.settings)
+        self.process, self.said = again.process, again.said
+
 
 def start(data_dir: Path, settings: Mapping[str, str]) -> Broker:
     """Start a broker on a free port of 127.0.0.1. Raises RuntimeError with the broker's output if it does not start."""
     overrides = {
-        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listeners": LISTENERS,
         "log.dirs": str(data_dir),
         "group.initial.rebalance.delay.ms": "0",
         **settings,
     }
-    command = [sys.executable, "-m", "kafkacompat", "start"]
+    command = [sys.executable, "-m", "kafkacompat.testing.child", str(data_dir)]
     for name, value in overrides.items():
         command += ["--override", f"{name}={value}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     watchdog = threading.Timer(START_TIMEOUT_S, process.kill)
     watchdog.start()
-    said: list[str] = []
+    said: deque[str] = deque(maxlen=LINES_MAX)
     assert process.stdout is not None
     try:
         for line in process.stdout:
             said.append(line)
             if READY_MARK in line:
                 address = line.split("PLAINTEXT://", 1)[1].split()[0].rstrip(",")
-                threading.Thread(target=_drain, args=(process,), daemon=True).start()
-                return Broker(address, data_dir, process)
+                threading.Thread(target=_drain, args=(process, said), daemon=True).start()
+                return Broker(address, data_dir, process, said, settings)
     finally:
         watchdog.cancel()
     process.wait()
@@ -82,12 +103,17 @@ def running_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker
 
     settings: Kafka's names and values, which override the defaults for tests (free port, no initial rebalance delay).
     """
-    with tempfile.TemporaryDirectory(prefix="kafkacompat-") as directory:
-        running = start(Path(directory), settings or {})
-        try:
-            yield running
-        finally:
-            stop(running)
+    ports = ReservedPorts()
+    own = {"listeners": ports.in_listeners(LISTENERS), **(settings or {})}
+    try:
+        with tempfile.TemporaryDirectory(prefix="kafkacompat-") as directory:
+            running = start(Path(directory), own)
+            try:
+                yield running
+            finally:
+                stop(running)
+    finally:
+        ports.release()
 
 
 @contextlib.asynccontextmanager
@@ -101,8 +127,7 @@ async def broker(settings: Mapping[str, str] | None = None) -> AsyncIterator[Bro
         await in_thread(lambda: manager.__exit__(None, None, None))
 
 
-def _drain(process: subprocess.Popen[str]) -> None:
+def _drain(process: subprocess.Popen[str], said: deque[str]) -> None:
     """Keep reading the pipe, so that a broker with much output never blocks on it."""
     assert process.stdout is not None
-    for _ in process.stdout:
-        pass
+    said.extend(process.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -136,10 +137,11 @@ def test_what_the_broker_logged_is_in_the_report_of_the_test_that_failed(run: Py
     said = run("""
 def test_good(kafka):
     kafka.create_topic("of-the-good-one")
-def test_bad(kafka):
+def test_bad(kafka, kafka_broker):
     assert False
 """)
     assert "1 failed, 1 passed" in said
+    assert re.search(r"output of 127.*\n.*serving PLAINTEXT", said)
     assert "log of <Kafka 127.0.0.1:" in said
     assert "registered with broker epoch" in said
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import select
 import socket
 import struct
 import subprocess
@@ -74,6 +77,39 @@ def test_the_address_of_a_broker_on_ipv6_has_the_brackets_that_clients_ask_for()
             "t",
         ]
         subprocess.run(asked, check=True, timeout=30)
+
+
+def test_a_restarted_broker_keeps_its_port_and_its_files() -> None:
+    with kafkacompat.testing.running_broker() as broker:
+        before = broker.bootstrap_servers
+        identity = (broker.data_dir / "meta.properties").read_text()
+        broker.kill()
+        broker.restart()
+        assert broker.bootstrap_servers == before
+        assert answers(broker)
+        assert (broker.data_dir / "meta.properties").read_text() == identity
+        assert "serving" in "".join(broker.said)
+
+
+def test_a_broker_ends_with_its_parent_however_that_ends_and_leaves_nothing() -> None:
+    program = (
+        "import time, kafkacompat.testing\n"
+        "with kafkacompat.testing.running_broker() as broker:\n"
+        "    print(broker.pid, broker.data_dir, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid, folder = parent.stdout.readline().split()
+        parent.kill()
+    # The broker is nobody's child now. Its end of a pidfd is readable when it has ended.
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(int(pid))
+        try:
+            assert select.select([descriptor], [], [], 30)[0], "it goes on without its parent"
+        finally:
+            os.close(descriptor)
+    assert not Path(folder).exists()
 
 
 async def test_async_with_under_trio() -> None:
