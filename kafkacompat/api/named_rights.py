@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,8 @@ class NamedRights:
     """Whether an element is refused with INVALID_REQUEST before any right is checked."""
     unless: Callable[[Any], bool] | None = None
     """Whether the handler refuses the whole request, so that no right is checked."""
+    keeps_order: bool = False
+    """Whether the answers are in the order of the request, as Kafka's are. Otherwise the refused elements come last."""
 
     def guarded(
         self, function: Callable[..., Any], error_response: ErrorResponse
@@ -111,6 +114,9 @@ class NamedRights:
             if getattr(response, "error_code", ErrorCode.NONE):
                 return response
             response_answers = [*getattr(response, self.response_field), *answers[1]]
+        if self.keeps_order:
+            answered = [*allowed, *chain.from_iterable(refused.values())]
+            response_answers = await in_turns(_in_order(elements, answered, response_answers))
         setattr(response, self.response_field, response_answers)
         return response
 
@@ -199,6 +205,22 @@ class NamedRights:
         if getattr(response, "error_code", ErrorCode.NONE):
             response.error_code = ErrorCode.NONE
         return response, answers
+
+
+def _in_order(elements: Any, answered: list[Any], answers: list[Any]) -> Work[list[Any]]:
+    """The answers in the order of `elements`, of which `answered` has another order."""
+    pace = Pace(SORTED_A_STEP)
+    of: dict[int, Any] = {}
+    for each, answer in zip(answered, answers, strict=True):
+        of[id(each)] = answer
+        if pace.is_over():
+            yield TURN_COST
+    in_order = []
+    for each in elements:
+        in_order.append(of[id(each)])
+        if pace.is_over():
+            yield TURN_COST
+    return in_order
 
 
 async def _given(answer: Any) -> Any:
@@ -369,6 +391,7 @@ ALTER_CONFIGS = NamedRights(
     text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
+    keeps_order=True,
 )
 INCREMENTALLY_ALTER_CONFIGS = NamedRights(
     "resources",
@@ -377,6 +400,7 @@ INCREMENTALLY_ALTER_CONFIGS = NamedRights(
     text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
+    keeps_order=True,
 )
 ALTER_CONFIGS_HERE = NamedRights(
     "resources",
@@ -385,6 +409,7 @@ ALTER_CONFIGS_HERE = NamedRights(
     text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
+    keeps_order=True,
 )
 INCREMENTALLY_ALTER_CONFIGS_HERE = NamedRights(
     "resources",
@@ -393,4 +418,5 @@ INCREMENTALLY_ALTER_CONFIGS_HERE = NamedRights(
     text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
+    keeps_order=True,
 )

@@ -191,7 +191,9 @@ def test_what_is_allowed_reaches_the_handler_and_the_rest_is_refused_beside_it(
     answer, reached = asked(table, key, request, allow(kind, operation, "a"), kind_of_answer=kind_of_answer)
     (only,) = reached
     assert only == elements_of(key, field, make, "a")
-    done, refused = getattr(answer, table.by_key[int(key)].named[0].response_field)
+    rights = table.by_key[int(key)].named[0]
+    answers = getattr(answer, rights.response_field)
+    refused, done = answers if rights.keeps_order else reversed(answers)
     assert done == "done"
     code = getattr(refused, "error_code", None)
     partitions = getattr(refused, "partitions", [])
@@ -243,7 +245,7 @@ def test_a_broker_asks_for_the_right_to_brokers_before_it_looks_at_their_setting
     request = request_class(int(key))(resources=[broker, topic])
     answer, reached = asked(BROKER_APIS, key, request)
     assert reached == [[topic]]
-    refusal = answer.responses[1]
+    refusal = answer.responses[0]
     assert (refusal.error_code, refusal.error_message) == (31, "Cluster authorization failed.")
     broker.configs = [SimpleNamespace(name="x", value="1", config_operation=0)] * 2
     flawed, _ = asked(BROKER_APIS, key, request_class(int(key))(resources=[broker]))
@@ -253,6 +255,19 @@ def test_a_broker_asks_for_the_right_to_brokers_before_it_looks_at_their_setting
     request = request_class(int(key))(resources=[broker])
     _, reached = asked(BROKER_APIS, key, request, allow(CLUSTER, AclOperation.ALTER_CONFIGS, "kafka-cluster"))
     assert reached == [[broker]]
+
+
+@pytest.mark.parametrize("key", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
+def test_resources_are_answered_in_the_order_of_the_request(key: ApiKey) -> None:
+    """As in Apache Kafka, whoever may change which of them."""
+    brokers = elements_of(key, "resources", config_of(4), "1", "2")
+    topics = elements_of(key, "resources", config_of(2), "a", "b")
+    request = request_class(int(key))(resources=[brokers[0], topics[0], brokers[1], topics[1]])
+    answer, reached = asked(BROKER_APIS, key, request)
+    assert reached == [topics]
+    refused, done, refused_too, done_too = answer.responses
+    assert (refused.resource_name, refused_too.resource_name) == ("1", "2")
+    assert (done, done_too) == ("done", "done")
 
 
 def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
