@@ -157,8 +157,12 @@ class StreamsAsking(Asking):
         } | fields
         return self.streams_beat(member, 0, expect, **first)
 
-    def streams_describe(self, expect: int | None = 0, version: int = 1) -> Any:
-        body = {"GroupIds": [self.group], "IncludeAuthorizedOperations": version == 0}
+    def streams_describe(
+        self, expect: int | None = 0, version: int = 1, *, includes_description: bool = False
+    ) -> Any:
+        body: Body = {"GroupIds": [self.group], "IncludeAuthorizedOperations": version == 0}
+        if includes_description:
+            body["IncludeTopologyDescription"] = True
         answer = self.pair.ask("StreamsGroupDescribe", version, body)
         return self._expected(answer, answer["Groups"][0]["ErrorCode"], expect)
 

@@ -231,7 +231,8 @@ class RandomTalk:
 
     def describe(self) -> None:
         if self.chance.random() < 0.7:
-            self.group.streams_describe(ANY, self.chance.choice([0, 1]))
+            version, includes_description = self.chance.choice([(0, False), (1, False), (1, True)])
+            self.group.streams_describe(ANY, version, includes_description=includes_description)
         else:
             self.group.list(types=self.chance.choice([[], ["streams"], ["classic"]]))
 

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         Topology,
     )
 
+NOT_STORED = 1
+"""Kafka's status of a topology's description, if it is asked for where no plug-in keeps descriptions."""
+
 
 PREPARED_AT_ONCE = 300
 """Topics of a topology up to which it is read in the step in which it is written."""
@@ -100,13 +103,21 @@ class StreamsGroups:
     def describe(
         self, request: StreamsGroupDescribeRequest, context: RequestContext
     ) -> Deferred[StreamsGroupDescribeResponse]:
-        return self._tasks.run("describing streams groups", self._describe(request.group_ids))
+        described = self._describe(request.group_ids, request.include_topology_description)
+        return self._tasks.run("describing streams groups", described)
 
-    async def _describe(self, group_ids: Sequence[str]) -> StreamsGroupDescribeResponse:
+    async def _describe(
+        self, group_ids: Sequence[str], includes_topology_description: bool
+    ) -> StreamsGroupDescribeResponse:
         described = await in_turns(
             describe_all(group_ids, self._shard_of, describe_streams_group, _refused_description)
         )
-        return StreamsGroupDescribeResponse(groups=await gather(described))
+        groups = await gather(described)
+        if includes_topology_description:
+            for group in groups:
+                if not group.error_code:
+                    group.topology_description_status = NOT_STORED
+        return StreamsGroupDescribeResponse(groups=groups)
 
     def update_topology_description(self) -> StreamsGroupTopologyDescriptionUpdateResponse:
         """The answer of a broker without a plug-in that keeps descriptions (KIP-1331), whatever the request has."""

@@ -37,6 +37,7 @@ from kafkacompat.group.streams import heartbeat as streams_heartbeat
 from kafkacompat.group.streams.configured_topology import TASKS_MAX, StatusCode
 from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.streams.streams_topology import topology_of
+from kafkacompat.group.streams_groups import NOT_STORED
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import at_once
@@ -63,6 +64,8 @@ from kafkacompat.wire.messages.streams_group_heartbeat_request import (
 from kafkacompat.wire.messages.streams_group_topology_description_update_request import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )
+
+NOT_REQUESTED = 0
 
 
 @pytest.fixture
@@ -96,6 +99,12 @@ def test_the_first_member_gets_all_tasks(world: StreamsWorld) -> None:
     (member,) = group.members
     assert member.assignment == member.target_assignment
     assert (member.client_host, member.process_id, member.topology_epoch) == ("/127.0.0.1", "a", 0)
+
+
+def test_members_are_told_how_often_to_tell_their_offsets_and_which_lag_is_acceptable() -> None:
+    world = StreamsWorld(**{"task.offset.interval.ms": 20_000, "acceptable.recovery.lag": 7})
+    answer = Streamer(world, "a", topology("t")).join()
+    assert (answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (20_000, 7)
 
 
 def test_the_first_members_wait_for_others() -> None:
@@ -422,6 +431,20 @@ def test_a_description_is_refused_without_a_plug_in(world: StreamsWorld) -> None
     answer = world.call(UPDATE_DESCRIPTION, StreamsGroupTopologyDescriptionUpdateRequest(), 0)
     assert answer.error_code == E.UNSUPPORTED_VERSION
     assert answer.error_message == "The broker has no streams group topology description plugin configured."
+
+
+def test_who_asks_for_the_description_of_a_topology_is_told_that_none_is_stored(world: StreamsWorld) -> None:
+    Streamer(world, "a", topology("t")).join()
+    for is_asked, status in ((False, NOT_REQUESTED), (True, NOT_STORED)):
+        request = StreamsGroupDescribeRequest(
+            group_ids=[GROUP, "nobody"], include_topology_description=is_asked
+        )
+        group, missing = world.call_to_the_end(DESCRIBE, request, 1).groups
+        assert (group.error_code, group.topology_description_status) == (E.NONE, status)
+        assert (missing.error_code, missing.topology_description_status) == (
+            E.GROUP_ID_NOT_FOUND,
+            NOT_REQUESTED,
+        )
 
 
 # --- bounds
