@@ -131,7 +131,6 @@ def test_values_parse_and_render(name: str, text: str, value: object, rendered: 
         ("log.cleaner.min.cleanable.ratio", "2", "2.0"),
         ("log.cleaner.min.cleanable.ratio", "1_0", "1_0"),
         ("offsets.topic.replication.factor", "40000", "40000"),
-        ("log.dirs", "/a,,/b", "/a,,/b"),
     ],
 )
 def test_a_refused_value_is_named_with_its_setting(name: str, text: str, shown: str) -> None:
@@ -355,6 +354,9 @@ def test_a_node_starts(changes: dict[str, str | None]) -> None:
         ({"group.coordinator.rebalance.protocols": "consumer"}, "group.coordinator.rebalance.protocols"),
         ({"offsets.topic.compression.codec": "9"}, "offsets.topic.compression.codec"),
         ({"cordoned.log.dirs": "/nope"}, "cordoned.log.dirs"),
+        ({"cordoned.log.dirs": "*,/tmp/kafka-logs"}, "cordoned.log.dirs"),
+        ({"group.streams.task.offset.interval.ms": "14999"}, "group.streams.task.offset.interval.ms"),
+        ({"group.streams.num.warmup.replicas": "21"}, "group.streams.num.warmup.replicas"),
     ],
 )
 def test_a_node_does_not_start(changes: dict[str, str | None], setting: str) -> None:

@@ -130,11 +130,16 @@ def _out_of_bounds(name: str, least: int | None, most: int | None) -> str:
 def check_group_defaults(effective: Settings) -> None:
     """Check that what a broker gives to groups lies within its own bounds. Raises ConfigError."""
     for key in group_keys().values():
-        if not key.maximum:
+        if not (key.minimum or key.maximum):
             continue
         name, low, high = key.broker, key.minimum, key.maximum
-        value, most = effective.get_int(name), effective.get_int(high)
+        value = effective.get_int(name)
         least = effective.get_int(low) if low else 0
+        if not high:
+            if value < least:
+                raise _refused(name, value, f"{name} must be greater than or equal to {low}")
+            continue
+        most = effective.get_int(high)
         if most < least:
             raise _refused(high, most, f"{high} ({most}) must be at least {low} ({least})")
         if not least <= value <= most:

@@ -56,11 +56,11 @@ _DURATION = re.compile(
 def _in_range(low: float, high: float | None, low_text: str, high_text: str | None) -> Validator:
     def check(setting: str, value: ConfigValue) -> None:
         if not isinstance(value, int | float):
-            raise ConfigError(setting, value, "a value is required")
+            raise ConfigError(setting, value, "Value must be non-null")
         if value < low:
-            raise ConfigError(setting, value, f"expected at least {low_text}")
+            raise ConfigError(setting, value, f"Value must be at least {low_text}")
         if high is not None and value > high:
-            raise ConfigError(setting, value, f"expected at most {high_text}")
+            raise ConfigError(setting, value, f"Value must be no more than {high_text}")
 
     return check
 
@@ -78,7 +78,8 @@ def _one_of(names: tuple[str, ...], ignore_case: bool) -> Validator:
 
     def check(setting: str, value: ConfigValue) -> None:
         if not isinstance(value, str) or (value.upper() if ignore_case else value) not in allowed:
-            raise ConfigError(setting, value, f"expected one of: {', '.join(names)}")
+            kind = "one of (case insensitive)" if ignore_case else "one of"
+            raise ConfigError(setting, value, f"String must be {kind}: {', '.join(names)}")
 
     return check
 
@@ -93,17 +94,20 @@ def _list(empty_allowed: bool, null_allowed: bool, names: tuple[str, ...]) -> Va
     def check(setting: str, value: ConfigValue) -> None:
         if value is None:
             if not null_allowed:
-                raise ConfigError(setting, None, f"{setting} must have a value", whole=True)
+                text = f"Configuration '{setting}' values must not be null."
+                raise ConfigError(setting, None, text, whole=True)
             return
         assert isinstance(value, tuple)
         if not value and not empty_allowed:
-            wanted = f"one or more of {', '.join(names)}" if names else "at least one entry"
-            raise ConfigError(setting, "", f"{setting} must not be empty: expected {wanted}", whole=True)
+            wanted = f"[{', '.join(names)}]" if names else "any non-empty value"
+            text = f"Configuration '{setting}' must not be empty. Valid values include: {wanted}"
+            raise ConfigError(setting, "", text, whole=True)
         for entry in value:
             if not entry:
-                raise ConfigError(setting, ",".join(value), "an entry of the list is empty")
+                text = f"Configuration '{setting}' values must not be empty."
+                raise ConfigError(setting, ",".join(value), text, whole=True)
             if names and entry not in names:
-                raise ConfigError(setting, entry, f"expected one of: {', '.join(names)}")
+                raise ConfigError(setting, entry, f"String must be one of: {', '.join(names)}")
 
     return check
 
@@ -131,7 +135,7 @@ def _throttled_replicas(setting: str, value: ConfigValue) -> None:
 
 def _not_empty(setting: str, value: ConfigValue) -> None:
     if value == "":
-        raise ConfigError(setting, "", f"{setting} must not be empty", whole=True)
+        raise ConfigError(setting, "", "String must be non-empty")
 
 
 def _not_null(setting: str, value: ConfigValue) -> None:
@@ -319,22 +323,22 @@ def parse_typed(name: str, config_type: ConfigType, text: str) -> ConfigValue:
     bits = _INTEGER_BITS.get(config_type)
     if bits is not None:
         if not _INTEGER.fullmatch(trimmed) or len(trimmed) > 40:
-            raise ConfigError(name, text, f"expected a whole number of type {config_type.name}")
+            raise ConfigError(name, text, f"Not a number of type {config_type.name}")
         number = int(trimmed)
         if not -(1 << bits) <= number < 1 << bits:
-            raise ConfigError(name, text, f"too large for type {config_type.name}")
+            raise ConfigError(name, text, f"Not a number of type {config_type.name}")
         return number
     if config_type is ConfigType.BOOLEAN:
         lower = trimmed.lower()
         if lower not in ("true", "false"):
-            raise ConfigError(name, text, "expected true or false")
+            raise ConfigError(name, text, "Expected value to be either true or false")
         return lower == "true"
     if config_type is ConfigType.LIST:
         # Of equal entries Kafka keeps the first.
         return tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
     if config_type is ConfigType.DOUBLE:
         if not _DOUBLE.fullmatch(trimmed):
-            raise ConfigError(name, text, "expected a number of type DOUBLE")
+            raise ConfigError(name, text, "Not a number of type DOUBLE")
         return float(trimmed if trimmed[-1] in "yN" else trimmed.rstrip("fFdD"))
     return trimmed
 

@@ -443,12 +443,26 @@ def _check_logs(config: ServerConfig) -> None:
         raise _refuse("log.cleaner.threads", "must be at least 1")
     if config.get_int("log.cleaner.dedupe.buffer.size") // threads <= _MIB:
         raise _refuse("log.cleaner.dedupe.buffer.size", "must exceed 1 MiB per thread of log.cleaner.threads")
-    missing = [name for name in config.get_list("cordoned.log.dirs") if name not in ("*", *config.log_dirs)]
-    if missing:
-        raise _refuse("cordoned.log.dirs", f"has {', '.join(missing)}, not in log.dirs or log.dir")
+    _check_cordoned(config)
     codec = config.get_int("offsets.topic.compression.codec")
     if not 0 <= codec < COMPRESSION_CODEC_COUNT:
         raise ConfigError("offsets.topic.compression.codec", codec, "expected 0 to 4")
+
+
+def _check_cordoned(config: ServerConfig) -> None:
+    """In Kafka's words."""
+    cordoned = config.get_list("cordoned.log.dirs")
+    if "*" in cordoned:
+        if len(cordoned) == 1:
+            return
+        text = "When cordoned.log.dirs is set to *, it must not contain other values"
+    else:
+        missing = [name for name in cordoned if name not in config.log_dirs]
+        if not missing:
+            return
+        text = "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "
+        text += ", ".join(missing)
+    raise ConfigError("cordoned.log.dirs", None, f"requirement failed: {text}", whole=True)
 
 
 def _check_network(config: ServerConfig) -> None:

@@ -55,8 +55,8 @@ _RESPONSES = {
     94: ("unregister_controller_response", "UnregisterControllerResponse"),
 }
 """API key -> (module, class)."""
-WITH_MESSAGES = (70, 94)
-"""ControllerRegistration and UnregisterController tell why."""
+WITH_MESSAGES = (64, 70, 94)
+"""UnregisterBroker, ControllerRegistration and UnregisterController tell why."""
 
 
 TEXT_MAX = 8_000

@@ -94,9 +94,6 @@ class StreamsGroupSettings:
     """Kafka's settings of all streams groups of a node, group.streams. in their names. Times in ms."""
 
     max_size: int = 2_147_483_647
-    task_offset_interval_ms: int = 60_000
-    acceptable_recovery_lag: int = 10_000
-    """Kafka's values of two settings that it does not offer."""
 
     @classmethod
     def from_config(cls, config: Settings) -> StreamsGroupSettings:

@@ -115,7 +115,7 @@ def _check_add(state: QuorumState, request: AddRaftVoterRequest) -> tuple[ErrorC
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum"
     voter = request.voter
     if voter.id < 0 or voter.directory_id == ZERO_UUID:
-        return ErrorCode.INVALID_REQUEST, f"voter {voter.id} needs an id and a directory id"
+        return ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter"
     if len(voter.listeners) > LISTENERS_MAX:
         return ErrorCode.INVALID_REQUEST, f"voter {voter.id} has more than {LISTENERS_MAX} endpoints"
     if not _has_default_listener(state, voter.listeners):
@@ -193,7 +193,7 @@ def _check_remove(state: QuorumState, request: RemoveRaftVoterRequest) -> tuple[
     if leader is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum"
     if request.voter.id < 0 or request.voter.directory_id == ZERO_UUID:
-        return ErrorCode.INVALID_REQUEST, f"voter {request.voter.id} needs an id and a directory id"
+        return ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter"
     refusal = _precheck(state, leader)
     if refusal is not None:
         return refusal

@@ -288,8 +288,8 @@ def _heartbeat(
         member_id=member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=env.configs.get_int(group_id, "streams.heartbeat.interval.ms"),
-        task_offset_interval_ms=env.settings.streams.task_offset_interval_ms,
-        acceptable_recovery_lag=env.settings.streams.acceptable_recovery_lag,
+        task_offset_interval_ms=env.configs.get_int(group_id, "streams.task.offset.interval.ms"),
+        acceptable_recovery_lag=env.configs.get_int(group_id, "streams.acceptable.recovery.lag"),
     )
     tasks_changed = updated.assigned != member.assigned
     # A client that got no answer repeats what it has. As Kafka does not tell it again what it was assigned meanwhile, it would not
