@@ -71,7 +71,7 @@ class Inode:
 class MemoryFile(RealFile):
     """An open file. The descriptor is the inode's, for all who have the file open."""
 
-    __slots__ = ("_inode", "_now_ms")
+    __slots__ = ("_inode", "_is_open", "_now_ms")
 
     def __init__(self, path: str, inode: Inode, now_ms: Callable[[], int]) -> None:
         self.path = path
@@ -80,10 +80,13 @@ class MemoryFile(RealFile):
         self._fd = inode.fd
         self._size = inode.size()
         self._read_flags = 0
+        self._is_open = True
 
     def _have_descriptor(self) -> None:
         """Asked each time, because the disk may have been closed meanwhile, and the number be another file's."""
         inode = self._inode
+        if not self._is_open:
+            raise OSError(errno.EBADF, "closed", self.path)
         if inode.fd < 0:
             if inode.is_closed:
                 raise OSError(errno.EBADF, "the disk is closed", self.path)
@@ -100,6 +103,8 @@ class MemoryFile(RealFile):
         return super().read_cold(position, length)
 
     def try_read(self, position: int, length: int) -> bytes | None:
+        if position >= self._size:
+            return b""
         self._have_descriptor()
         return super().try_read(position, length)
 
@@ -117,13 +122,16 @@ class MemoryFile(RealFile):
         super().truncate(size)
 
     def sync(self) -> None:
-        """Do nothing: memory has no disk behind it."""
+        """Memory has no disk behind it."""
+        if not self._is_open:
+            raise ValueError(f"{self.path} is closed")
 
     def forget_cached(self) -> None:
         """Do nothing, for the same reason."""
 
     def close(self) -> None:
         self._fd = -1
+        self._is_open = False
 
 
 Directory = dict[str, "Inode | Directory"]
