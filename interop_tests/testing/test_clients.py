@@ -32,6 +32,17 @@ WITH_ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": True,
 }
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+WITH_SASL = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+        f'{LOGIN} username="admin" password="a" user_admin="a" user_alice="b";'
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +299,21 @@ def test_a_reset_forgets_acls_and_settings() -> None:
         assert admin.describe_acls(anybody).result(TIMEOUT_S) == []
         told = admin.describe_configs([broker])[broker].result(TIMEOUT_S)
         assert told["log.cleaner.threads"].value == "1"
+
+
+def test_a_client_logs_in_again_after_a_reset() -> None:
+    with Kafka(WITH_SASL) as kafka:
+        login = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": "b",
+        }
+        with kafka_python.KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, **login) as producer:
+            for value in (b"before", b"after"):
+                producer.send("t", value).get(TIMEOUT_S)
+                kafka.assert_produced("t", [value])
+                kafka.reset()
 
 
 # Groups.

@@ -76,6 +76,7 @@ class NodeOperations:
     def __init__(self, server: KafkaRaftServer) -> None:
         assert server.broker is not None
         self._broker: BrokerServer = server.broker
+        self._listener = server.broker.bound[0].listener_name
 
     @property
     def _image(self) -> MetadataImage:
@@ -85,7 +86,7 @@ class NodeOperations:
         """The answer to a request of any API of brokers."""
         version = min(message.MAX_VERSION, BROKER_APIS.by_key[message.API_KEY].max_version)
         context = RequestContext(
-            message.API_KEY, version, 0, "kafkacompat.testing", NO_CONNECTION, "PLAINTEXT", "127.0.0.1"
+            message.API_KEY, version, 0, "kafkacompat.testing", NO_CONNECTION, self._listener, "127.0.0.1"
         )
         context.principal = TESTER
         return await self._broker.carry_out(context, message)
