@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,10 +98,11 @@ class Kafka:
         nodes: int = 1,
         version: str | None = None,
         flavor: str | None = None,
+        racks: Sequence[str] = (),
     ) -> None:
         """`settings`: Kafka's names and values, over the defaults for tests. `version`: the release, such as 3.9, as which it
-        shows itself to clients. `flavor`: the other Kafka whose refusals it has (testing/flavors.py). Raises UnknownSetting,
-        ConfigError, ValueError."""
+        shows itself to clients. `flavor`: the other Kafka whose refusals it has (testing/flavors.py). `racks`: of all nodes, in
+        their order. Raises UnknownSetting, ConfigError, ValueError."""
         self._version, self._flavor_name = version, flavor
         self._flavor = _flavor(flavor, nodes)
         self._release = _release(version) or (None if self._flavor is None else self._flavor.release)
@@ -119,7 +120,10 @@ class Kafka:
         self._ports = ReservedPorts()
         self._settings = dict(settings or {})
         of_flavor = {} if self._flavor is None else self._flavor.settings
-        self._configs = nodes_settings({**of_flavor, **self._settings}, nodes, self._ports, self._release)
+        self._racks = racks
+        self._configs = nodes_settings(
+            {**of_flavor, **self._settings}, nodes, self._ports, self._release, racks
+        )
         self._refusals = Hooks()
         """Of the flavor."""
         for rule in () if self._flavor is None else self._flavor.rules:
@@ -388,8 +392,14 @@ class Kafka:
         `with` block."""
         snapshot = self.snapshot()
         other = Kafka(
-            self._settings, nodes=len(self._configs), version=self._version, flavor=self._flavor_name
+            self._settings,
+            nodes=len(self._configs),
+            version=self._version,
+            flavor=self._flavor_name,
+            racks=self._racks,
         )
+        if self._hooks.watchers:
+            other.record_requests()
         other.clock = self.clock.copy()
         other._cluster_id = self._cluster_id
         other._blank = self._blank
@@ -667,9 +677,10 @@ def KafkaCluster(
     nodes: int = 3,
     version: str | None = None,
     flavor: str | None = None,
+    racks: Sequence[str] = (),
 ) -> Kafka:
     """A Kafka of several nodes, three of them with the controller role too."""
-    return Kafka(settings, nodes=nodes, version=version, flavor=flavor)
+    return Kafka(settings, nodes=nodes, version=version, flavor=flavor, racks=racks)
 
 
 def _flavor(name: str | None, nodes: int) -> Flavor | None:

@@ -6,7 +6,7 @@ pytest loads it in every run, so it imports nothing before a fixture is used.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,7 @@ class Asked:
     scope: str | None = None
     version: str | None = None
     flavor: str | None = None
+    racks: Sequence[str] = ()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(settings={{...}}, nodes=..., scope=..., version=..., flavor=...): "
+        f"{MARKER}(settings={{...}}, nodes=..., scope=..., version=..., flavor=..., racks=...): "
         "what the fixtures `kafka` and `kafka_cluster` give a test",
     )
     config.stash[RUNNING] = Running()
@@ -108,7 +109,8 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
         return
     place = request.session if asked.scope == "session" else request.node.getparent(pytest.Module)
     assert place is not None
-    key = (place, repr(sorted(asked.settings.items())), asked.nodes or nodes, asked.version, asked.flavor)
+    settings = repr(sorted(asked.settings.items()))
+    key = (place, settings, asked.nodes or nodes, asked.version, asked.flavor, tuple(asked.racks))
     if key not in running.shared:
         running.shared[key] = _start(running, asked, nodes)
         place.addfinalizer(lambda: _stop(running, running.shared.pop(key)))
@@ -118,7 +120,13 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
 def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
     from kafkacompat.testing.kafka import Kafka
 
-    kafka = Kafka(asked.settings, nodes=asked.nodes or nodes, version=asked.version, flavor=asked.flavor)
+    kafka = Kafka(
+        asked.settings,
+        nodes=asked.nodes or nodes,
+        version=asked.version,
+        flavor=asked.flavor,
+        racks=asked.racks,
+    )
     kafka.record_requests()
     kafka.start()
     running.kafkas.append(kafka)
@@ -134,7 +142,9 @@ def _asked(marker: pytest.Mark | None) -> Asked:
     if marker is None:
         return Asked({})
     told = dict(marker.kwargs)
-    named = {name: told.pop(name) for name in ("nodes", "scope", "version", "flavor") if name in told}
+    named = {
+        name: told.pop(name) for name in ("nodes", "scope", "version", "flavor", "racks") if name in told
+    }
     asked = Asked(dict(told.pop("settings", {})), **named)
     if marker.args or told:
         raise pytest.UsageError(

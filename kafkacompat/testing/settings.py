@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.addresses import host_and_port
@@ -51,9 +51,16 @@ class UnknownSetting(ValueError):
 
 
 def nodes_settings(
-    settings: Mapping[str, object], nodes: int, ports: ReservedPorts, release: Release | None = None
+    settings: Mapping[str, object],
+    nodes: int,
+    ports: ReservedPorts,
+    release: Release | None = None,
+    racks: Sequence[str] = (),
 ) -> dict[int, ServerConfig]:
-    """By node id, from 1 on. With the defaults of a release. Raises UnknownSetting, ConfigError."""
+    """By node id, from 1 on. With the defaults of a release. `racks`: of all nodes, or none. Raises UnknownSetting, ConfigError,
+    ValueError."""
+    if racks and len(racks) != nodes:
+        raise ValueError(f"{nodes} nodes need as many racks, and {len(racks)} are given")
     told = {name: _text(value) for name, value in settings.items()}
     _refuse_unknown(told)
     if told.get("authorizer.class.name"):
@@ -87,6 +94,8 @@ def nodes_settings(
                 "listeners": f"{listeners},CONTROLLER://{HOST}:{controllers[each]}",
                 "process.roles": "broker,controller",
             }
+        if racks:
+            own["broker.rack"] = racks[each - 1]
         asked = dict(told)
         if "listeners" in asked:
             asked["listeners"] = ports.in_listeners(asked["listeners"])

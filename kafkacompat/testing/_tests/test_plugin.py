@@ -166,3 +166,59 @@ def test_the_plugin_imports_nothing_before_it_is_used() -> None:
         [sys.executable, "-c", asked], check=True, capture_output=True, text=True
     ).stdout.split()
     assert found == ["kafkacompat", "kafkacompat.testing", "kafkacompat.testing.plugin"]
+
+
+def test_a_fault_that_was_never_hit_fails_the_test_and_is_gone_for_the_next_one(run: Pytest) -> None:
+    said = run(
+        """
+import pytest
+pytestmark = pytest.mark.kafka(scope="module")
+def test_passes_but_for_its_fault(kafka):
+    kafka.faults.error("NOT_COORDINATOR", api="OffsetCommit", group="till")
+def test_fails_anyway(kafka):
+    kafka.faults.close()
+    assert False, "for its own reason"
+def test_may_miss(kafka):
+    kafka.faults.close(optional=True)
+def test_has_none(kafka):
+    assert kafka.faults.active == ()
+"""
+    )
+    assert "2 failed, 2 passed" in said
+    assert (
+        "NeverHit: never hit: error(NOT_COORDINATOR, applied=False, api='OffsetCommit', group='till'" in said
+    )
+    assert "for its own reason" in said
+
+
+def test_the_last_requests_are_in_the_report_of_the_test_that_failed(run: Pytest) -> None:
+    said = run(
+        """
+import pytest
+from kafka import KafkaProducer
+pytestmark = pytest.mark.kafka(scope="module")
+def test_good(kafka):
+    KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, client_id="good").send("t", b"x").get(20)
+def test_bad(kafka):
+    KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, client_id="bad").send("t", b"x").get(20)
+    assert False
+"""
+    )
+    _, _, told = said.partition("last requests of <Kafka")
+    assert "Produce v" in told
+    assert "from 'bad'" in told
+    assert "from 'good'" not in told.replace("Metadata v13 from 'good'", "")
+
+
+def test_a_marker_has_racks(run: Pytest) -> None:
+    said = run(
+        """
+import pytest
+from kafkacompat.wire.messages.metadata_request import MetadataRequest
+@pytest.mark.kafka(nodes=2, racks=["a", "b"])
+def test_racks(kafka):
+    brokers = kafka.ask(1, MetadataRequest(topics=[])).brokers
+    assert sorted((each.node_id, each.rack) for each in brokers) == [(1, "a"), (2, "b")]
+"""
+    )
+    assert "1 passed" in said
