@@ -32,6 +32,7 @@ from interop_tests.harness.wire import Connection
 from interop_tests.share_groups.letters import TAKES_LETTERS, RejectedJobs
 from interop_tests.streams import application as streams
 from interop_tests.streams.instances import BROKER_SETTINGS
+from interop_tests.streams_groups.held_groups import told_of_group
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
@@ -429,29 +430,6 @@ def described_streams_group(cluster: Cluster, group: str) -> dict[str, Any] | No
         return None
     assert found["ErrorCode"] == 0, found
     return dict(found)
-
-
-def told_of_group(group: dict[str, Any]) -> dict[str, Any]:
-    """What another coordinator tells alike from the beginning. The offsets of tasks are not stored, and the partitions of
-    internal topics are counted at the next heartbeat."""
-    not_stored = {"TaskOffsets", "TaskEndOffsets", "Partitions"}
-
-    def stored(told: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in told.items() if key not in not_stored}
-
-    parts = [
-        {
-            key: [
-                stored(each) if key.endswith("Topics") and isinstance(each, dict) else each for each in value
-            ]
-            if isinstance(value, list)
-            else value
-            for key, value in part.items()
-        }
-        for part in group["Topology"]["Subtopologies"]
-    ]
-    members = sorted((stored(each) for each in group["Members"]), key=lambda each: str(each["MemberId"]))
-    return group | {"Members": members, "Topology": group["Topology"] | {"Subtopologies": parts}}
 
 
 def dead_letters_hold(cluster: Cluster, unique: Unique) -> None:

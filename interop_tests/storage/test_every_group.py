@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from interop_tests.cluster.test_mixed import told_of_group
 from interop_tests.compaction.files import check_files
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
@@ -40,6 +39,7 @@ from interop_tests.streams.application import (
     wait_for_counts,
 )
 from interop_tests.streams.instances import BROKER_SETTINGS
+from interop_tests.streams_groups.held_groups import told_of_group
 
 pytestmark = pytest.mark.needs_control
 
@@ -108,7 +108,7 @@ class Life:
         self.lines.write(100)
         self.lines.flush()
         wait_for_counts(self.application, self.counts, self.lines.counts.total())
-        self.updates.write(8000, 50)
+        self.updates.write(5000, 50)
         wait_until_clean(self.broker.data_dir, KEPT)
         self.turns += 1
 
