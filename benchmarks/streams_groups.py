@@ -40,7 +40,8 @@ from kafkacompat.wire.messages.streams_group_heartbeat_response import StreamsGr
 
 HEARTBEAT = 88
 LEAVES = -1
-SESSION_MS = 5_000
+SESSION_MS = 15_000
+"""A round of a JVM that is cold takes seconds."""
 SETTINGS = {
     "default.replication.factor": "1",
     "offsets.topic.num.partitions": "1",

@@ -719,13 +719,6 @@ def test_a_quota_from_our_controller_holds_on_both_kinds_of_broker(
     quotas_hold(our_quorum, unique, asked=3)
 
 
-def test_streams_groups_and_dead_letters_with_our_controller(
-    our_quorum: Cluster, unique: Unique, tmp_path: Path
-) -> None:
-    streams_groups_hold(our_quorum, unique, tmp_path)
-    dead_letters_hold(our_quorum, unique)
-
-
 def test_transactions_survive_coordinators_of_either_kind(
     our_quorum: Cluster, tools: KafkaTools, unique: Unique
 ) -> None:
@@ -743,3 +736,10 @@ def test_transactions_survive_coordinators_of_either_kind(
         producer.commit_transaction(COORDINATOR_S)
         our_quorum.mend()
     assert sorted(committed(our_quorum, topic)) == sorted(expected)
+
+
+def test_streams_groups_and_dead_letters_with_our_controller(
+    our_quorum: Cluster, unique: Unique, tmp_path: Path
+) -> None:
+    streams_groups_hold(our_quorum, unique, tmp_path)
+    dead_letters_hold(our_quorum, unique)

@@ -74,22 +74,25 @@ class RejectedJobs:
         self.count += count
         hand = Hand(lambda: Leader(self._leader()), self.group, "hand", id_)
 
+        rejected: set[int] = set()
+
         def is_done() -> bool:
             for first, last, _ in hand.fetch(10):
                 for offset in range(first, last + 1):
+                    rejected.add(offset)
                     hand.acknowledge(offset, offset, REJECT)
-            return self.left() == 0
+            return rejected >= {*range(self.count - count, self.count)} and self.left() == [0]
 
         wait_until(is_done, f"{self.count} records of {self.topic} are archived", interval_s=0.1)
         hand.hang_up()
 
-    def left(self) -> int | None:
-        """How many records are not archived yet. None if nobody can say."""
+    def left(self) -> list[int] | None:
+        """How many records of the partition are not archived yet. None if nobody can say."""
         address = self._coordinator()
         with suppress(*BROKEN):
             if address is not None:
                 with Connection(address, timeout_s=5) as connection:
-                    return sum(each for _, each in lag(connection, self.group))
+                    return [each for _, each in lag(connection, self.group)]
         return None
 
     def letters(self, find: Callable[[], str]) -> list[Letter]:
