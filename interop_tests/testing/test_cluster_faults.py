@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.harness.waiting import wait_until
 from kafkacompat.testing.kafka import Kafka
@@ -235,3 +236,18 @@ def test_a_target_assignment_is_the_tests(kafka: Kafka) -> None:
     with pytest.raises(ValueError, match="no member 'nobody'"):
         kafka.assign(group, {"nobody": {topic: [0]}})
     member.consumer.close()
+
+
+def test_a_forwarded_request_meets_a_fault_once_and_is_an_envelope_at_the_controller(kafka: Kafka) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    asked_for = kafka.faults.delay(10, api="CreateTopics", times=None)
+    envelope = kafka.faults.close(api="Envelope", optional=True)
+    before = len(kafka.requests(api="CreateTopics"))
+    (made,) = admin.create_topics([NewTopic("forwarded", 1, 1)], request_timeout=WAIT_S).values()
+    made.result(WAIT_S)
+    assert asked_for.hits == 1
+    assert [each.errors for each in kafka.requests(api="CreateTopics")[before:]] == [()]
+    for each in kafka.requests(api="Envelope"):  # none if the client has asked the controller's node
+        assert each.request.request_data == b"(masked)"
+    assert envelope.hits <= 1
+    kafka.delete_topic("forwarded")
