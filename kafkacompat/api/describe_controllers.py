@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import cluster_operations
 from kafkacompat.api.endpoints import CONTROLLERS, wrong_endpoints
-from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.handler import Handler
 from kafkacompat.controller.features import controller_registration_supported, metadata_version
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_response import (
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 def handle(
     node: ControllerNode, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    if not controller_registration_supported(metadata_version(node.image.features)):
-        return DescribeClusterResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message="Controllers cannot be asked directly at the cluster's metadata.version.",
-        )
     if request.endpoint_type != CONTROLLERS:
         return wrong_endpoints(request.endpoint_type, context.api_version)
     controllers = _controllers(node.image, context.listener_name)
@@ -58,4 +53,17 @@ def _controllers(image: MetadataImage, listener_name: str) -> list[DescribeClust
     ]
 
 
-HANDLER = Handler(handle, top_level_error(DescribeClusterResponse))
+def _is_served(node: ControllerNode) -> bool:
+    return controller_registration_supported(metadata_version(node.image.features))
+
+
+def _error_response(
+    request: DescribeClusterRequest, code: ErrorCode, version: int
+) -> DescribeClusterResponse:
+    text = None
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        text = "Direct-to-controller communication is not supported with the current MetadataVersion."
+    return DescribeClusterResponse(error_code=code, error_message=text)
+
+
+HANDLER = Handler(handle, _error_response, is_served=_is_served)

@@ -9,6 +9,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api._tests.kit import Api, FirstRandom, pauseless
+from kafkacompat.api._tests.test_access import authorizer
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES
@@ -234,6 +235,20 @@ def test_describe_cluster_for_brokers_is_refused(endpoint_type: int, version: in
     assert ListeningController(controllers(LISTENER)).call(request, version).error_code == code
     early = ListeningController(MetadataImage(features={"metadata.version": 14}))
     assert early.call(request, version).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("level", "code"),
+    [(14, ErrorCode.UNSUPPORTED_VERSION), (15, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)],
+)
+def test_who_has_no_right_is_told_first_that_controllers_are_not_registered(
+    level: int, code: ErrorCode
+) -> None:
+    w = ListeningController(MetadataImage(features={"metadata.version": level}))
+    w.node.authorizer = authorizer()
+    answer = w.call(DescribeClusterRequest(endpoint_type=1), 1)
+    text = "Direct-to-controller communication is not supported with the current MetadataVersion."
+    assert (answer.error_code, answer.error_message) == (code, text if level == 14 else None)
 
 
 PRINCIPAL = encode_principal(DefaultPrincipalData(type="User", name="alice"))
