@@ -19,7 +19,16 @@ import sys
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
-from interop_tests.report.results import Column, column_of, columns_in, read_run, results_part, rewritten
+from interop_tests.report.results import (
+    APACHES,
+    OURS,
+    Column,
+    column_of,
+    columns_in,
+    read_run,
+    results_part,
+    rewritten,
+)
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITE = CHECKOUT / "interop_tests"
@@ -89,9 +98,8 @@ def column(kind: str, shown: Column) -> Column:
         if path.stat().st_mtime > whole:
             run = run.with_group(group, read_run(path))
             newest = max(newest, path.stat().st_mtime)
-    return column_of(
-        shown.title, run, datetime.datetime.fromtimestamp(newest, datetime.UTC).date().isoformat()
-    )
+    title = OURS if kind == KAFKACOMPAT else APACHES
+    return column_of(title, run, datetime.datetime.fromtimestamp(newest, datetime.UTC).date().isoformat())
 
 
 def write_page() -> bool:

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import TypeVar
 from xml.etree import ElementTree
 
+from interop_tests.harness.kafka_jars import KAFKA_VERSION
+
 T = TypeVar("T")
 KINDS = PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 BEGIN = "<!-- begin results: written by python -m interop_tests.report -->\n"
 END = "<!-- end results -->"
-OURS, APACHES = "kafkacompat", "Apache Kafka 4.3.0"
+OURS, APACHES = "kafkacompat", f"Apache Kafka {KAFKA_VERSION}"
+ANY_APACHES = r"Apache Kafka [0-9.]*[0-9]"
+"""The title of a run on Apache Kafka, which may be of an earlier release."""
 NO_RESULT = "-"
 BOTH_THEMSELVES = "run once; both brokers take part"
 COUNTED = re.compile(rf"(\d+) ({'|'.join(KINDS)})")
@@ -141,16 +145,17 @@ def columns_in(page: str) -> tuple[Column, Column]:
     part = page.partition(BEGIN)[2].partition(END)[0]
     rows = [tuple(row) for row in ROW.findall(part) if row[0] not in {"tests", "---", "**all**"}]
     columns = []
-    for number, title in enumerate((OURS, APACHES), 1):
-        head = re.search(rf"{re.escape(title)} \((\d{{4}}-\d\d-\d\d), (\d+) minutes of tests\)", part)
+    for number, wanted in enumerate((OURS, ANY_APACHES), 1):
+        head = re.search(rf"({wanted}) \((\d{{4}}-\d\d-\d\d), (\d+) minutes of tests\)", part)
         if head is None:
-            raise ValueError(f"the page does not say when the suite ran on {title}")
+            raise ValueError(f"the page does not say when the suite ran on {wanted}")
+        title = head[1]
         failed = part.partition(f"Failed on {title}:")[2].partition("Failed on ")[0]
         columns.append(
             Column(
                 title,
-                head[1],
-                int(head[2]),
+                head[2],
+                int(head[3]),
                 {row[0]: row[number] for row in rows if row[number] not in {NO_RESULT, BOTH_THEMSELVES}},
                 tuple(
                     re.findall(rf"^- ((?:skipped|run by themselves) on {re.escape(title)},.*)$", part, re.M)
