@@ -361,6 +361,11 @@ def test_a_group_takes(overrides: dict[str, str | None]) -> None:
         ("streams.num.standby.replicas", "3"),
         ("streams.session.timeout.ms", "1"),
         ("streams.initial.rebalance.delay.ms", "-1"),
+        ("streams.rack.aware.assignment.tags", "zone, zone"),
+        ("streams.task.offset.interval.ms", "14999"),
+        ("streams.num.warmup.replicas", "21"),
+        ("streams.acceptable.recovery.lag", "-1"),
+        ("share.assignor.offload.enable", "maybe"),
     ],
 )
 def test_a_group_refuses(name: str, text: str) -> None:

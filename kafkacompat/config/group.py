@@ -25,6 +25,8 @@ from kafkacompat.config.keys import (
     parse_value,
 )
 
+RACK_TAGS = "streams.rack.aware.assignment.tags"
+
 
 def group_default(effective: Settings | None, key: ConfigKey) -> ConfigValue:
     """A group's value without an override. With `effective` it is that of the node, otherwise the built-in one. The first
@@ -89,6 +91,9 @@ def validate_group_configs(overrides: Mapping[str, str | None], effective: Setti
     for name in overrides:
         if name not in keys:
             raise ConfigError(name, None, f"Unknown group config name: {name}", whole=True)
+    tags = [each.strip() for each in (overrides.get(RACK_TAGS) or "").split(",")]
+    if len(set(tags)) < len(tags):
+        raise ConfigError(RACK_TAGS, None, f"{RACK_TAGS} must not contain duplicate tag keys.", whole=True)
     for name, key in keys.items():
         text = overrides.get(name)
         values[name] = group_default(effective, key) if text is None else parse_value(key, text)

@@ -87,7 +87,8 @@ def _one_of(names: tuple[str, ...], ignore_case: bool) -> Validator:
 def _reset_strategy(setting: str, value: ConfigValue) -> None:
     if isinstance(value, str) and (value in ("latest", "earliest") or _DURATION.fullmatch(value)):
         return
-    raise ConfigError(setting, value, "expected latest, earliest or by_duration: and an ISO-8601 duration")
+    text = f"Invalid value `{value}` for configuration {setting}. The value must be either 'earliest', 'latest' or of the format "
+    raise ConfigError(setting, value, text + "'by_duration:<PnDTnHnMn.nS>'.")
 
 
 def _list(empty_allowed: bool, null_allowed: bool, names: tuple[str, ...]) -> Validator:

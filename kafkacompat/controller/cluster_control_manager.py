@@ -4,7 +4,7 @@ KIP-858, KIP-919).
 Pure: image, sessions and request give records and response; the shell has clocks and connections. Only the sessions change
 before the records are committed. Records are in Kafka's order: partitions that lose the broker come before its registration,
 and its unfencing before the partitions that it will lead. The transitions between fenced, unfenced, controlled shutdown and
-stopped are those of Apache Kafka 4.3.0's BrokerHeartbeatManager.
+stopped are those of Apache Kafka's BrokerHeartbeatManager.
 """
 
 from __future__ import annotations

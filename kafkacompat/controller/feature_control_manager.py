@@ -1,6 +1,6 @@
 """UpdateFeatures (FeatureControlManager; KIP-584, KIP-778): changes the levels of the cluster's features, all or none.
 
-Pure: image and request give records and response. Codes and texts are those of Apache Kafka 4.3.0. A level is accepted
+Pure: image and request give records and response. Codes and texts are those of Apache Kafka. A level is accepted
 only if every broker and every controller supports it. kraft.version is in the quorum's own records:
 `wanted_kraft_version` returns the level that the quorum must write once the request is accepted.
 """

@@ -1,5 +1,5 @@
 """Changes of partitions' replicas, leaders and directories (ReplicationControlManager). Pure: image, settings and request give
-records and response. Codes and texts are those of Apache Kafka 4.3.0. PartitionChangeBuilder makes each record.
+records and response. Codes and texts are those of Apache Kafka. PartitionChangeBuilder makes each record.
 
 - AlterPartition (KIP-497, KIP-841, KIP-903): a leader asks to change the in-sync replicas of its partitions. If the change
   completes a reassignment, one record does both. If that also moves the leadership, the sender gets the error

@@ -1,7 +1,7 @@
 """Reports the log directory of each replica of this broker to the active controller: AssignReplicasToDirs (KIP-858).
 
 Assignments are collected and sent in batches, one batch at a time, until the controller has accepted them. Replicas
-that no longer belong to this broker are left out. The waits after failures are those of Apache Kafka 4.3.
+that no longer belong to this broker are left out. The waits after failures are those of Apache Kafka.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 KIP-966).
 
 Pure: events and the time go in, the next request and its time come out. One request is in flight at a time. The waits
-are those of Apache Kafka 4.3, except for two:
+are those of Apache Kafka, except for two:
 - A registration is retried at least every REGISTRATION_RETRY_MAX_MS. It is mostly refused because of the session of
   the broker's previous process, which is about to expire.
 - During a controlled shutdown the waits grow from SHUTDOWN_POLL_MS.

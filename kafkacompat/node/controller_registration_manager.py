@@ -1,7 +1,7 @@
 """Registers this node's controller, with its listeners and supported features, at the active controller (KIP-919).
 
 The request is repeated until the metadata log contains this incarnation's registration. Nothing is sent below the
-metadata.version that has such records. The waits after failures are those of Apache Kafka 4.3.
+metadata.version that has such records. The waits after failures are those of Apache Kafka.
 """
 
 from __future__ import annotations
