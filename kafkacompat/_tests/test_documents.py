@@ -185,9 +185,6 @@ def test_the_commands_of_a_document_can_be_called_so(document: str) -> None:
     """Whether they do what it says is for interop_tests/cli/test_pages.py, of those that take no long time."""
     for words in (words for name, words in typed() if name == document):
         parser, rest = parser_of(words)
-        # The page adds this job itself. interop_tests/pipeline/test_added_job.py follows it.
-        if document.endswith("add-a-job.md") and rest[:1] == ["orders"]:
-            rest[0] = "logs"
         try:
             parser.parse_args(rest)
         except SystemExit as refused:

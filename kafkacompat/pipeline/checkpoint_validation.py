@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.file_systems import lock, names_in, read_text, write_text
+from kafkacompat.pipeline.job import Query
 from kafkacompat.pipeline.manifest import (
     Manifest,
     ManifestUnreadable,
@@ -24,7 +25,6 @@ from kafkacompat.pipeline.manifest import (
     topics_made_anew,
 )
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.queries import QUERIES, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +122,11 @@ def jobs_locked(session: SparkSession, options: RunOptions, wait: Callable[[floa
 
 
 def require_same_run(
-    session: SparkSession, now: Manifest, options: RunOptions, say: Callable[[str], None]
+    session: SparkSession,
+    now: Manifest,
+    queries: Iterable[Query],
+    options: RunOptions,
+    say: Callable[[str], None],
 ) -> None:
     """Raise PipelineFailed unless the job's checkpoint was started with these settings, on this cluster and these
     topics.
@@ -134,7 +138,7 @@ def require_same_run(
     beginning = "Use the same or, to start again, empty folders for --checkpoint and --output"
     text = read_text(session, place)
     if text is None:
-        if any(_planned(session, query, options) != NONE for query in QUERIES[now.job]):
+        if any(_planned(session, query, options) != NONE for query in queries):
             older = f"checkpoint {options.checkpoint} of job {now.job} has no manifest"
             say(f"{older}; this run assumes that its settings, cluster and topics are the same")
     else:

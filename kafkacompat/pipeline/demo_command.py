@@ -43,7 +43,7 @@ DEFAULT_PAGE_PORT: Final = 8088
 READY_TIMEOUT_S: Final = {BROKER: 60.0, CONSOLE: 60.0, JOBS: 180.0}
 """The jobs may first have to download Spark's connector."""
 
-STAMPED_BY_EVENTS: Final = [topic for inputs in INPUTS.values() for topic in inputs if topic != LOGS_RAW]
+STAMPED_BY_EVENTS: Final = [topic for topic in INPUTS if topic != LOGS_RAW]
 """Topics whose records have the generator's timestamps. Log lines have the collector's."""
 
 READY_WORDS: Final = {BROKER: " serving PLAINTEXT://", CONSOLE: "console at ", JOBS: "running "}

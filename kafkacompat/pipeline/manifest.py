@@ -11,22 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.topics import JOBS
+from kafkacompat.pipeline.options import OPTIONS, RunOptions
+
+if TYPE_CHECKING:
+    from kafkacompat.pipeline.job import Job
 
 FORMAT: Final = 1
 STATE_VERSION_KEY: Final = "version"
 """The key of state_version in the file. Checkpoints that exist have it."""
-
-OPTIONS: Final = {
-    "--window": "window_s",
-    "--session-gap": "session_gap_s",
-    "--watermark": "watermark_s",
-    "--duplicate-horizon": "duplicate_horizon_s",
-}
-"""The options that a job's state may depend on (Job.settings), with their names in RunOptions."""
 
 NO_TOPIC_ID: Final = ""
 """The id that brokers without topic ids give."""
@@ -48,10 +42,10 @@ class Manifest:
     topic_ids: dict[str, str]
 
 
-def manifest_of(job: str, options: RunOptions, cluster_id: str, topic_ids: Mapping[str, str]) -> Manifest:
+def manifest_of(job: Job, options: RunOptions, cluster_id: str, topic_ids: Mapping[str, str]) -> Manifest:
     """Return the manifest of a run of this job."""
-    settings = {word: int(getattr(options, OPTIONS[word])) for word in JOBS[job].settings}
-    return Manifest(job, JOBS[job].state_version, settings, cluster_id, dict(topic_ids))
+    settings = {word: int(getattr(options, OPTIONS[word])) for word in job.settings}
+    return Manifest(job.name, job.state_version, settings, cluster_id, dict(topic_ids))
 
 
 def encode(manifest: Manifest) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from kafkacompat.config import ConfigError
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.formats.server_formats import AUTO
-from kafkacompat.pipeline.topics import INPUTS, LOGS, LOGS_RAW
+from kafkacompat.pipeline.topics import LOGS_RAW
 from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
@@ -56,14 +56,18 @@ class RunOptions:
     spark_conf: dict[str, str] = field(default_factory=dict)
 
 
+OPTIONS: Final = {
+    "--window": "window_s",
+    "--session-gap": "session_gap_s",
+    "--watermark": "watermark_s",
+    "--duplicate-horizon": "duplicate_horizon_s",
+}
+"""The options that a job's state may depend on (Job.settings), with their names in RunOptions."""
+
+
 def log_sources(options: RunOptions) -> dict[str, str]:
     """Return the topics that the job logs reads, with the text of the format of each."""
     return dict(options.sources) or {LOGS_RAW: options.log_format}
-
-
-def inputs_of(job: str, options: RunOptions) -> tuple[str, ...]:
-    """Return the topics that a job reads in this run."""
-    return tuple(log_sources(options)) if job == LOGS else INPUTS[job]
 
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import re
+from dataclasses import replace
 from typing import IO, Final
 
 from kafkacompat.pipeline import options as defaults
@@ -15,8 +16,9 @@ from kafkacompat.pipeline.formats.envelopes import ENVELOPES
 from kafkacompat.pipeline.formats.patterns import FormatProblem
 from kafkacompat.pipeline.formats.registry import FORMATS, log_format
 from kafkacompat.pipeline.formats.server_formats import AUTO
+from kafkacompat.pipeline.loading import OWN, installed, is_known, load
 from kafkacompat.pipeline.manifest import manifest_of
-from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of, inputs_of
+from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of
 from kafkacompat.pipeline.reports import Reports
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
@@ -30,9 +32,7 @@ from kafkacompat.pipeline.topics import (
     BROKERS_REPLICATION,
     CONFIGS,
     DEFAULT_PARTITIONS,
-    INPUTS,
     LOGS_RAW,
-    OUTPUTS,
     create_missing,
     identity_of,
     plans,
@@ -68,6 +68,13 @@ def _log_format(text: str) -> str:
     return text
 
 
+def _job(text: str) -> str:
+    if text != ALL and not is_known(text):
+        names = ", ".join([*OWN, ALL, *sorted(installed())])
+        raise argparse.ArgumentTypeError(f"{text} is none of {names}, and not MODULE:NAME")
+    return text
+
+
 def _source(text: str) -> tuple[str, str]:
     topic, mark, form = text.partition("=")
     if not mark or re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) is None:
@@ -96,7 +103,12 @@ def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for jobs, places and bounds."""
     folder = user_data() / "pipeline"
-    parser.add_argument("job", choices=[*INPUTS, ALL], metavar="JOB", help=f"{', '.join(INPUTS)} or {ALL}")
+    parser.add_argument(
+        "job",
+        type=_job,
+        metavar="JOB",
+        help=f"{', '.join(OWN)}, {ALL} of these, the name of an installed job, or MODULE:NAME of a Job in a Python module",
+    )
     parser.add_argument(
         "--master", default="local[*]", help="local[N], spark://..., yarn or k8s://... (%(default)s)"
     )
@@ -223,7 +235,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
     if table_trigger_s is None:
         table_trigger_s = max(arguments.trigger, defaults.DEFAULT_TABLE_TRIGGER_S)
     return RunOptions(
-        jobs=tuple(INPUTS) if arguments.job == ALL else (arguments.job,),
+        jobs=tuple(OWN) if arguments.job == ALL else (arguments.job,),
         checkpoint=arguments.checkpoint,
         output=arguments.output,
         bootstrap=address_of(arguments),
@@ -263,12 +275,13 @@ def run(arguments: argparse.Namespace) -> int:
     options = options_of(arguments)
     require_extra("spark", "pyspark", "confluent_kafka")
     require_java()
+    jobs = [load(name) for name in options.jobs]
+    options = replace(options, jobs=tuple(job.name for job in jobs))
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
     # Imported here, because these modules need pyspark.
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
     from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
-    from kafkacompat.pipeline.queries import queries_of
     from kafkacompat.pipeline.runner import Run, StopRequest
 
     stop = StopRequest()
@@ -276,11 +289,13 @@ def run(arguments: argparse.Namespace) -> int:
     say = Terminal(stop.ask).say
     # The locks are released last: a query that did not stop in time may write until the session has stopped.
     with _progress_file(options.progress) as progress, contextlib.ExitStack() as held:
-        names = [name for job in options.jobs for name in (*inputs_of(job, options), *OUTPUTS[job])]
-        created = create_missing(options.bootstrap, plans(names, arguments.partitions, arguments.replication))
+        names = [name for job in jobs for name in (*job.inputs_of(options), *job.outputs)]
+        configs = {name: config for job in jobs for name, config in job.configs.items()}
+        planned = plans(names, arguments.partitions, arguments.replication, configs)
+        created = create_missing(options.bootstrap, planned)
         if created:
             say(f"created topics {', '.join(sorted(created))}")
-        read = {job: list(inputs_of(job, options)) for job in options.jobs}
+        read = {job.name: list(job.inputs_of(options)) for job in jobs}
         cluster_id, topic_ids = identity_of(
             options.bootstrap, [name for names in read.values() for name in names]
         )
@@ -291,11 +306,12 @@ def run(arguments: argparse.Namespace) -> int:
             held.enter_context(jobs_locked(session, options, stop.wait))
             if stop.is_set:
                 return 0
-            for job in options.jobs:
-                ids = {name: topic_ids[name] for name in read[job]}
-                require_same_run(session, manifest_of(job, options, cluster_id, ids), options, say)
+            for job in jobs:
+                ids = {name: topic_ids[name] for name in read[job.name]}
+                manifest = manifest_of(job, options, cluster_id, ids)
+                require_same_run(session, manifest, job.queries, options, say)
             choose_checkpoint_files(session, options)
-            queries = [query for job in options.jobs for query in queries_of(job, options)]
+            queries = [replace(query, reads=job.inputs_of(options)) for job in jobs for query in job.queries]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
             reports = Reports(options.bootstrap, say)

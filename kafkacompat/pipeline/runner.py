@@ -25,6 +25,7 @@ from kafkacompat.pipeline.checkpoint_validation import (
     table_of,
 )
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.job import Query
 from kafkacompat.pipeline.jobs.validation import cap_timestamps
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.progress import (
@@ -36,7 +37,6 @@ from kafkacompat.pipeline.progress import (
     report_of,
     summary_of,
 )
-from kafkacompat.pipeline.queries import Query
 from kafkacompat.pipeline.session import is_jvm_gone
 from kafkacompat.pipeline.tables import partitioned_by
 

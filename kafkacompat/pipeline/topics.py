@@ -7,7 +7,7 @@ order. Result topics with a latest value per key are compacted (`cleanup.policy`
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,82 +63,45 @@ RESULTS_RETENTION_MS: Final = 2 * 24 * 3600 * 1000
 RESULTS_SEGMENT_MS: Final = 10 * 60 * 1000
 RESULTS_SEGMENT_BYTES: Final = 16 * 1024 * 1024
 
-_EVENTS: Final = {
+EVENTS: Final = {
     "cleanup.policy": "delete",
     "retention.ms": str(EVENTS_RETENTION_MS),
     "message.timestamp.before.max.ms": str(EVENTS_AGE_MAX_MS),
 }
-_LATEST: Final = {
+LATEST: Final = {
     "cleanup.policy": "compact",
     "segment.ms": str(RESULTS_SEGMENT_MS),
     "segment.bytes": str(RESULTS_SEGMENT_BYTES),
     "min.cleanable.dirty.ratio": "0.3",
 }
-_RESULTS: Final = {
-    **_LATEST,
+RESULTS: Final = {
+    **LATEST,
     "cleanup.policy": "compact,delete",
     "retention.ms": str(RESULTS_RETENTION_MS),
 }
 
 CONFIGS: Final[dict[str, dict[str, str]]] = {
-    LOGS_RAW: _EVENTS,
-    LOGS_REJECTED: _EVENTS,
-    LOGS_SUMMARY: _RESULTS,
-    ACTIVITY_PAGE_VIEWS: _EVENTS,
-    ACTIVITY_SEARCHES: _EVENTS,
-    ACTIVITY_REJECTED: _EVENTS,
-    ACTIVITY_SESSIONS: _RESULTS,
-    ACTIVITY_TOP_PAGES: _RESULTS,
-    ACTIVITY_VISITORS: _RESULTS,
-    METRICS_RAW: _EVENTS,
-    METRICS_REJECTED: _EVENTS,
-    METRICS_WINDOWS: _RESULTS,
-    METRICS_LATEST: _LATEST,
-    METRICS_ALERTS: _EVENTS,
-    PIPELINE_PROGRESS: _RESULTS,
+    LOGS_RAW: EVENTS,
+    LOGS_REJECTED: EVENTS,
+    LOGS_SUMMARY: RESULTS,
+    ACTIVITY_PAGE_VIEWS: EVENTS,
+    ACTIVITY_SEARCHES: EVENTS,
+    ACTIVITY_REJECTED: EVENTS,
+    ACTIVITY_SESSIONS: RESULTS,
+    ACTIVITY_TOP_PAGES: RESULTS,
+    ACTIVITY_VISITORS: RESULTS,
+    METRICS_RAW: EVENTS,
+    METRICS_REJECTED: EVENTS,
+    METRICS_WINDOWS: RESULTS,
+    METRICS_LATEST: LATEST,
+    METRICS_ALERTS: EVENTS,
+    PIPELINE_PROGRESS: RESULTS,
 }
 """Every topic of the pipeline with its topic configs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job: the topics that it reads and writes, and what its checkpoint belongs to (manifest.py).
-
-    settings: the options of `pipeline run` that its state and tables depend on. state_version: increased when its state
-    or tables change. A column that is only added counts: Spark reads the schema of the oldest file.
-    """
-
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    settings: tuple[str, ...]
-    state_version: int = 1
-
-
-LOGS: Final = "logs"
-"""The job whose topics are options of a run."""
-
-JOBS: Final[dict[str, Job]] = {
-    LOGS: Job((LOGS_RAW,), (LOGS_REJECTED, LOGS_SUMMARY), ("--watermark", "--duplicate-horizon")),
-    "activity": Job(
-        (ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES),
-        (ACTIVITY_REJECTED, ACTIVITY_SESSIONS, ACTIVITY_TOP_PAGES, ACTIVITY_VISITORS),
-        ("--window", "--session-gap", "--watermark"),
-        state_version=2,
-    ),
-    "metrics": Job(
-        (METRICS_RAW,),
-        (METRICS_REJECTED, METRICS_WINDOWS, METRICS_LATEST, METRICS_ALERTS),
-        ("--window", "--watermark"),
-        state_version=2,
-    ),
-}
-"""Every job by its name. Its queries are in queries.py, which needs Spark."""
-
-INPUTS: Final = {name: job.reads for name, job in JOBS.items()}
-"""The topics that a job reads."""
-
-OUTPUTS: Final = {name: (*job.writes, PIPELINE_PROGRESS) for name, job in JOBS.items()}
-"""The topics that a job writes."""
+INPUTS: Final = (LOGS_RAW, ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW)
+"""The topics to which others write, and that kafkacompat's jobs read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +118,14 @@ def plans(
     names: Iterable[str] | None = None,
     partitions: int = DEFAULT_PARTITIONS,
     replication: int = BROKERS_REPLICATION,
+    configs: Mapping[str, Mapping[str, str]] = CONFIGS,
 ) -> list[TopicPlan]:
-    """Return plans for these topics, by default for all of the pipeline. A name that is given twice has one plan.
+    """Return plans for these topics, by default for all of kafkacompat's jobs. A name that is given twice has one plan.
 
-    A topic that is none of the pipeline's has the configs of one for events.
+    A topic that is none of `configs` has those of one for events.
     """
     wanted = CONFIGS if names is None else dict.fromkeys(names)
-    return [TopicPlan(name, partitions, replication, dict(CONFIGS.get(name, _EVENTS))) for name in wanted]
+    return [TopicPlan(name, partitions, replication, dict(configs.get(name, EVENTS))) for name in wanted]
 
 
 def create_missing(

@@ -220,12 +220,13 @@ def test_lines_of_a_format_of_ones_own(records: Records) -> None:
     frame = records("logs.raw", *map(str.encode, lines))
     names = ["event_time_ms", "method", "path", "status", "bytes", "user_agent", "extra"]
     assert sorted(
-        tuple(str(row[name]) for name in names) for row in rows(queries.log_events(frame, options))
+        tuple(str(row[name]) for name in names)
+        for row in rows(queries.LOGS.query("logs-events").build(frame, options))
     ) == [
         (str(RECEIVED_MS), "GET", "None", "200", "0", "curl", "{'uri': '/a', 'request_time': '0.003'}"),
         (str(RECEIVED_MS), "GET", "None", "204", "0", "None", "{'uri': '/a'}"),
     ]
-    told = [value_of(record) for record in rows(queries.log_rejects(frame, options))]
+    told = [value_of(record) for record in rows(queries.LOGS.query("logs-rejected").build(frame, options))]
     time = "malformed line: field 2 ($time_iso8601): expected ` [` and then a time such as 2026-09-21T14:13:20.250+00:00"
     status = 'malformed line: field 5 ($status): expected `" ` and then a number of 3 digits'
     assert [each["reason"] for each in told] == [time, time, status]
@@ -552,9 +553,9 @@ def test_a_copy_counts_once(records: Records) -> None:
     headers = [("file", b"8:1"), ("position", b"5")]
     frame = records("logs.raw", LINE.encode(), LINE.encode(), headers=headers)
     options = RunOptions(jobs=("logs",), checkpoint="", output="")
-    (summary,) = rows(queries.log_summary(frame, options))
+    (summary,) = rows(queries.LOGS.query("logs-summary").build(frame, options))
     assert value_of(summary)["requests"] == 1
-    (event,) = rows(queries.log_events(frame, options))
+    (event,) = rows(queries.LOGS.query("logs-events").build(frame, options))
     assert event["event_id"] == "8:1@5"
 
 
@@ -601,7 +602,7 @@ def test_each_task_writes_a_file_of_each_hour(records: Records) -> None:
 
     options = RunOptions(jobs=("logs",), checkpoint="", output="", files_per_batch=2)
     lines = [LINE.replace(":14:13:", f":{hour:02}:13:").encode() for hour in range(14) for _ in range(20)]
-    events = queries.log_events(records("logs.raw", *lines), options)
+    events = queries.LOGS.query("logs-events").build(records("logs.raw", *lines), options)
     found = {(row["hour"], row["task"]) for row in rows(events.withColumn("task", F.spark_partition_id()))}
     assert found == {(f"{hour:02}", task) for hour in range(14) for task in (0, 1)}
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark")
+
+from kafkacompat.pipeline.loading import OWN, load
 from kafkacompat.pipeline.manifest import (
-    OPTIONS,
     Manifest,
     ManifestUnreadable,
     decode,
@@ -21,16 +23,18 @@ from kafkacompat.pipeline.options import (
     DEFAULT_SESSION_GAP_S,
     DEFAULT_WATERMARK_S,
     DEFAULT_WINDOW_S,
+    OPTIONS,
     RunOptions,
 )
-from kafkacompat.pipeline.topics import CONFIGS, INPUTS, JOBS
+from kafkacompat.pipeline.queries import JOBS
+from kafkacompat.pipeline.topics import CONFIGS
 
 OPTIONS_OF_RUN = RunOptions(jobs=("activity",), checkpoint="c", output="t")
-IDS = {name: f"id of {name}" for name in INPUTS["activity"]}
+IDS = {name: f"id of {name}" for name in JOBS["activity"].inputs}
 
 
 def manifest(options: RunOptions = OPTIONS_OF_RUN, job: str = "activity") -> Manifest:
-    return manifest_of(job, options, "cluster", IDS)
+    return manifest_of(JOBS[job], options, "cluster", IDS)
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
@@ -63,15 +67,13 @@ def test_the_same_run_goes_on() -> None:
 
 def test_every_job_can_be_run() -> None:
     """One that lacks a row somewhere would end with a KeyError when it is started."""
-    pytest.importorskip("pyspark")
-    from kafkacompat.pipeline.queries import QUERIES
-
-    assert set(QUERIES) == set(JOBS)
+    assert list(OWN) == list(JOBS)
     for name, job in JOBS.items():
         assert set(job.settings) <= set(OPTIONS)
-        assert all(query.name.startswith(f"{name}-") for query in QUERIES[name])
-        assert {*job.reads, *job.writes} <= set(CONFIGS)
-        assert manifest_of(name, OPTIONS_OF_RUN, "cluster", {}).settings.keys() == set(job.settings)
+        assert all(query.name.startswith(f"{name}-") for query in job.queries)
+        assert {*job.inputs, *job.outputs} <= set(CONFIGS)
+        assert load(name) is job
+        assert manifest_of(job, OPTIONS_OF_RUN, "cluster", {}).settings.keys() == set(job.settings)
     assert set(OPTIONS.values()) <= {field.name for field in fields(RunOptions)}
 
 
@@ -116,7 +118,7 @@ def test_another_cluster_job_or_version_is_refused() -> None:
 
 
 def test_a_topic_made_anew_is_named_unless_a_broker_gives_no_ids() -> None:
-    name = INPUTS["activity"][1]
+    name = JOBS["activity"].inputs[1]
     now = replace(manifest(), topic_ids=IDS | {name: "another"})
     assert topics_made_anew(manifest(), now) == [name]
     without = replace(manifest(), topic_ids=dict.fromkeys(IDS, ""))

@@ -16,6 +16,7 @@ import pytest
 from kafkacompat.__main__ import main
 from kafkacompat.pipeline import failure, progress, run_command, session, submit, topics
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.loading import OWN, load
 from kafkacompat.pipeline.options import (
     CONNECTOR,
     DEFAULT_DUPLICATE_HORIZON_S,
@@ -23,7 +24,6 @@ from kafkacompat.pipeline.options import (
     DEFAULT_WATERMARK_S,
     DEFAULT_WINDOW_S,
     RunOptions,
-    inputs_of,
     log_sources,
 )
 from kafkacompat.pipeline.topics import plans
@@ -118,7 +118,6 @@ def test_sources_are_the_topics_that_the_job_reads() -> None:
     assert log_sources(parsed("logs", "--log-format", "main")) == {"logs.raw": "main"}
     taken = parsed("all", "--source", "a=docker+caddy", "--source", "logs.raw=json time=t:iso status=s")
     assert log_sources(taken) == {"a": "docker+caddy", "logs.raw": "json time=t:iso status=s"}
-    assert [inputs_of(job, taken) for job in ("logs", "metrics")] == [("a", "logs.raw"), ("metrics.raw",)]
     assert plans(["a"])[0].configs == plans(["logs.raw"])[0].configs
 
 
@@ -307,10 +306,13 @@ def test_the_words_of_a_failed_start_name_the_connector(tmp_path: Path) -> None:
 
 
 def test_all_topics_are_planned_and_read_or_written_by_a_job() -> None:
-    used = {name for names in (*topics.INPUTS.values(), *topics.OUTPUTS.values()) for name in names}
+    jobs = [load(name) for name in OWN]
+    used = {name for job in jobs for name in (*job.inputs, *job.outputs)}
     assert used == set(topics.CONFIGS)
     # All jobs write pipeline.progress. A request that names a topic twice is refused, and can crash the client library.
-    every = [name for names in topics.OUTPUTS.values() for name in names]
+    every = [name for job in jobs for name in job.outputs]
+    assert {name: configs for job in jobs for name, configs in job.configs.items()} == topics.CONFIGS
+    assert set(topics.INPUTS) == {name for job in jobs for name in job.inputs}
     assert sorted(plan.name for plan in topics.plans(every)) == sorted(set(every))
     (plan,) = topics.plans([topics.METRICS_LATEST], partitions=5, replication=2)
     assert (plan.name, plan.partitions, plan.replication) == ("metrics.latest", 5, 2)
@@ -322,7 +324,7 @@ def test_all_topics_are_planned_and_read_or_written_by_a_job() -> None:
 
 def test_no_record_of_a_raw_topic_can_have_a_time_that_spark_has_no_room_for() -> None:
     """The source multiplies milliseconds by 1000 and fails beyond a long. The broker's default limits timestamps in the future."""
-    for name in (name for names in topics.INPUTS.values() for name in names):
+    for name in topics.INPUTS:
         (plan,) = topics.plans([name])
         oldest_ms = int(plan.configs["message.timestamp.before.max.ms"])
         assert 0 < oldest_ms < (2**63 - 1) // 1000

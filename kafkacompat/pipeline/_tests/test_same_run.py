@@ -17,6 +17,7 @@ from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.manifest import Manifest, manifest_of
 from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S, RunOptions
+from kafkacompat.pipeline.queries import LOGS
 from kafkacompat.pipeline.topics import LOGS_RAW
 
 if TYPE_CHECKING:
@@ -33,36 +34,36 @@ def options(tmp_path: Path) -> RunOptions:
 
 
 def manifest(options: RunOptions, topic_id: str = "first") -> Manifest:
-    return manifest_of("logs", options, "cluster", {LOGS_RAW: topic_id})
+    return manifest_of(LOGS, options, "cluster", {LOGS_RAW: topic_id})
 
 
 def test_a_checkpoint_goes_on_only_with_what_it_was_begun_with(
     spark: SparkSession, options: RunOptions
 ) -> None:
     said: list[str] = []
-    require_same_run(spark, manifest(options), options, said.append)
-    require_same_run(spark, manifest(options), options, said.append)
+    require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
+    require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
     assert said == []
     started = f"started with --watermark {DEFAULT_WATERMARK_S}"
     with pytest.raises(PipelineFailed, match=rf"{started}, this run has --watermark 5\."):
-        require_same_run(spark, manifest(replace(options, watermark_s=5)), options, said.append)
+        require_same_run(spark, manifest(replace(options, watermark_s=5)), LOGS.queries, options, said.append)
     # A refused run changes nothing.
-    require_same_run(spark, manifest(options), options, said.append)
+    require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
     assert said == []
 
 
 def test_a_topic_made_anew_is_gone_on_with_only_if_asked(spark: SparkSession, options: RunOptions) -> None:
     said: list[str] = []
-    require_same_run(spark, manifest(options), options, said.append)
+    require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
     with pytest.raises(
         PipelineFailed, match=f"deleted and created again: {LOGS_RAW}. Use --ignore-data-loss"
     ):
-        require_same_run(spark, manifest(options, "second"), options, said.append)
+        require_same_run(spark, manifest(options, "second"), LOGS.queries, options, said.append)
     lenient = replace(options, fail_on_data_loss=False)
-    require_same_run(spark, manifest(lenient, "second"), lenient, said.append)
+    require_same_run(spark, manifest(lenient, "second"), LOGS.queries, lenient, said.append)
     assert len(said) == 1
     # From now on the checkpoint belongs to the new topic.
-    require_same_run(spark, manifest(options, "second"), options, said.append)
+    require_same_run(spark, manifest(options, "second"), LOGS.queries, options, said.append)
     assert len(said) == 1
 
 
@@ -72,7 +73,7 @@ def test_a_checkpoint_older_than_manifests_is_told_of_once(spark: SparkSession, 
     plan.write_text("v1\n")
     said: list[str] = []
     for _ in range(2):
-        require_same_run(spark, manifest(options), options, said.append)
+        require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
     assert len(said) == 1
     assert "has no manifest" in said[0]
 
@@ -81,7 +82,7 @@ def test_a_manifest_that_is_none_is_named(spark: SparkSession, options: RunOptio
     place = Path(options.checkpoint) / "logs.manifest.json"
     place.write_text("{")
     with pytest.raises(PipelineFailed, match=r"logs\.manifest\.json cannot be read"):
-        require_same_run(spark, manifest(options), options, print)
+        require_same_run(spark, manifest(options), LOGS.queries, options, print)
 
 
 @pytest.mark.parametrize("held", ["checkpoint", "output"])
@@ -138,7 +139,7 @@ def test_a_full_disk_leaves_the_manifest_there_was(
 ) -> None:
     place = Path(options.checkpoint) / "logs.manifest.json"
     if not is_new:
-        require_same_run(spark, manifest(options), options, print)
+        require_same_run(spark, manifest(options), LOGS.queries, options, print)
     before = None if is_new else place.read_text()
     lenient = replace(options, fail_on_data_loss=False)
     aside = Path(f"{place}.tmp")
@@ -147,12 +148,12 @@ def test_a_full_disk_leaves_the_manifest_there_was(
     with pytest.raises(
         PipelineFailed, match=r"logs\.manifest\.json cannot be written: No space left on device$"
     ):
-        require_same_run(spark, manifest(lenient, "second"), lenient, lambda said: None)
+        require_same_run(spark, manifest(lenient, "second"), LOGS.queries, lenient, lambda said: None)
     assert (place.read_text() if place.exists() else None) == before
     # With room on the disk, the next run continues.
     aside.unlink()
     said: list[str] = []
-    require_same_run(spark, manifest(lenient, "second"), lenient, said.append)
+    require_same_run(spark, manifest(lenient, "second"), LOGS.queries, lenient, said.append)
     assert len(said) == (not is_new)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkacompat.pipeline.topics import CONFIGS, INPUTS, PIPELINE_PROGRESS
 
-INPUT_TOPICS: Final = frozenset(topic for topics in INPUTS.values() for topic in topics)
+INPUT_TOPICS: Final = frozenset(INPUTS)
 
 
 class Rates:

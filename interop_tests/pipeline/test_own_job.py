@@ -1,0 +1,89 @@
+"""Follows docs/tutorials/first-job.md from an empty folder: its job, its test and its commands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interop_tests.cli.pages import CHECKOUT, blocks, commands, section, text_of
+from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
+from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.pipeline.runs import quick_spark
+
+PAGE = text_of("docs/tutorials/first-job.md")
+TIME_LIMIT_S = 240.0
+LINES_MAX = 30
+
+pytestmark = pytest.mark.needs_control
+
+
+class Folder:
+    """A folder with the page's files, in which its commands run with this Python and broker."""
+
+    def __init__(self, root: Path, bootstrap: str) -> None:
+        require_program("java")
+        self.root = root
+        job, test = blocks(PAGE, "python")
+        (root / "shop_orders.py").write_text(job)
+        (root / "test_shop_orders.py").write_text(test)
+        self._bootstrap = bootstrap
+        self._environment = spark_environment() | {
+            "PYTHONPATH": str(CHECKOUT),
+            "JAVA_TOOL_OPTIONS": quick_jvm(),
+        }
+
+    def type(self, line: str) -> str:
+        """Run a line of the page. It must succeed. Returns its output."""
+        asked = re.sub(
+            r"\bkafkacompat (topics|produce|consume) ",
+            rf"{sys.executable} -m kafkacompat \1 --bootstrap {self._bootstrap} ",
+            line,
+        )
+        quick = " ".join(
+            f"'{word}'" for word in ("--master", "local[2]", "--ivy", str(ivy_dir()), *quick_spark())
+        )
+        asked = asked.replace(
+            "kafkacompat pipeline run shop_orders:job",
+            f"{sys.executable} -m kafkacompat pipeline run shop_orders:job --bootstrap {self._bootstrap} {quick}",
+        )
+        asked = re.sub(r"^python ", f"{sys.executable} ", asked)
+        assert asked != line
+        done = subprocess.run(
+            ["bash", "-c", asked],
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S,
+            cwd=self.root,
+            env=self._environment,
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+        return done.stdout
+
+
+def test_a_job_is_written_tested_and_run_as_the_page_says(bootstrap: str, tmp_path: Path) -> None:
+    folder = Folder(tmp_path, bootstrap)
+    ((test, _),) = commands(blocks(section(PAGE, "## Test it"))[0])
+    assert "1 passed" in folder.type(test)
+    (run,) = blocks(section(PAGE, "## Run it"))
+    lines = [line for line, _ in commands(run)]
+    given = "; ".join(line for line in lines if "kafkacompat" not in line)
+    said = {line: folder.type(f"{given}; {line}") for line in lines if "kafkacompat" in line}
+    windows, rejects = (
+        [json.loads(line) for line in text.splitlines()] for line, text in said.items() if " consume " in line
+    )
+    assert {row["shop"] for row in windows} == {"north"}
+    assert (windows[-1]["orders"], windows[-1]["amount_cents"]) == (3, 750)
+    assert [(row["reason"], row["line"]) for row in rejects] == [("malformed JSON", "no order")]
+    assert json.loads((tmp_path / "run/checkpoint/orders.manifest.json").read_text())["job"] == "orders"
+
+
+def test_the_job_of_the_page_is_thirty_lines() -> None:
+    job, _ = blocks(PAGE, "python")
+    written = [line for line in job.splitlines() if line.strip()]
+    assert len(written) <= LINES_MAX, len(written)

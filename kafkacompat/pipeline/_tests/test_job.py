@@ -1,0 +1,261 @@
+"""Jobs as values: what follows from one, what is refused, and how one is found by its name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kafkacompat.__main__ import main
+from kafkacompat.pipeline import loading, run_command
+from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.job import Field, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
+from kafkacompat.pipeline.queries import ACTIVITY, JOBS, LOGS, METRICS
+from kafkacompat.pipeline.topics import EVENTS, PIPELINE_PROGRESS, RESULTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Records = Callable[..., "DataFrame"]
+KEY = ("shop", "window_start_ms")
+FIELDS = (
+    Field("event_id", Kind.TEXT, names=True),
+    Field("shop", Kind.TEXT, names=True),
+    Field("event_time_ms", Kind.INTEGER),
+)
+OPTIONS = RunOptions(jobs=("orders",), checkpoint="", output="")
+
+
+def per_shop(orders: DataFrame, options: RunOptions) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    windows = orders.groupBy("shop", F.window("event_time", f"{options.window_s} seconds"))
+    return windows.agg(F.count("*").alias("orders"))
+
+
+def orders(**changes: Any) -> Job:
+    given: dict[str, Any] = {
+        "name": "orders",
+        "inputs": ("orders.raw",),
+        "fields": FIELDS,
+        "sinks": (Table("orders/windows", per_shop, KEY), Topic("orders.windows", per_shop, KEY)),
+    }
+    return Job(**given | changes)
+
+
+def test_queries_and_topics_follow_from_the_value() -> None:
+    job = orders()
+    assert [(query.name, query.table, query.output_mode, query.writes) for query in job.queries] == [
+        ("orders-windows", "orders/windows", "append", ()),
+        ("orders-windows-live", None, "update", ("orders.windows",)),
+        ("orders-rejected", None, "append", ("orders.rejected",)),
+    ]
+    assert all(query.reads == ("orders.raw",) for query in job.queries)
+    assert job.outputs == ("orders.windows", "orders.rejected", PIPELINE_PROGRESS)
+    assert job.configs == {
+        "orders.raw": EVENTS,
+        "orders.rejected": EVENTS,
+        "orders.windows": RESULTS,
+        PIPELINE_PROGRESS: RESULTS,
+    }
+
+
+def test_the_names_of_checkpoints_and_topics_of_kafkacompats_jobs_stay() -> None:
+    """A query with a changed name starts again, and a topic with a changed name has no readers."""
+    assert [(query.name, query.table, query.output_mode, query.writes) for query in LOGS.queries] == [
+        ("logs-events", "logs/events", "append", ()),
+        ("logs-summary", None, "update", ("logs.summary",)),
+        ("logs-rejected", None, "append", ("logs.rejected",)),
+    ]
+    assert [(query.name, query.table, query.output_mode, query.writes) for query in ACTIVITY.queries] == [
+        ("activity-sessions", "activity/sessions", "append", ()),
+        ("activity-top-pages", "activity/top_pages", "append", ()),
+        ("activity-visitors", "activity/visitors", "append", ()),
+        ("activity-sessions-live", None, "append", ("activity.sessions",)),
+        ("activity-live", None, "update", ("activity.top_pages", "activity.visitors")),
+        ("activity-rejected", None, "append", ("activity.rejected",)),
+    ]
+    assert [(query.name, query.table, query.output_mode, query.writes) for query in METRICS.queries] == [
+        ("metrics-windows", "metrics/windows", "append", ()),
+        ("metrics-live", None, "update", ("metrics.windows", "metrics.alerts")),
+        ("metrics-latest", None, "update", ("metrics.latest",)),
+        ("metrics-rejected", None, "append", ("metrics.rejected",)),
+    ]
+    told = {
+        "logs": (("--watermark", "--duplicate-horizon"), 1),
+        "activity": (("--window", "--session-gap", "--watermark"), 2),
+        "metrics": (("--window", "--watermark"), 2),
+    }
+    assert {name: (job.settings, job.state_version) for name, job in JOBS.items()} == told
+
+
+def test_logs_read_the_topics_of_the_run() -> None:
+    assert LOGS.inputs_of(OPTIONS) == LOGS.inputs == ("logs.raw",)
+    sources = (("a", "common"), ("b", "caddy"))
+    assert LOGS.inputs_of(replace(OPTIONS, sources=sources)) == ("a", "b")
+    assert METRICS.inputs_of(replace(OPTIONS, sources=sources)) == ("metrics.raw",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"name": "Orders"}, "job Orders: its name is not a lower-case letter"),
+        ({"inputs": ()}, "it has no inputs"),
+        ({"fields": ()}, "it needs fields or a function validate, and not both"),
+        ({"validate": per_shop}, "it needs fields or a function validate, and not both"),
+        ({"fields": FIELDS[1:]}, "the fields have no event_id of Kind.TEXT"),
+        ({"fields": FIELDS[:2]}, "the fields have no event_time_ms of Kind.INTEGER"),
+        ({"fields": (*FIELDS, FIELDS[1])}, "two fields have the same name"),
+        (
+            {"fields": (*FIELDS, Field("a", Kind.TEXT, topic="other"))},
+            "field a is of topic other, which is none of its inputs",
+        ),
+        ({"settings": ("--windows",)}, "the setting --windows is none of --window, --session-gap"),
+        ({"sinks": (Table("windows", per_shop),)}, "the name of Table 'windows' is not orders/NAME"),
+        ({"sinks": (Topic("orders/a", per_shop, KEY),)}, "the name of Topic 'orders/a' is not orders.NAME"),
+        ({"sinks": (Topic("orders.a", per_shop, ()),)}, "topic orders.a has no key"),
+        (
+            {"sinks": (Query("a", ("orders.raw",), per_shop, "append"),)},
+            "the name of Query 'a' is not orders-NAME",
+        ),
+        (
+            {"sinks": (Topic("orders.rejected", per_shop, KEY),)},
+            "two queries have the name orders-rejected",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_run_is_refused_where_it_is_made(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(JobProblem) as refused:
+        orders(**changes)
+    assert why in str(refused.value)
+
+
+def test_rows_get_what_sinks_need(records: Records) -> None:
+    sent = [
+        {"event_id": number, "shop": shop, "event_time_ms": RECEIVED_MS}
+        for number, shop in (("1", "north"), ("2", "north"), ("2", "north"), ("3", ""))
+    ]
+    frame = records("orders.raw", *(json.dumps(each).encode() for each in sent))
+    start_ms = RECEIVED_MS // 60_000 * 60_000
+    (row,) = orders().query("orders-windows").build(frame, OPTIONS).collect()
+    assert row.asDict() == {
+        "event_id": row["event_id"],
+        "shop": "north",
+        "orders": 2,
+        "window_start_ms": start_ms,
+        "window_end_ms": start_ms + 60_000,
+        "date": "2026-09-21",
+    }
+    (record,) = orders().query("orders-windows-live").build(frame, OPTIONS).collect()
+    assert (record["topic"], record["key"]) == ("orders.windows", f"north|{start_ms}")
+    (bad,) = orders().query("orders-rejected").build(frame, OPTIONS).collect()
+    assert json.loads(bad["value"])["reason"] == "empty field: shop"
+
+
+def test_a_column_that_a_sink_needs_and_the_rows_lack_is_named(records: Records) -> None:
+    frame = records("orders.raw", b"")
+    wrong = orders(sinks=(Table("orders/windows", per_shop, ("shopp",)),))
+    with pytest.raises(
+        PipelineFailed,
+        match="job orders: orders/windows: its rows have no column shopp, but shop, orders, window_start_ms",
+    ):
+        wrong.query("orders-windows").build(frame, OPTIONS)
+    undated = orders(sinks=(Table("orders/all", lambda events, options: events.select("shop")),))
+    with pytest.raises(
+        PipelineFailed, match="job orders: orders/all: its rows have no column date, but shop"
+    ):
+        undated.query("orders-all").build(frame, OPTIONS)
+
+
+MODULE = """
+from kafkacompat.pipeline.job import Field, Job, Kind, Table
+
+def rows(events, options):
+    return events
+
+job = Job(
+    name="orders",
+    inputs=("orders.raw",),
+    fields=(Field("event_id", Kind.TEXT), Field("event_time_ms", Kind.INTEGER)),
+    sinks=(Table("orders/all", rows),),
+)
+number = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", ".")])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith("own_"):
+            del sys.modules[name]
+
+
+def test_a_job_is_found_in_a_module_of_this_folder(folder: Path) -> None:
+    (folder / "own_shop.py").write_text(MODULE)
+    assert loading.is_known("own_shop:job")
+    assert loading.load("own_shop:job").name == "orders"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "why"),
+    [
+        (None, "own_a:job", "there is no module own_a in this folder or on Python's path"),
+        ("import own_lacking", "own_b:job", "module own_b: No module named 'own_lacking'"),
+        ("1 / 0", "own_c:job", "module own_c: ZeroDivisionError: division by zero"),
+        (MODULE, "own_d:jobs", "module own_d has nothing under the name jobs; its jobs are job"),
+        (
+            MODULE,
+            "own_e:number",
+            "module own_e has a int, not a Job, under the name number; its jobs are job",
+        ),
+        (
+            MODULE.replace('"orders/all"', '"all"'),
+            "own_f:job",
+            "own_f:job: job orders: the name of Table 'all' is not orders/NAME",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_loaded_is_said_with_the_place(
+    folder: Path, text: str | None, name: str, why: str
+) -> None:
+    if text is not None:
+        (folder / f"{name.partition(':')[0]}.py").write_text(text)
+    with pytest.raises(PipelineFailed) as failed:
+        loading.load(name)
+    assert why in str(failed.value)
+
+
+def test_a_package_installs_a_job_under_a_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "own_installed.py").write_text(MODULE)
+    places = {"shop": "own_installed:job", "logs": "own_installed:job"}
+    found = [EntryPoint(name, place, loading.GROUP) for name, place in places.items()]
+    monkeypatch.setattr(loading, "entry_points", lambda group: found if group == loading.GROUP else [])
+    assert loading.is_known("shop")
+    assert not loading.is_known("shops")
+    assert loading.load("shop").name == "orders"
+    assert loading.load("logs") is LOGS
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="shops is none of logs, activity, metrics, all, shop"
+    ):
+        run_command._job("shops")
+
+
+def test_the_command_says_it_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", "own_absent:job", "--checkpoint", "c", "--output", "o"]) == 1
+    assert capsys.readouterr().err == (
+        "kafkacompat: job own_absent:job cannot be loaded: there is no module own_absent in this folder or on Python's path\n"
+    )
