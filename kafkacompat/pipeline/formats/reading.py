@@ -200,8 +200,8 @@ def _named(
     rest = [(name, _text_of(value) or "") for name, value in tree.items() if name not in left_out]
     names = [name for name, _ in own]
     extra = [*own, *((name, value) for name, value in outer if name not in names), *rest]
-    if "client" in part:
-        part["client"] = _absent(part["client"]) or ""
+    if _absent(part.get("client")) is None:
+        part.pop("client", None)
     return _event(
         part, _words("" if MARK in request else request), milliseconds, extra, is_absent_below_1=True
     )
