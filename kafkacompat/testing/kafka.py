@@ -497,8 +497,16 @@ class Kafka:
             if refused.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
 
-    def delete_own_topics(self) -> None:
-        """Delete what `topic` has made."""
+    def end_test(self) -> None:
+        """Make ready for the next test: its time runs, its nodes run, the network is whole, and what `topic` has made is gone."""
+        self.heal()
+        self.paused.resume_all()
+        self.clock.resume()
+        for node_id in [node_id for node_id, node in self.nodes.items() if not node.is_running]:
+            self._make(node_id).begin()
+        for node in self.nodes.values():
+            node.wait_ready()
+        self._settle()
         for topic in list(self._topics):
             self.delete_topic(topic)
 

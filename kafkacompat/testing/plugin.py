@@ -176,7 +176,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         kafka.faults.clear()
     yield
     for kafka in item.config.stash[RUNNING].kafkas:
-        kafka.delete_own_topics()
+        kafka.end_test()
 
 
 @pytest.hookimpl(wrapper=True)

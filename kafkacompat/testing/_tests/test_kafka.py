@@ -34,8 +34,19 @@ def test_a_topic_has_a_name_of_its_own_and_goes(kafka: Kafka) -> None:
         assert kafka.topics() == {topic: 3}
         assert kafka.topic("orders") != topic
     assert topic not in kafka.topics()
-    kafka.delete_own_topics()
+    kafka.end_test()
     assert kafka.topics() == {}
+
+
+def test_what_a_test_has_done_to_its_kafka_does_not_reach_the_next_one(kafka: Kafka) -> None:
+    kafka.produce("t", ["x"])
+    kafka.topic()
+    kafka.clock.freeze()
+    kafka.kill_node(1)
+    kafka.end_test()
+    assert not kafka.clock.is_frozen
+    assert kafka.topics() == {"t": 1}
+    assert api_versions_of(kafka.bootstrap_servers) == 7
 
 
 def test_a_refusal_has_kafkas_code_and_text(kafka: Kafka) -> None:
