@@ -211,10 +211,6 @@ class Index:
 
     # -- growing and shrinking
 
-    def is_ready(self) -> bool:
-        """Whether the next entry can be taken without the file."""
-        return len(self._tail) < self.page_size and not self._tail_at % self.page_size
-
     def make_ready(self) -> None:
         """Read or write the file now so that the next append cannot fail. Raises OSError."""
         if self._tail_at % self.page_size:
@@ -305,7 +301,7 @@ class OffsetIndex(Index):
     layout, entry_size, page_size = entry_type(_OFFSET_ENTRY)
 
     def append(self, last_offset: int, position: int) -> None:
-        if self._tail_at % self.page_size:
+        if self._tail_at % _OFFSET_PAGE:
             self._take_up()
         self._tail += _OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
         self.size += OFFSET_ENTRY_SIZE
@@ -360,7 +356,10 @@ class TimeIndex(Index):
             _TIME_ENTRY.unpack_from(tail, len(tail) - TIME_ENTRY_SIZE)[0] if tail else self.last_entry()[0]
         )
         if timestamp_ms > last_ms:
-            self.add(timestamp_ms, offset - self.base_offset)
+            if self._tail_at % _TIME_PAGE:
+                self._take_up()
+            tail += _TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset)
+            self.size += TIME_ENTRY_SIZE
 
     def entry(self, index: int) -> tuple[int, int]:
         timestamp_ms, relative = self.fields(index)
@@ -385,6 +384,20 @@ class TimeIndex(Index):
             timestamp_ms, offset = self.last_entry()
             if offset < self.base_offset or timestamp_ms < self.entry(0)[0]:
                 raise IndexCorrupt(f"the last entry is timestamp {timestamp_ms} at offset {offset}")
+
+
+_OFFSET_PAGE, _TIME_PAGE = OffsetIndex.page_size, TimeIndex.page_size
+"""An instance finds what belongs to its class in ten times the time of a module's name."""
+
+
+def are_ready(offsets: OffsetIndex, times: TimeIndex) -> bool:
+    """Whether both can take their next entry without their files."""
+    return (
+        len(offsets._tail) < _OFFSET_PAGE
+        and len(times._tail) < _TIME_PAGE
+        and not offsets._tail_at % _OFFSET_PAGE
+        and not times._tail_at % _TIME_PAGE
+    )
 
 
 _TXN_ENTRY = struct.Struct(">hqqqq")

@@ -20,6 +20,7 @@ from kafkacompat.log.index import (
     TimeIndex,
     TransactionIndex,
     TransactionSpan,
+    are_ready,
 )
 from kafkacompat.records.batch import BatchCorrupt
 
@@ -60,7 +61,7 @@ class SegmentIndexes:
 
     def are_ready(self) -> bool:
         pair = self._pair
-        return pair is not None and pair[0].is_ready() and pair[1].is_ready()
+        return pair is not None and are_ready(pair[0], pair[1])
 
     def add(
         self, log_size: int, last_offset: int, position: int, timestamp_ms: int, timestamp_offset: int
