@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import time
-from calendar import timegm
 
 TEXT_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 NODE = "node"
@@ -69,6 +68,8 @@ class JsonFormatter(logging.Formatter):
 def entry_of(line: str, node_id: int) -> logging.LogRecord:
     """Return the entry that a node's JsonFormatter wrote, or a warning for a line that is something else, for example
     what an interpreter prints that cannot go on."""
+    from calendar import timegm  # imports datetime, which a node needs for nothing
+
     try:
         found = json.loads(line)
         level = getattr(logging, found["level"])

@@ -9,8 +9,8 @@ is created before the checkpoints are written, and callers that depend on a trun
 
 from __future__ import annotations
 
+import os
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -66,7 +66,7 @@ def can_be_marked(topic_partition: TopicPartition) -> bool:
 
 
 def random_text() -> str:
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 def marked_name(topic_partition: TopicPartition, suffix: str, unique: str) -> str:

@@ -7,8 +7,8 @@ node.id, log.dirs, metadata.log.dir.
 
 from __future__ import annotations
 
-import datetime
 import posixpath
+import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -100,14 +100,15 @@ def parse_meta_properties(text: str, path: str) -> MetaProperties:
 def format_meta_properties(meta: MetaProperties, now_ms: int) -> str:
     if meta.cluster_id is None or meta.directory_id is None:
         raise ValueError("version 1 of meta.properties names the cluster and the directory")
-    moment = datetime.datetime.fromtimestamp(now_ms // 1000, datetime.UTC)
+    # datetime and what it needs would be a hundredth of a start.
+    moment = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
     properties = {
         "node.id": str(meta.node_id),
         "directory.id": uuid_to_text(meta.directory_id),
         "version": "1",
         "cluster.id": meta.cluster_id,
     }
-    return format_properties(properties, ("", moment.strftime("%a %b %d %H:%M:%S UTC %Y")))
+    return format_properties(properties, ("", moment))
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
