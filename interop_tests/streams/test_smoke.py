@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.harness.broker import BrokerProcess
@@ -31,6 +32,24 @@ VERIFIED_WITHIN_S = 120.0
 CLIENT = "org.apache.kafka.streams.tests.StreamsSmokeTest"
 GAVE_UP = "SMOKE-TEST-CLIENT-EXCEPTION"
 CLOSED = "SMOKE-TEST-CLIENT-CLOSED"
+
+
+def wait_until_at_rest(bootstrap: str) -> None:
+    """Wait until all records of the input were processed, and no output grows any more."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watcher", "log_level": 0})
+    seen: list[int] = []
+
+    def rests() -> bool:
+        nonlocal seen
+        places = [TopicPartition(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
+        before, seen = seen, [consumer.get_watermark_offsets(each, 30)[1] for each in places]
+        echoed = sum(end for place, end in zip(places, seen, strict=True) if place.topic == "echo")
+        return seen == before and echoed >= KEYS * RECORDS
+
+    try:
+        wait_until(rests, "the outputs are complete", VERIFIED_WITHIN_S, interval_s=2)
+    finally:
+        consumer.close()
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
@@ -61,7 +80,7 @@ def test_kafkas_smoke_test(
         instances.wait_until_running(0)
         with open(log_path, "wb") as log:
             command = [*java, "SmokeDriver", broker.bootstrap, *sizes, guarantee]
-            driver = subprocess.Popen(command, stdout=log, stderr=log)
+            driver = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         try:
             instances.start(1)
             instances.wait_until_running(1)
@@ -71,6 +90,11 @@ def test_kafkas_smoke_test(
             assert instances.stop(1) == 143
             instances.start(2)
             instances.wait_until_running(2)
+
+            wait_until(lambda: "WRITTEN" in log_path.read_text(), "the input is written", VERIFIED_WITHIN_S)
+            wait_until_at_rest(broker.bootstrap)
+            assert driver.stdin is not None
+            driver.stdin.close()
 
             def has_ended() -> bool:
                 instances.assert_runs()
