@@ -22,7 +22,7 @@ from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.testing import cluster, log
 from kafkacompat.testing.clock import TestClock
-from kafkacompat.testing.exchange import Hooks, intercepted
+from kafkacompat.testing.exchange import Hooks, Watcher, intercepted
 from kafkacompat.testing.exchanges import Exchanges, Recorded
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
 from kafkacompat.testing.faulty_disk import FaultyDisk
@@ -71,6 +71,11 @@ class Snapshot:
 
     def copies(self) -> dict[int, MemoryDisk]:
         return {node_id: disk.copy() for node_id, disk in self._disks.items()}
+
+    def close(self) -> None:
+        """Free its memory. It cannot be restored any more."""
+        for disk in self._disks.values():
+            disk.close()
 
 
 class Topic(str):
@@ -339,6 +344,10 @@ class Kafka:
         if not self._hooks.watchers:
             self._hooks.watch(self.exchanges.add)
 
+    def watch_requests(self, watcher: Watcher) -> None:
+        """Tell of each request and what became of it, in the thread of its node."""
+        self._hooks.watch(watcher)
+
     def requests(self, **wanted: Any) -> list[Recorded]:
         """The last requests of clients and nodes, oldest first, whose fields have these values, such as `api="Produce"` or
         `client_id="app"`. Raises ValueError for an API that there is not, TypeError for a field, RuntimeError while nothing is
@@ -387,10 +396,14 @@ class Kafka:
             self._make(node_id).start()
         self._settle()
 
-    def fork(self) -> Kafka:
-        """Another Kafka, which has started, with the same state, at addresses of its own. The caller stops it, or uses it in a
-        `with` block."""
-        snapshot = self.snapshot()
+    def snapshot_in_loop(self) -> Snapshot:
+        """The same, called in the thread of the only node."""
+        return Snapshot({node_id: disk.copy() for node_id, disk in self._disks.items()})
+
+    def fork(self, snapshot: Snapshot | None = None) -> Kafka:
+        """Another Kafka, which has started, with the same state, or that of a snapshot, at addresses of its own. The caller stops
+        it, or uses it in a `with` block."""
+        own = snapshot or self.snapshot()
         other = Kafka(
             self._settings,
             nodes=len(self._configs),
@@ -403,7 +416,9 @@ class Kafka:
         other.clock = self.clock.copy()
         other._cluster_id = self._cluster_id
         other._blank = self._blank
-        other._begin(snapshot.copies())
+        other._begin(own.copies())
+        if snapshot is None:
+            own.close()
         return other
 
     # Asking its nodes.
