@@ -111,7 +111,7 @@ def in_batches(kafka: Kafka, *, forgets: bool) -> None:
         consumer.subscribe(["in"], on_revoke=drop, on_lost=drop)
         for message in polled(consumer):
             held.append(message)
-            time.sleep(0.15)  # its work, during which heartbeats are sent
+            time.sleep(0.5)  # its work, during which heartbeats are sent
             if message.offset() == RECORDS - 1:
                 in_one_transaction(producer, consumer, held)
                 held.clear()
