@@ -88,7 +88,7 @@ def exactly_once(kafka: Kafka, source: str = "in", **settings: Any) -> None:
     consumer = consumer_of(kafka, **settings)
     producer = producer_of(kafka, **{"transactional.id": "t"})
     try:
-        producer.init_transactions(10)
+        producer.init_transactions(30)
         consumer.subscribe([source])
         for message in polled(consumer):
             in_one_transaction(producer, consumer, [message])
@@ -107,7 +107,7 @@ def in_batches(kafka: Kafka, *, forgets: bool) -> None:
     consumer = consumer_of(kafka)
     producer = producer_of(kafka, **{"transactional.id": "t"})
     try:
-        producer.init_transactions(10)
+        producer.init_transactions(30)
         consumer.subscribe(["in"], on_revoke=drop, on_lost=drop)
         for message in polled(consumer):
             held.append(message)
@@ -123,7 +123,7 @@ def in_two_stages(kafka: Kafka, *, isolation: str) -> None:
     """The first one writes in a transaction, if it has not done so yet. The second one copies that, exactly once."""
     if not any(each.transaction == "committed" for each in kafka.records("middle")):
         producer = producer_of(kafka, **{"transactional.id": "first"})
-        producer.init_transactions(10)
+        producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce("middle", b"m")
         producer.flush(10)
@@ -146,7 +146,7 @@ def commits_outside_of_its_transaction(kafka: Kafka) -> None:
     consumer = consumer_of(kafka)
     producer = producer_of(kafka, **{"transactional.id": "t"})
     try:
-        producer.init_transactions(10)
+        producer.init_transactions(30)
         consumer.subscribe(["in"])
         for message in polled(consumer):
             producer.begin_transaction()
@@ -177,7 +177,7 @@ def sends_again_without_idempotence(kafka: Kafka) -> None:
 
 
 def test_the_right_program_passes(kafka: Kafka) -> None:
-    swept = every_fault(exactly_once, kafka)
+    swept = every_fault(exactly_once, kafka, timeout_s=10)
     assert len(swept.points) > 3 * RECORDS
     assert kafka.records("out") == []
 
@@ -210,9 +210,9 @@ def test_a_retry_without_idempotence(kafka: Kafka) -> None:
 
 def test_a_rebalance_listener_that_forgets(kafka: Kafka) -> None:
     with pytest.raises(FaultFound, match="rebalance listener") as found:
-        every_fault(partial(in_batches, forgets=True), kafka)
+        every_fault(partial(in_batches, forgets=True), kafka, timeout_s=12)
     assert found.value.findings[0].doubled
-    every_fault(partial(in_batches, forgets=False), kafka)
+    every_fault(partial(in_batches, forgets=False), kafka, timeout_s=12)
 
 
 def test_a_read_that_is_not_committed(kafka: Kafka) -> None:
@@ -220,4 +220,4 @@ def test_a_read_that_is_not_committed(kafka: Kafka) -> None:
     with pytest.raises(FaultFound, match="read_committed") as found:
         every_fault(partial(in_two_stages, isolation="read_uncommitted"), kafka)
     assert found.value.findings[0].doubled
-    every_fault(partial(in_two_stages, isolation="read_committed"), kafka)
+    every_fault(partial(in_two_stages, isolation="read_committed"), kafka, timeout_s=10)
