@@ -102,13 +102,13 @@ def _any_entry(chance: random.Random) -> dict[str, Any]:
     )
 
 
-def _administer(side: Side) -> None:
+def administer(side: Side) -> None:
     """Permit only the administrator what every client may do without entries."""
     names = {kind: CLUSTER_NAME if kind is ResourceType.CLUSTER else "*" for kind in KINDS}
-    _make(side, [entry(kind, name, ADMINISTRATOR) for kind, name in names.items()])
+    make(side, [entry(kind, name, ADMINISTRATOR) for kind, name in names.items()])
 
 
-def _make(side: Side, entries: Sequence[dict[str, Any]]) -> None:
+def make(side: Side, entries: Sequence[dict[str, Any]]) -> None:
     reply = side.own.call("CreateAcls", 3, {"Creations": list(entries)})
     assert not any(each["ErrorCode"] for each in reply["Results"]), reply
     side.pass_barrier()
@@ -163,12 +163,12 @@ def random_talk(comparison: Comparison, seed: int, requests: int) -> None:
     """Requests to one set of entries after the other."""
     chance = random.Random(f"{seed}/rights")
     for side in comparison.sides:
-        _administer(side)
+        administer(side)
     for number in range(requests // REQUESTS_A_SET):
         made = some_entries(chance)
         for side in comparison.sides:
             _drop(side)
-            _make(side, made)
+            make(side, made)
         comparison.place = f"seed{seed}, set {number}"
         before = len(comparison.told)
         hostile_requests(comparison, f"{seed}/{number}", REQUESTS_A_SET)

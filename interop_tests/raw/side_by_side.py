@@ -94,6 +94,10 @@ class Side:
         asked = {"TransactionalId": None, "TransactionTimeoutMs": 60_000}
         return bool(self.own.call("InitProducerId", 1, asked)["ErrorCode"] == 0)
 
+    def connection_of_a_sender(self, number: int = 0) -> Connection:
+        """A new connection whose sender may lack rights."""
+        return self._connect(number)
+
     def close(self) -> None:
         for connection in (self.own, *self._connections.values()):
             connection.close()

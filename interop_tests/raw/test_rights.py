@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from interop_tests.raw.rights import AREA, entry, start
+from interop_tests.raw.rights import AREA, SENDER, administer, entry, make, start
 from interop_tests.side_by_side.area import SOAK, kept_brokers, seeds
 from interop_tests.side_by_side.comparison import Comparison
-from kafkacompat.security.acl import ResourceType
+from kafkacompat._tests.fuzz.values import TOPICS
+from kafkacompat.security.acl import AclOperation, ResourceType
 
 BLOCKS = [
     "10.0.0.0/8",
@@ -83,3 +84,34 @@ def test_blocks_of_addresses_are_taken_and_refused_alike(tmp_path: Path) -> None
     apache, ours = told
     assert ours == apache
     assert [each["ErrorCode"] for each in ours[0]].count(0) == 8
+
+
+def test_resources_that_may_not_be_altered_are_answered_in_their_places(tmp_path: Path) -> None:
+    denied, allowed, denied_too = TOPICS[:3]
+    resources = [(2, denied), (4, "1"), (2, allowed), (32, "group"), (2, denied_too), (4, "")]
+    configs = [{"Name": "retention.ms", "Value": "1000"}]
+    with start(tmp_path) as sides:
+        told = []
+        for side in sides:
+            administer(side)
+            make(side, [entry(ResourceType.TOPIC, allowed, SENDER, AclOperation.ALTER_CONFIGS)])
+            sender = side.connection_of_a_sender()
+            for api, version, operation, asked in (
+                ("AlterConfigs", 2, {}, resources),
+                ("IncrementalAlterConfigs", 1, {"ConfigOperation": 0}, [(8, "1"), *resources]),
+            ):
+                body = [
+                    {
+                        "ResourceType": kind,
+                        "ResourceName": name,
+                        "Configs": [each | operation for each in configs],
+                    }
+                    for kind, name in asked
+                ]
+                answer = sender.call(api, version, {"Resources": body, "ValidateOnly": True})
+                told.append(answer["Responses"])
+            sender.close()
+    apaches, ours = told[:2], told[2:]
+    assert ours == apaches
+    assert [(each["ResourceType"], each["ResourceName"]) for each in ours[0]] == resources
+    assert [each["ErrorCode"] for each in ours[1]] == [31, 29, 31, 0, 30, 29, 31]
