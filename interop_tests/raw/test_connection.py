@@ -179,6 +179,39 @@ def test_a_tag_that_runs_past_the_frame_closes_the_connection(connect: Connect) 
     assert connection.is_closed_by_peer()
 
 
+@pytest.mark.parametrize("count", [10_000, 10_001])
+def test_more_than_ten_thousand_tagged_fields_close_the_connection(connect: Connect, count: int) -> None:
+    connection = connect(timeout_s=10.0)
+    base = encode_request_header(18, 3, 1, "interop", True) + b"\x02a\x02b"
+    tags = bytes([count & 0x7F | 0x80, count >> 7]) + b"".join(
+        _uvarint(tag) + b"\x00" for tag in range(100, 100 + count)
+    )
+    connection.send_bytes(frame(base + tags))
+    if count > 10_000:
+        assert connection.is_closed_by_peer()
+    else:
+        assert connection.receive("ApiVersions", 3, 1)["ErrorCode"] == 0
+
+
+@pytest.mark.parametrize("count", [1_000_001, 0x7FFFFFFF])
+def test_an_array_of_more_than_a_million_elements_closes_the_connection(connect: Connect, count: int) -> None:
+    connection = connect(timeout_s=10.0)
+    header = encode_request_header(3, 1, 1, "interop", False)
+    # The names are there as far as they fit: each is empty.
+    names = b"\x00\x00" * min(count, 1_000_001)
+    connection.send_bytes(frame(header + struct.pack(">i", count) + names))
+    assert connection.is_closed_by_peer()
+
+
+def _uvarint(number: int) -> bytes:
+    """Of at most 21 bits."""
+    if number < 0x80:
+        return bytes([number])
+    if number < 0x4000:
+        return bytes([number & 0x7F | 0x80, number >> 7])
+    return bytes([number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14])
+
+
 def test_a_nullable_structure_may_be_null_or_there(connection: Connection, make_topic: Any) -> None:
     names = sorted(make_topic(partitions=2) for _ in range(2))
     asked = [{"Name": name} for name in names]
