@@ -35,6 +35,7 @@ SEEDS = (
     "test_cluster_simulation.py",
     "test_consumer_group_simulation.py",
     "test_share_group_simulation.py",
+    "test_streams_group_simulation.py",
     "test_quorum_simulation.py",
 )
 SHARES = (0, 1)

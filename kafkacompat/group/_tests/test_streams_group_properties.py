@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from kafkacompat.group._tests.streamers import CHANGELOG, GROUP, Streamer, StreamsWorld, described, topology
+from kafkacompat.group.sweeps import machine_of
+from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.streams_group_mutants import RARE_STREAMS_GROUP_MUTANTS
 from kafkacompat.wire.errors import ErrorCode as E
 
-STEPS = 60
+STEPS, SEEDS = 60, 25
 MEMBERS = ("a1", "a2", "b1", "b2", "c1")
 """The first letter is the process."""
 ALL = {("0", 0), ("0", 1), ("0", 2)}
@@ -52,8 +55,31 @@ def check_that_nobody_shares_an_active_task(world: StreamsWorld, members: list[S
                 assert running.setdefault(task, each.member_id) == each.member_id
 
 
-@pytest.mark.parametrize("seed", range(25))
+def members_of(world: StreamsWorld) -> Any:
+    group: Any = machine_of(world.coordinator._shards.shard_for(GROUP)).groups.get(GROUP)
+    return None if group is None else dict(group.members)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_tasks_are_active_once_and_a_group_left_alone_comes_to_rest(seed: int) -> None:
+    live(seed)
+
+
+@pytest.mark.parametrize("plant", RARE_STREAMS_GROUP_MUTANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
+    """These are rare in the simulation. Here a coordinator ends after each step."""
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        for seed in range(SEEDS):
+            try:
+                live(seed)
+            except AssertionError:
+                faults.take()
+                return
+    pytest.fail(f"{plant.__name__} survives {SEEDS} seeds")
+
+
+def live(seed: int) -> None:
     chance = Random(seed)
     world = StreamsWorld(
         delay_ms=chance.choice((0, 3000)),
@@ -66,8 +92,9 @@ def test_tasks_are_active_once_and_a_group_left_alone_comes_to_rest(seed: int) -
     for _ in range(STEPS):
         step(chance, world, members)
         check_that_nobody_shares_an_active_task(world, members)
-        before = described(world)
+        before, held = described(world), members_of(world)
         world.restart()
+        assert members_of(world) == held
         for each in (before[0], (after := described(world))[0]):
             for member in each.members:
                 member.task_offsets, member.task_end_offsets = [], []

@@ -13,6 +13,10 @@ from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS
 from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS
 from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS
 from kafkacompat.sim._tests.share_group_mutants import SHARE_GROUP_MUTANTS
+from kafkacompat.sim._tests.streams_group_mutants import (
+    RARE_STREAMS_GROUP_MUTANTS,
+    STREAMS_GROUP_MUTANTS,
+)
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS
 
 EVERY_MUTANT = (
@@ -25,6 +29,8 @@ EVERY_MUTANT = (
     *KEEPING_MUTANTS,
     *LIFE_MUTANTS,
     *SHARE_GROUP_MUTANTS,
+    *STREAMS_GROUP_MUTANTS,
+    *RARE_STREAMS_GROUP_MUTANTS,
     *TRANSACTION_MUTANTS,
 )
 
