@@ -174,6 +174,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     for kafka in item.config.stash[RUNNING].kafkas:
         kafka.faults.clear()
+        kafka.clock.resume()
     yield
     for kafka in item.config.stash[RUNNING].kafkas:
         kafka.end_test()

@@ -222,3 +222,15 @@ def test_racks(kafka):
 """
     )
     assert "1 passed" in said
+
+
+def test_a_clock_goes_on_when_the_test_ends_that_has_stopped_it(run: Pytest) -> None:
+    source = """
+import pytest
+pytestmark = pytest.mark.kafka(scope="module")
+def test_first(kafka):
+    kafka.clock.freeze()
+def test_second(kafka):
+    assert not kafka.clock.is_frozen
+"""
+    assert "2 passed" in run(source)
