@@ -28,12 +28,15 @@ GROUPS = "GroupsCommand"
 FEATURES = "FeatureCommand"
 CLUSTER = "ClusterTool"
 CONFIGS = "ConfigCommand"
+SESSION_MS = "1800000"
+"""Members send no heartbeats while the tools run."""
 SETTINGS = {
     "log.retention.ms": "-1",
     "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.session.timeout.ms": "60000",
-    "group.share.session.timeout.ms": "60000",
-    "group.share.max.session.timeout.ms": "60000",
+    "group.streams.session.timeout.ms": SESSION_MS,
+    "group.streams.max.session.timeout.ms": SESSION_MS,
+    "group.share.session.timeout.ms": SESSION_MS,
+    "group.share.max.session.timeout.ms": SESSION_MS,
 }
 TIME_MS = 1_700_000_000_000
 """Of the first record. Each next record is a second later."""
