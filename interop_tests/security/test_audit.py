@@ -15,7 +15,7 @@ from interop_tests.harness.schema import ZERO_UUID
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed
 from interop_tests.raw.compare import all_sides
-from interop_tests.raw.rights import ADMINISTRATOR, SECURED, SENDER, _administer, _make, entry
+from interop_tests.raw.rights import ADMINISTRATOR, SECURED, SENDER, administer, entry, make
 from interop_tests.raw.side_by_side import Connect, Side
 from kafkacompat._tests.fuzz.values import WITNESSED_TOPIC
 from kafkacompat.api.registry import ENTRIES as ALL_APIS
@@ -85,8 +85,8 @@ def deletions(ids: dict[str, uuid.UUID]) -> list[tuple[str, int, dict[str, Any]]
 
 def audited(side: Side, broker: BrokerProcess) -> Counter[str]:
     """The lines about the sender, in the words of the logger."""
-    _administer(side)
-    _make(side, ENTRIES)
+    administer(side)
+    make(side, ENTRIES)
     level = {"Name": LOGGER, "ConfigOperation": 0, "Value": "DEBUG"}
     resource = {"ResourceType": 8, "ResourceName": "1", "Configs": [level]}
     reply = side.own.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})

@@ -15,17 +15,6 @@ ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 SHARE_VERSION = "share.version"
 STREAMS_VERSION = "streams.version"
 
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
-    GROUP_VERSION: (0, 1),
-    KRAFT_VERSION: (0, 1),
-    METADATA_VERSION: (7, 33),
-    SHARE_VERSION: (0, 2),
-    STREAMS_VERSION: (0, 1),
-    TRANSACTION_VERSION: (0, 2),
-    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
-}
-"""Name -> (lowest, highest) level, as a Kafka 4.4.0 node registers them."""
-
 METADATA_VERSIONS: Mapping[int, str] = {
     7: "3.3-IV3",
     8: "3.4-IV0",
@@ -57,6 +46,17 @@ METADATA_VERSIONS: Mapping[int, str] = {
 }
 """The names of the levels of metadata.version."""
 LATEST_METADATA_VERSION = max(METADATA_VERSIONS)
+
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    GROUP_VERSION: (0, 1),
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (min(METADATA_VERSIONS), LATEST_METADATA_VERSION),
+    SHARE_VERSION: (0, 2),
+    STREAMS_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
+}
+"""Name -> (lowest, highest) level, as a Kafka 4.4.0 node registers them."""
 
 _DEFAULT_FROM: tuple[tuple[str, int, int], ...] = (
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1, 26),

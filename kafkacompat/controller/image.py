@@ -29,7 +29,7 @@ CONTROLLERS = "controllers"
 CLIENT_QUOTAS = "client_quotas"
 SCRAM_CREDENTIALS = "scram_credentials"
 DELEGATION_TOKENS = "delegation_tokens"
-"""Kinds of `MetadataImage.opaque`. Client quotas are stored, written to snapshots and described, but not enforced."""
+"""Kinds of `MetadataImage.opaque`. The parts that enforce or describe them read them from there."""
 
 
 class ConfigResourceType(IntEnum):

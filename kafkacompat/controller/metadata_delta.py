@@ -200,8 +200,8 @@ class TopicsDelta:
         if self._topics is None:
             return base.topics, base.topics_by_id, base.topic_changes
         for topic_id, partitions in self._partitions.items():
-            name = self._topics_by_id[topic_id].name
-            self._topics[name] = self._topics_by_id[topic_id] = TopicImage(name, topic_id, partitions)
+            topic = replace(self._topics_by_id[topic_id], partitions=partitions)
+            self._topics[topic.name] = self._topics_by_id[topic_id] = topic
         since = base.topic_changes.state if base.offset >= 0 else None
         changes = TopicChanges(since, tuple(self._ids), self._unclean_elections, self._eligible_elections)
         return self._topics, self._topics_by_id, changes

@@ -1,5 +1,6 @@
 """Changes of partitions' replicas, leaders and directories (ReplicationControlManager). Pure: image, settings and request give
-records and response. Codes and texts are those of Apache Kafka. PartitionChangeBuilder makes each record.
+records and response. Codes and texts are those of Apache Kafka. PartitionChangeBuilder makes each record. CreateTopics,
+CreatePartitions and DeleteTopics are in topics.py.
 
 - AlterPartition (KIP-497, KIP-841, KIP-903): a leader asks to change the in-sync replicas of its partitions. If the change
   completes a reassignment, one record does both. If that also moves the leadership, the sender gets the error

@@ -231,6 +231,7 @@ class FetchContext:
         return session.id, selected
 
     def _maybe_create(self, pairs: list[tuple[Any, Any]], now_ms: int) -> int:
+        """A new session has what is answered, so every partition that was asked for must be among it."""
         if self._cache is None:
             return INVALID_SESSION_ID
         partitions: dict[PartitionKey, CachedPartition] = {}

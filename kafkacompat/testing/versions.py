@@ -1,7 +1,8 @@
 """A Kafka that shows itself as an older release does: the versions of its APIs, its features, the defaults of its settings.
 
-The table has what each release says of itself. It names no version that this package does not serve, and what an older
-release served besides is refused: requests that Kafka 4.0 has removed, and APIs between brokers with ZooKeeper.
+The table has what each release says of itself: `python -m interop_tests.releases` writes it. No version that this package does
+not serve is shown, so what an older release served besides is refused: requests that Kafka 4.0 has removed, and APIs between
+brokers with ZooKeeper.
 """
 
 from __future__ import annotations
