@@ -326,8 +326,7 @@ class Connection:
         try:
             return self._replies.send_alone(reply)
         except OSError as error:
-            self._log_end(error)
-            self.close()
+            self._close_unsent(error)
             return True
 
     def _release_replies(self) -> None:
@@ -343,15 +342,18 @@ class Connection:
         try:
             result = self._replies.send()
         except (OSError, SliceTooShort) as error:
-            if isinstance(error, ConnectionError):
-                self._log_end(error)
-            else:
-                _log.error("closing %s: a reply cannot be sent: %s", self.info, error)
-            self.close()
+            self._close_unsent(error)
             return False
         if result is _COLD:
             self._replies.warm_next(self._host.workers).on_done(self._warmed)
         return result is _TURN_OVER
+
+    def _close_unsent(self, error: OSError | SliceTooShort) -> None:
+        if isinstance(error, ConnectionError):
+            self._log_end(error)
+        else:
+            _log.error("closing %s: a reply cannot be sent: %s", self.info, error)
+        self.close()
 
     def _warmed(self, done: Deferred[None]) -> None:
         self._replies.is_warming = False

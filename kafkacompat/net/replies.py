@@ -1,6 +1,7 @@
 """The replies of one connection, in the order of its requests, from the handler to the socket.
 
-- A reply that is ready goes to the output, unless an earlier one is pending: then it waits in line.
+- A reply that is ready goes to the output, unless an earlier one is pending: then it waits in line. One that nothing comes
+  before is sent at once, and only what the socket does not take goes to the output.
 - The reply of a blocking request is `parked` while it is pending. The connection dispatches nothing meanwhile.
 - Sending stops when the socket is full, when a file must be read from the disk first, or when the turn's bound is
   reached.

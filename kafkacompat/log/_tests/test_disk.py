@@ -23,19 +23,23 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
+@pytest.mark.parametrize("buffers", [(b"a batch",), (b"a batch", b" and more")])
 def test_a_write_that_ends_early_fails_and_leaves_nothing(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, buffers: tuple[bytes, ...]
 ) -> None:
     """A disk writes what fits. Half a batch at the end would make the log unusable."""
-    whole = os.pwritev
+    whole, calls = os.pwrite, []
 
-    def shorter(fd: int, buffers: Sequence[bytes], offset: int) -> int:
-        return whole(fd, [buffers[0][:3]], offset)
+    def shorter(fd: int, data: bytes | Sequence[bytes], offset: int) -> int:
+        calls.append(data)
+        return whole(fd, (data if isinstance(data, bytes) else data[0])[:3], offset)
 
     file = RealDisk().open(str(path))
+    monkeypatch.setattr(os, "pwrite", shorter)
     monkeypatch.setattr(os, "pwritev", shorter)
     with pytest.raises(OSError) as failed:
-        file.write_now(b"a batch", b" and more")
+        file.write_now(*buffers)
+    assert len(calls) == 1
     assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, str(path))
     assert (file.size(), path.read_bytes()) == (len(BEFORE), BEFORE)
     monkeypatch.undo()

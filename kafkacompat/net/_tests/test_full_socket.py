@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -424,3 +425,21 @@ async def test_a_client_that_is_gone_when_its_reply_is_sent_ends_only_its_connec
         assert len(dispatcher.closed) == 1
         await other.send_all(framed(b"other"))
         assert await receive_frame(other) == b"other"
+
+
+async def test_an_error_that_is_not_the_client_s_is_told_when_a_reply_is_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As for a reply in the queue."""
+
+    def short_of_buffers(self: OutputQueue, part: bytes) -> None:
+        raise OSError(errno.ENOBUFS, "No buffer space available")
+
+    monkeypatch.setattr(OutputQueue, "send_alone", short_of_buffers)
+    async with serving(ScriptedDispatcher()) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"hello"))
+        await expect_closed(stream)
+    told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(told) == 1
+    assert "a reply cannot be sent" in told[0]
