@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
+from kafkacompat.log import producer_snapshots
+from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.producer_snapshots import encode_snapshot
+from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE
+from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import LogRefused, TransactionTerms
 
@@ -128,3 +131,54 @@ def test_the_batches_of_a_known_producer_need_no_closer_look() -> None:
         if found < 0:
             log.append_as_leader(batch, 3, NOW_MS)
     assert log.log_end_offset == len(ALWAYS_PLAIN)
+
+
+def test_a_snapshot_that_is_being_encoded_has_the_producer_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_snapshots, "ENCODED_A_STEP", 1)
+    disk = MemoryDisk()
+    log = open_log(disk)
+
+    def batch(producer_id: int, sequence: int) -> Any:
+        return batch_of([b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+    for producer_id in (1, 2):
+        log.append_as_leader(batch(producer_id, 0), 3, NOW_MS)
+    log.roll(2, NOW_MS)
+    log.append_as_leader(batch(1, 1), 3, NOW_MS)
+    following = batch(2, 1)
+    assert log.append_next(following.buffer, following.size, 1, NOW_MS, 2, 0, 1, 3) == 3
+    while not log.go_on_with_snapshot():
+        pass
+    taken = decode_snapshot(disk.read_bytes(f"{DIRECTORY}/{2:020d}.snapshot"))
+    assert {each.producer_id: each.batches[-1].last_sequence for each in taken} == {1: 0, 2: 0}
+
+
+@pytest.mark.parametrize("reason", ["none", "transaction", "verification"])
+def test_what_transactions_have_to_say_is_for_the_closer_look(reason: str) -> None:
+    """A producer may not write outside its open transaction, and must begin where its verification says."""
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch_of([b"v"], producer_id=1, producer_epoch=0, base_sequence=0), 3, NOW_MS)
+    sequence = 1
+    if reason == "transaction":
+        opening = batch_of([b"v"], producer_id=1, producer_epoch=0, base_sequence=1, is_transactional=True)
+        log.append_as_leader(opening, 3, NOW_MS)
+        sequence = 2
+    elif reason == "verification":
+        log.start_verification(1, 0, 0, bumps_epochs=False, now_ms=NOW_MS)
+    before = state(log)
+    batch = batch_of([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence)
+    found = log.append_next(batch.buffer, batch.size, 1, NOW_MS, 1, 0, sequence, 3)
+    assert (found, state(log) == before) == ((1, False) if reason == "none" else (-1, True))
+
+
+def test_the_first_batch_of_an_epoch_comes_after_the_file_with_the_epoch() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
+    log.assign_epoch_start(4, log.log_end_offset)
+    batch = batch_of([b"v"])
+    of_the_batch = batch.buffer, batch.size, 1, NOW_MS, -1, -1, -1, 4
+    assert log.append_next(*of_the_batch) == -1
+    log.append_as_leader(batch, 4, NOW_MS)
+    assert b"4 1" in disk.read_bytes(f"{DIRECTORY}/{LEADER_EPOCH_FILE}")
+    assert log.append_next(*of_the_batch) == 2
