@@ -546,7 +546,7 @@ def _is_in_session(call: Call) -> bool:
     return call.api == "Fetch" and getattr(call.request, "session_id", 0) != 0
 
 
-_EFFECTS: Mapping[str, type[Any]] = {
+EFFECTS: Mapping[str, type[Any]] = {
     snake_case(each.__name__): each
     for each in (Error, Delay, Throttle, Close, Cut, Corrupt, Duplicate, *DISK_EFFECTS)
 }
@@ -557,7 +557,7 @@ def rule_of(values: Mapping[str, Any]) -> Rule:
     Faults. Raises ValueError, TypeError for values that no rule has."""
     rest = dict(values)
     name = rest.pop("fault", None)
-    effect = _EFFECTS.get(name) if isinstance(name, str) else None
+    effect = EFFECTS.get(name) if isinstance(name, str) else None
     if effect is None:
         raise ValueError(f"there is no fault {name!r}")
     if "when" in rest:
