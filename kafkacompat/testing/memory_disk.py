@@ -1,7 +1,7 @@
 """A disk in memory, as ports.Disk: directories are dictionaries, and files are anonymous files of the kernel.
 
-So records are sent with sendfile, and a log is recovered, by the code that does so on a real disk. An empty file has no
-descriptor yet: most files of a log stay empty.
+So records are sent with sendfile, and a log is recovered, by the code that does so on a real disk. A file has no descriptor
+before it is used: most files of a log stay empty, and many copies of a disk may be kept. A process may have few descriptors.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kafkacompat.ports import ORDINARY_MODE, Buffer
 SIZE_BYTES = 1 << 40
 """What the disk says that it holds."""
 COPIED_AT_ONCE = 1 << 30
+_creating = threading.Lock()
 
 
 def anonymous_file() -> int:
@@ -33,39 +34,59 @@ def anonymous_file() -> int:
 class Inode:
     """The content of a file. It is freed when neither a name nor an open file refers to it any more."""
 
-    __slots__ = ("fd", "is_closed", "modified_ms")
+    __slots__ = ("_held", "is_closed", "modified_ms")
 
-    def __init__(self, modified_ms: int) -> None:
-        self.fd = -1
-        """-1: nothing was written yet, or the disk is closed."""
+    def __init__(self, modified_ms: int, content: bytes = b"") -> None:
+        self._held: bytes | int = content
+        """The descriptor, once it is used, and the content before."""
         self.is_closed = False
         self.modified_ms = modified_ms
 
+    def descriptor(self, path: str) -> int:
+        """Raises OSError if the disk is closed."""
+        held = self._held
+        if isinstance(held, int):
+            return held
+        with _creating:
+            if self.is_closed:
+                raise OSError(errno.EBADF, "the disk is closed", path)
+            if isinstance(self._held, bytes):
+                fd, written, content = anonymous_file(), 0, memoryview(self._held)
+                while written < len(content):
+                    written += os.write(fd, content[written : written + COPIED_AT_ONCE])
+                self._held = fd
+            return self._held
+
     def size(self) -> int:
-        return 0 if self.fd < 0 else os.fstat(self.fd).st_size
+        held = self._held
+        return len(held) if isinstance(held, bytes) else os.fstat(held).st_size
 
     def content(self, position: int = 0, length: int = -1) -> bytes:
-        if self.fd < 0:
-            return b""
-        return os.pread(self.fd, self.size() if length < 0 else length, position)
+        held = self._held
+        end = self.size() if length < 0 else position + length
+        if isinstance(held, bytes):
+            return held[position:end]
+        return os.pread(held, max(0, end - position), position)
 
     def copy(self) -> Inode:
-        other = Inode(self.modified_ms)
-        left, done = self.size(), 0
-        if left:
-            other.fd = anonymous_file()
-        while left > done:
-            done += os.sendfile(other.fd, self.fd, done, min(left - done, COPIED_AT_ONCE))
-        return other
+        parts: list[bytes] = []
+        left = self.size()
+        while left:
+            at = sum(map(len, parts))
+            parts.append(self.content(at, min(left, COPIED_AT_ONCE)))
+            left -= len(parts[-1])
+        return Inode(self.modified_ms, b"".join(parts))
 
     def close(self) -> None:
-        self.is_closed = True
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        with _creating:
+            self.is_closed = True
+            held, self._held = self._held, b""
+        if isinstance(held, int):
+            os.close(held)
 
     def __del__(self) -> None:
-        self.close()
+        if isinstance(self._held, int):  # without the lock, which this thread may have
+            os.close(self._held)
 
 
 class MemoryFile(RealFile):
@@ -77,21 +98,16 @@ class MemoryFile(RealFile):
         self.path = path
         self._inode = inode
         self._now_ms = now_ms
-        self._fd = inode.fd
+        self._fd = -1
         self._size = inode.size()
         self._read_flags = 0
         self._is_open = True
 
     def _have_descriptor(self) -> None:
         """Asked each time, because the disk may have been closed meanwhile, and the number be another file's."""
-        inode = self._inode
         if not self._is_open:
             raise OSError(errno.EBADF, "closed", self.path)
-        if inode.fd < 0:
-            if inode.is_closed:
-                raise OSError(errno.EBADF, "the disk is closed", self.path)
-            inode.fd = anonymous_file()
-        self._fd = inode.fd
+        self._fd = self._inode.descriptor(self.path)
 
     def write_now(self, *buffers: Buffer) -> int:
         self._have_descriptor()
@@ -234,9 +250,7 @@ class MemoryDisk:
         return self._file(path).content(position, length)
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = ORDINARY_MODE) -> None:
-        inode = Inode(self._now_ms())
-        if data:
-            MemoryFile(path, inode, self._now_ms).write_now(data)
+        inode = Inode(self._now_ms(), bytes(data))
         with self._place(path) as (directory, name):
             if isinstance(directory.get(name), dict):
                 raise IsADirectoryError(errno.EISDIR, "a directory", path)

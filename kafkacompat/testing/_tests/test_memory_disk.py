@@ -70,6 +70,19 @@ def test_an_empty_file_needs_no_descriptor() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_copy_needs_no_descriptor_for_what_nobody_opens(disk: MemoryDisk) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    copies = [disk.copy().copy() for _ in range(20)]
+    assert {each.read_bytes("/d/e/f", 2, 3) for each in copies} == {b"for"}
+    assert {each.file_size("/d/e/f") for each in copies} == {6}
+    assert len(os.listdir("/proc/self/fd")) == before
+    file = copies[0].open("/d/e/f")
+    assert (file.size(), file.read_cold(0, 6)) == (6, b"before")
+    file.write_now(b" and after")
+    assert copies[0].read_bytes("/d/e/f") == b"before and after"
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+
+
 def test_a_lock_is_one_nodes_until_its_process_ends(disk: MemoryDisk) -> None:
     lock = disk.lock("/d/.lock")
     with pytest.raises(BlockingIOError):
