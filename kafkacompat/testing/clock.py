@@ -247,7 +247,7 @@ class TestClock:
             nodes = self._awake()
             answers = [(node, node.look(step)) for node in nodes]
             self._wait_for(answers)
-            turns = [node.turns for node in nodes]
+            turns = [-1 if node.is_busy else node.turns for node in nodes]
             is_same = nodes == self._awake() and (len(nodes) == 1 or turns == before)
             on_the_way = self._on_the_way()
             if is_same and on_the_way == self._lost:
@@ -279,11 +279,14 @@ class TestClock:
         while True:
             before = self._stands_ms, self._work_stands_ms
             wait_for_futures([answer for _, answer in answers], timeout=REST_TIMEOUT_S)
-            late = [node.busy_with() for node, answer in answers if not answer.done() and node in self._nodes]
+            late = [node for node, answer in answers if not answer.done() and node in self._nodes]
             if not late:
                 return
             if (self._stands_ms, self._work_stands_ms) == before:
-                raise NotAtRest(f"not at rest after {REST_TIMEOUT_S:g} s: {'; '.join(late)}")
+                told = "; ".join(node.busy_with() for node in late)
+                for node in late:
+                    node.look_no_more()
+                raise NotAtRest(f"not at rest after {REST_TIMEOUT_S:g} s: {told}")
 
 
 class NodeTime:
@@ -305,6 +308,8 @@ class NodeTime:
         self.transit = Transit()
         self.turns = 0
         """Steps of tasks, while it was looked at."""
+        self.is_busy = False
+        """It counted as at rest, although tasks ran."""
         self._name = name
         self._token = trio.lowlevel.current_trio_token()
         self._jobs: dict[str, int] = {}
@@ -359,6 +364,13 @@ class NodeTime:
         if not self.soon(look.begin):
             look.end()
         return look.at_rest
+
+    def look_no_more(self) -> None:
+        """The present look is given up: its step is not called any more."""
+        look, self._look = self._look, None
+        if look is not None:
+            look.is_given_up = True
+            self.soon(look.leave)
 
     def busy_with(self) -> str:
         jobs = ", ".join(f"{count} of {duty}" for duty, count in sorted(self._jobs.items()) if count)
@@ -421,6 +433,7 @@ class _Look(trio.abc.Instrument):
         self._quiet_turns = 0
         self._idle_turns = 0
         self._waits_for_jobs = False
+        self.is_given_up = False
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         if task.name != ENTRY_QUEUE:
@@ -430,6 +443,9 @@ class _Look(trio.abc.Instrument):
         trio.lowlevel.add_instrument(self)
         self._turn()
 
+    def leave(self) -> None:
+        trio.lowlevel.remove_instrument(self)
+
     def go_on(self) -> None:
         """No job runs any more."""
         if self._waits_for_jobs:
@@ -437,7 +453,7 @@ class _Look(trio.abc.Instrument):
             self._node.soon(self._turn)
 
     def _turn(self) -> None:
-        if self.at_rest.done():
+        if self.at_rest.done() or self.is_given_up:
             return
         node = self._node
         is_due = node.is_due()
@@ -450,7 +466,8 @@ class _Look(trio.abc.Instrument):
         self._turns = node.turns
         if self._quiet_turns >= QUIET_TURNS or self._idle_turns >= BUSY_TURNS_MAX:
             if self._step is None or not self._step():
-                trio.lowlevel.remove_instrument(self)
+                node.is_busy = self._quiet_turns < QUIET_TURNS
+                self.leave()
                 self.end()
                 return
             self._quiet_turns = self._idle_turns = 0

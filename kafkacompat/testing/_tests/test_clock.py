@@ -38,6 +38,15 @@ class Loop:
     def note(self, what: str) -> None:
         self.happened.append((what, self.clock.monotonic_ms()))
 
+    def spin(self) -> None:
+        """Never rest, as a loop whose clients go on sending."""
+
+        async def spin() -> None:
+            while True:
+                await trio.lowlevel.checkpoint()
+
+        trio.lowlevel.spawn_system_task(spin)
+
     def call(self, function: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()
         self._token.run_sync_soon(lambda: answer.set_result(function()))
@@ -220,6 +229,41 @@ def test_a_node_that_does_not_rest_is_named(monkeypatch: pytest.MonkeyPatch) -> 
             clock.advance(1)
         gate.set()
         clock.advance(1)
+
+
+def test_a_clock_that_has_given_up_moves_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_module, "REST_TIMEOUT_S", 0.1)
+    clock = TestClock()
+    clock.freeze()
+    with running(clock) as (loop,):
+        gate, ended, at_ms = threading.Event(), threading.Event(), clock.monotonic_ms()
+
+        def begin() -> None:
+            loop.workers.cleaning.submit(gate.wait).on_done(lambda _: loop.time.soon(ended.set))
+
+        loop.call(lambda: loop.time.timers.call_after(10, begin))
+        with pytest.raises(NotAtRest):
+            clock.advance(1)
+        gate.set()
+        assert ended.wait(10)
+        clock.settle()
+        assert clock.monotonic_ms() == at_ms + 10
+        clock.advance(1)
+        assert loop.call(lambda: clock.monotonic_ms()) == at_ms + 1_010
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_loops_that_never_rest_keep_no_clock_from_moving(count: int) -> None:
+    clock = TestClock()
+    with running(clock, count) as loops:
+        for loop in loops:
+            loop.call(loop.spin)
+            loop.call(partial(loop.time.timers.call_after, 1_000, partial(loop.note, "a timeout")))
+        mover = threading.Thread(target=clock.advance, args=(2,), daemon=True)
+        mover.start()
+        mover.join(20)
+        assert not mover.is_alive()
+        assert [len(loop.happened) for loop in loops] == [1] * count
 
 
 def test_a_loop_that_ends_meanwhile_is_not_waited_for() -> None:
