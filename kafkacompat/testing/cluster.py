@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.coordinator.core import CoordinatorResult
@@ -19,6 +20,7 @@ from kafkacompat.group.records import (
 )
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.testing.faults import Error, Fault, Rule, Selector
+from kafkacompat.testing.node import NodeEnded
 from kafkacompat.testing.node_state import NodeState
 from kafkacompat.testing.operations import Refused, check
 from kafkacompat.testing.waiting import until
@@ -69,6 +71,8 @@ class Paused:
     def pause(self, node_id: int, node: NodeThread) -> None:
         if node_id in self._resumed:
             return
+        if not node.is_running:
+            raise NodeEnded(f"node {node_id} does not run")
         entered, resumed = threading.Event(), threading.Event()
         self._resumed[node_id] = resumed
 
@@ -79,9 +83,14 @@ class Paused:
             node.time.stands_still = False
             node.time.wake_timers()
 
-        threading.Thread(target=node.call, args=(stand,), daemon=True).start()
+        def call() -> None:
+            with suppress(NodeEnded):
+                node.call(stand)
+
+        threading.Thread(target=call, daemon=True).start()
         if not entered.wait(TIMEOUT_S):
-            raise TimeoutError(f"node {node_id} does not stand still")
+            self.resume(node_id)
+            raise TimeoutError(f"node {node_id} does not stand still after {TIMEOUT_S:g} s")
 
     def resume(self, node_id: int) -> None:
         resumed = self._resumed.pop(node_id, None)

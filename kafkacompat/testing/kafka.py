@@ -217,12 +217,16 @@ class Kafka:
         """End it. Nothing is left: no thread, no file, no port."""
         self.paused.resume_all()
         running = [node for node in self.nodes.values() if node.is_running]
-        for node in running:
-            node.kill()
-        for disk in self._disks.values():
-            disk.close()
-        self._ports.release()
-        log.end(self.log)
+        try:
+            for node in running:
+                node.begin_kill()
+            for node in running:
+                node.kill()
+        finally:
+            for disk in self._disks.values():
+                disk.close()
+            self._ports.release()
+            log.end(self.log)
 
     def start_node(self, node_id: int) -> None:
         """Start a node that was stopped or killed, on its disk and at its port. Return when it serves."""
@@ -259,8 +263,11 @@ class Kafka:
         """Mend all links."""
         self._links.mend()
         for node_id, links in self._node_links.items():
-            if self.nodes[node_id].is_running and node_id not in self.paused:
-                self.nodes[node_id].call(links.mended)
+            node = self.nodes[node_id]
+            if node_id in self.paused:
+                node.time.soon(links.mended)  # as soon as it goes on
+            elif node.is_running:
+                node.call(links.mended)
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
         """Make a node the leader of a partition. It becomes a replica, in place of the last one, if it is none. Raises Refused."""
@@ -371,29 +378,34 @@ class Kafka:
             entered.release()
             resume.wait(TIMEOUT_S)
 
-        running = [node for node in self.nodes.values() if node.is_running]
+        running = self._running()  # those that are paused stand already
         with ThreadPoolExecutor(max(1, len(running))) as threads:
-            standing = [threads.submit(node.call, stand) for node in running]
-            for _ in standing:
-                entered.acquire(timeout=TIMEOUT_S)
             try:
+                for node in running:
+                    threads.submit(node.call, stand)
+                for _ in running:
+                    if not entered.acquire(timeout=TIMEOUT_S):
+                        raise TimeoutError(f"the nodes do not stand still after {TIMEOUT_S:g} s")
                 return Snapshot({node_id: disk.copy() for node_id, disk in self._disks.items()})
             finally:
                 resume.set()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a state. Clients that wait for an answer are disconnected, the others stay connected."""
+        """Go back to a state. Clients that wait for an answer are disconnected, the others stay connected. All nodes run then."""
+        self.paused.resume_all()
+        running = {node_id: node for node_id, node in self.nodes.items() if node.is_running}
+        for retirement in [node.begin_retirement() for node in running.values()]:
+            retirement.result(TIMEOUT_S)
         before, self._disks = self._disks, snapshot.copies()
-        exchanges = {
-            node_id: node.begin_exchange(self._disk(node_id))
-            for node_id, node in self.nodes.items()
-            if node.is_running
-        }
-        for node_id, exchange in exchanges.items():
+        exchanges = [node.begin_exchange(self._disk(node_id)) for node_id, node in running.items()]
+        for node_id in self._disks.keys() - running.keys():
+            self._make(node_id).begin()
+        for exchange in exchanges:
             exchange.result(TIMEOUT_S)
-            before[node_id].close()
-        for node_id in self._disks.keys() - exchanges.keys():
-            self._make(node_id).start()
+        for disk in before.values():
+            disk.close()
+        for node in self.nodes.values():
+            node.wait_ready()
         self._settle()
 
     def snapshot_in_loop(self) -> Snapshot:

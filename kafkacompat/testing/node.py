@@ -7,9 +7,10 @@ freezing of garbage collection.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -92,6 +93,8 @@ class NodeThread:
         self._links = links
         self._ready: Future[None] = Future()
         self._token: trio.lowlevel.TrioToken
+        self._has_loop = threading.Event()
+        """Set when the thread has its loop, or has ended without one."""
         self._scope = trio.CancelScope()
         self._asked = trio.Event()
         self._ended = threading.Event()
@@ -112,7 +115,12 @@ class NodeThread:
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Return when the node serves clients. Raises what keeps it from that, TimeoutError."""
-        self._ready.result(timeout_s)
+        try:
+            self._ready.result(timeout_s)
+        except TimeoutError:
+            if self._ready.done():
+                raise
+            raise TimeoutError(f"node {self.config.node_id} does not serve after {timeout_s:g} s") from None
 
     @property
     def is_running(self) -> bool:
@@ -157,18 +165,26 @@ class NodeThread:
 
     def begin_exchange(self, disk: Disk) -> Future[None]:
         """The same without waiting: the nodes of a quorum wait for each other."""
+        return self._begin(partial(self._exchange, disk))
+
+    def begin_retirement(self) -> Future[None]:
+        """End the node, without waiting. Its place is empty until the exchange: requests wait. All nodes of a quorum end before one
+        of the next follows, which would otherwise take over what the last ones know."""
+        return self._begin(self._retire)
+
+    def _begin(self, steps: Callable[[], Awaitable[None]]) -> Future[None]:
         future: Future[None] = Future()
 
-        async def exchange() -> None:
+        async def carry_out() -> None:
             try:
-                await self._exchange(disk)
+                await steps()
             except BaseException as error:
                 future.set_exception(error)
                 raise
             future.set_result(None)
 
         try:
-            self._token.run_sync_soon(self._nursery.start_soon, exchange)
+            self._token.run_sync_soon(self._nursery.start_soon, carry_out)
         except trio.RunFinishedError:
             raise NodeEnded from self.error
         return future
@@ -190,12 +206,19 @@ class NodeThread:
         self._join(timeout_s)
 
     def kill(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End at once, as after kill -9: the disk has what was written."""
-        self._in_loop(self._scope.cancel)
+        """End at once, as after kill -9: the disk has what was written. Raises TimeoutError."""
+        self.begin_kill()
         self._join(timeout_s)
 
+    def begin_kill(self) -> None:
+        """The same without waiting."""
+        self._in_loop(self._scope.cancel)
+
     def _in_loop(self, function: Callable[[], object]) -> None:
-        with suppress(trio.RunFinishedError, AttributeError):  # it has ended, or did not begin
+        if self._thread.ident is None:
+            return  # it did not begin
+        self._has_loop.wait()
+        with suppress(trio.RunFinishedError, AttributeError):  # it has ended, or had no loop
             self._token.run_sync_soon(function)
 
     def _join(self, timeout_s: float) -> None:
@@ -213,12 +236,14 @@ class NodeThread:
             self.error = self.error or error
         finally:
             self._ended.set()
+            self._has_loop.set()
             if not self._ready.done():
                 self._ready.set_exception(self.error or NodeEnded("the node was stopped before it served"))
 
     async def _serve(self) -> None:
         config = self.config
         self._token = trio.lowlevel.current_trio_token()
+        self._has_loop.set()
         refuse_what_is_not_served(config)
         self._tls = listeners_with_tls(config)
         with self._scope:
@@ -297,11 +322,15 @@ class NodeThread:
         workers = LoopWorkers(self._token)
         return loop_pools(cast("trio.Nursery", Arrivals(nursery)), workers), workers.close
 
+    async def _retire(self) -> None:
+        if not self._life.cancel_called:
+            await self._finish_jobs()
+            self._servers.node_is_gone(self.config)
+            self._life.cancel()
+            await self._life_ended.wait()
+
     async def _exchange(self, disk: Disk) -> None:
-        await self._finish_jobs()
-        self._servers.node_is_gone(self.config)
-        self._life.cancel()
-        await self._life_ended.wait()
+        await self._retire()
         self.disk = disk
         await self._next_life()
 

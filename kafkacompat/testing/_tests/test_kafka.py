@@ -6,12 +6,18 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import trio
 
 from kafkacompat.addresses import split_host_and_port
+from kafkacompat.deferred import Deferred
 from kafkacompat.testing import Kafka, KafkaCluster, Record, Refused
 from kafkacompat.testing._tests.test_node import api_versions_of, asked_again
+from kafkacompat.testing.links import TIMER_MAX_MS
+from kafkacompat.testing.node import NodeEnded, NodeThread
+from kafkacompat.testing.waiting import until
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -218,6 +224,63 @@ def test_a_cluster_has_nodes_that_come_and_go() -> None:
         assert kafka.topics() == {}
         kafka.produce("t", ["z"])
         assert values(kafka.records("t")) == [b"z"]
+
+
+def test_no_node_of_a_cluster_begins_again_before_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that still runs would give the others of the next quorum what it knows."""
+    steps: list[tuple[str, int]] = []
+    finish_jobs, next_life = NodeThread._finish_jobs, NodeThread._next_life
+
+    async def finish_last(node: NodeThread) -> None:
+        for _ in range(50 if node.config.node_id == 3 else 0):
+            if any(step == "begins" for step, _ in steps):
+                break
+            await trio.sleep(0.01)
+        await finish_jobs(node)
+        steps.append(("ends", node.config.node_id))
+
+    async def begin(node: NodeThread) -> Any:
+        steps.append(("begins", node.config.node_id))
+        return await next_life(node)
+
+    with KafkaCluster() as kafka:
+        monkeypatch.setattr(NodeThread, "_finish_jobs", finish_last)
+        monkeypatch.setattr(NodeThread, "_next_life", begin)
+        kafka.reset()
+        assert [step for step, _ in steps] == ["ends"] * 3 + ["begins"] * 3
+
+
+def test_a_cluster_of_which_most_nodes_are_dead_or_paused_goes_back_to_a_state() -> None:
+    with KafkaCluster() as kafka:
+        kafka.create_topic("t")
+        kafka.pause_node(1)
+        snapshot = kafka.snapshot()
+        kafka.kill_node(2)
+        kafka.kill_node(3)
+        kafka.restore(snapshot)
+        assert kafka.topics() == {"t": 1}
+        assert len(kafka._running()) == 3
+
+
+def test_a_node_that_does_not_run_cannot_be_paused(kafka: Kafka) -> None:
+    kafka.kill_node(1)
+    with pytest.raises(NodeEnded, match="node 1 does not run"):
+        kafka.pause_node(1)
+    kafka.start_node(1)
+    kafka.pause_node(1)
+    kafka.resume_node(1)
+
+
+def test_what_a_cut_link_has_lost_is_told_to_a_node_that_was_paused(kafka: Kafka) -> None:
+    answer: Deferred[None] = Deferred()
+    links = kafka._node_links[1]
+    kafka.node.call(lambda: links.lose(answer, kafka.node.time.work_timers, TIMER_MAX_MS))
+    kafka.pause_node(1)
+    kafka.heal()
+    assert not answer.done
+    kafka.resume_node(1)
+    until(lambda: answer.done, 10, lambda: "the answer is still awaited")
+    assert answer.has_failed
 
 
 async def test_async_with_under_trio() -> None:

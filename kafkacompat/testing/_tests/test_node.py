@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
+from collections.abc import Callable
 
 import pytest
+import trio
 
 from kafkacompat.addresses import split_host_and_port
 from kafkacompat.config import ConfigError
 from kafkacompat.testing import Kafka, UnknownSetting
-from kafkacompat.testing.node import NodeEnded
+from kafkacompat.testing.node import NodeEnded, NodeThread
 
 
 def asked_again(client: socket.socket, correlation_id: int) -> int:
@@ -50,6 +53,29 @@ def test_it_does_what_a_test_calls_in_its_own_thread() -> None:
             kafka.node.call(lambda: 1 / 0)
     with pytest.raises(NodeEnded):
         kafka.node.call(lambda: 1)
+
+
+def test_a_node_whose_thread_has_only_begun_can_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    serve, in_loop = NodeThread._serve, NodeThread._in_loop
+
+    async def serve_when_asked(node: NodeThread) -> None:
+        await trio.to_thread.run_sync(asked.wait)
+        await serve(node)
+
+    def ask(node: NodeThread, function: Callable[[], object]) -> None:
+        asked.set()
+        in_loop(node, function)
+
+    with Kafka() as kafka:
+        kafka.kill_node(1)
+        monkeypatch.setattr(NodeThread, "_serve", serve_when_asked)
+        monkeypatch.setattr(NodeThread, "_in_loop", ask)
+        node = kafka._make(1)
+        node.begin()
+        node.kill(5)
+        with pytest.raises(NodeEnded):
+            node.wait_ready()
 
 
 def test_a_setting_that_kafka_does_not_have_is_named() -> None:
