@@ -15,6 +15,7 @@ What faults and watchers see:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct as Layout
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from kafkacompat.testing.node import NodeThread
     from kafkacompat.wire.message import Message
 
+_log = logging.getLogger(__name__)
 _SIZE = Layout(">i")
 _UINT32 = Layout(">I")
 _NO_PRODUCER = Layout(">qhi").pack(-1, -1, -1)
@@ -305,7 +307,10 @@ class InterceptedDispatcher:
 
     def _tell(self, exchange: Exchange) -> None:
         for watcher in self._hooks.watchers:
-            watcher(exchange)
+            try:
+                watcher(exchange)
+            except Exception:  # no request may fail because somebody looks at it
+                _log.exception("a watcher of requests raised")
 
     def _faulted(
         self, connection: ConnectionInfo, call: ReceivedCall, decision: Decision, exchange: Exchange | None

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _LOG_DIRECTORY = re.compile(r"(.+)-(\d{1,10})(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
 SLOW = SYNCS | {"read"}
-"""What a slow disk holds up: syncs, and reads of logs. Threads do both, so nobody else waits for them."""
+"""What a slow disk holds up: syncs, and reads of logs. They are jobs of workers. Those of a disk in memory run in the node's loop
+(workers.py), so there the whole node waits."""
 
 
 def names_of_path(path: str) -> Names:

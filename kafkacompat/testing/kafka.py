@@ -126,9 +126,13 @@ class Kafka:
         self._settings = dict(settings or {})
         of_flavor = {} if self._flavor is None else self._flavor.settings
         self._racks = racks
-        self._configs = nodes_settings(
-            {**of_flavor, **self._settings}, nodes, self._ports, self._release, racks
-        )
+        try:
+            self._configs = nodes_settings(
+                {**of_flavor, **self._settings}, nodes, self._ports, self._release, racks
+            )
+        except BaseException:
+            self._ports.release()
+            raise
         self._refusals = Hooks()
         """Of the flavor."""
         for rule in () if self._flavor is None else self._flavor.rules:
@@ -352,7 +356,7 @@ class Kafka:
             self._hooks.watch(self.exchanges.add)
 
     def watch_requests(self, watcher: Watcher) -> None:
-        """Tell of each request and what became of it, in the thread of its node."""
+        """Tell of each request and what became of it, in the thread of its node. What the watcher raises is logged."""
         self._hooks.watch(watcher)
 
     def requests(self, **wanted: Any) -> list[Recorded]:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kafkacompat.testing.links import NodeLinks
 
 T = TypeVar("T")
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
 JOBS_LOOKS, JOBS_LOOK_S = 200, 0.001
 
 

@@ -578,6 +578,22 @@ def test_a_token_without_a_header_is_no_request() -> None:
         case.dispatcher.dispatch(connection, memoryview(bytearray(token)))
 
 
+def test_a_watcher_that_raises_changes_nothing_for_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    case, seen = Case(), []
+
+    def raises(exchange: Exchange) -> None:
+        raise ValueError("a mistake")
+
+    case.hooks.watch(raises)
+    case.hooks.watch(seen.append)
+    assert case.ask(ApiVersionsRequest(), 4) is not None
+    case.faults.delay(5)
+    case.send(ApiVersionsRequest(), 4)
+    case.time.advance(5)
+    assert len(seen) == 2
+    assert [each.getMessage() for each in caplog.records] == ["a watcher of requests raised"] * 2
+
+
 def test_watchers_see_each_exchange_and_cost_nothing_when_they_have_gone() -> None:
     case = Case()
     seen: list[Exchange] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -83,6 +84,13 @@ def test_a_setting_that_kafka_does_not_have_is_named() -> None:
         Kafka({"num.partition": 3})
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         Kafka({"num.partitions": "many"})
+
+
+def test_a_kafka_that_cannot_be_made_keeps_no_port() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConfigError) as kept:  # with the frames that know it
+        Kafka({"num.partitions": "many"}, nodes=3)
+    assert len(os.listdir("/proc/self/fd")) == before, kept
 
 
 def test_a_node_takes_the_place_of_another_behind_the_same_connection() -> None:
