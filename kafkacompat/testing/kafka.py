@@ -28,7 +28,7 @@ from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect
 from kafkacompat.testing.faulty_disk import FaultyDisk
 from kafkacompat.testing.links import Links, NodeLinks
 from kafkacompat.testing.memory_disk import MemoryDisk
-from kafkacompat.testing.node import NodeThread
+from kafkacompat.testing.node import NodeEnded, NodeThread
 from kafkacompat.testing.node_state import NodeState
 from kafkacompat.testing.operations import NodeOperations, Refused
 from kafkacompat.testing.ports import ReservedPorts
@@ -445,6 +445,13 @@ class Kafka:
             node for node_id, node in self.nodes.items() if node.is_running and node_id not in self.paused
         ]
 
+    def _any(self) -> NodeThread:
+        """One that can be asked. Raises NodeEnded."""
+        running = self._running()
+        if not running:
+            raise NodeEnded("no node runs, or all are paused")
+        return running[0]
+
     def _each(self, ask: Callable[[NodeOperations], Any]) -> list[Any]:
         """What each running node says. `ask` returns a value, or a coroutine over deferred values."""
         return [self._one(node, ask) for node in self._running()]
@@ -501,7 +508,7 @@ class Kafka:
         }
         self._patiently(
             lambda: self._one(
-                self._running()[0],
+                self._any(),
                 lambda node: node.create_topic(name, partitions, replication_factor, texts),
             )
         )
@@ -523,7 +530,7 @@ class Kafka:
         """Do nothing if it does not exist any more. Raises Refused."""
         self._topics = [each for each in self._topics if each != name]
         try:
-            self._patiently(lambda: self._one(self._running()[0], lambda node: node.delete_topic(name)))
+            self._patiently(lambda: self._one(self._any(), lambda node: node.delete_topic(name)))
         except Refused as refused:
             if refused.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -543,7 +550,7 @@ class Kafka:
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic, without Kafka's own."""
-        found: dict[str, int] = self._one(self._running()[0], _topics)
+        found: dict[str, int] = self._one(self._any(), _topics)
         return {name: count for name, count in found.items() if not name.startswith("__")}
 
     def ends(self, topic: str) -> dict[int, Ends]:
@@ -557,7 +564,7 @@ class Kafka:
     def records(self, topic: str, *, partition: int | None = None) -> list[Record]:
         """All records of a topic, in the order of partitions and offsets, from the brokers' logs. Raises LookupError for a topic
         that does not exist."""
-        topics = self._one(self._running()[0], _topics)
+        topics = self._one(self._any(), _topics)
         if topic not in topics:
             known = ", ".join(sorted(name for name in topics if not name.startswith("__"))) or "none"
             raise LookupError(f"topic {topic} does not exist; those that do: {known}")

@@ -271,6 +271,16 @@ def test_a_node_that_does_not_run_cannot_be_paused(kafka: Kafka) -> None:
     kafka.resume_node(1)
 
 
+def test_a_kafka_whose_nodes_are_dead_or_paused_says_so(kafka: Kafka) -> None:
+    kafka.pause_node(1)
+    with pytest.raises(NodeEnded, match="no node runs, or all are paused"):
+        kafka.topics()
+    kafka.kill_node(1)
+    for ask in (lambda: kafka.records("t"), kafka.topic, lambda: kafka.delete_topic("t")):
+        with pytest.raises(NodeEnded, match="no node runs"):
+            ask()
+
+
 def test_what_a_cut_link_has_lost_is_told_to_a_node_that_was_paused(kafka: Kafka) -> None:
     answer: Deferred[None] = Deferred()
     links = kafka._node_links[1]
