@@ -28,6 +28,7 @@ COMMANDS = {
     "groups": "manage groups, their offsets and their settings",
     "pipeline": "run the data pipeline on Spark: jobs, generator, collector, demo",
     "console": "serve the web console: results, topics, groups, nodes, records",
+    "testserver": "serve a Kafka for tests in any language, with a control API over HTTP on loopback",
     "dump": "print the contents of a log segment, index or snapshot file",
     "completion": "print a script that lets a shell complete these commands",
 }

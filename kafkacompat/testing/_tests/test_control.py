@@ -7,15 +7,18 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from kafkacompat.testing.control import OPERATIONS, carry_out
+from kafkacompat.testing import control_reference
+from kafkacompat.testing.control import FAULT_ARGUMENTS, OPERATIONS, carry_out
 from kafkacompat.testing.control_arguments import Problem
 from kafkacompat.testing.control_openapi import openapi
 from kafkacompat.testing.controlled import Control
+from kafkacompat.testing.faults import EFFECTS, Rule, Selector
 from kafkacompat.testing.kafka import Kafka
 
 
@@ -369,6 +372,19 @@ def test_the_document_describes_every_operation() -> None:
     for name in re.findall(r'"#/components/([\w/]+)"', text):
         kind, _, found = name.partition("/")
         assert found in document["components"][kind]
+
+
+def test_the_page_of_the_control_api_says_what_the_table_says() -> None:
+    assert control_reference.PAGE.read_text(encoding="utf-8") == control_reference.page(), (
+        "python -m kafkacompat.testing.control_reference"
+    )
+
+
+def test_every_argument_of_a_fault_but_functions_is_there() -> None:
+    of_effects = {each.name for effect in EFFECTS.values() for each in fields(effect)}
+    of_rules = {each.name for kind in (Rule, Selector) for each in fields(kind)}
+    known = {each.name for each in FAULT_ARGUMENTS}
+    assert known == (of_effects | of_rules | {"fault"}) - {"effect", "selector", "when"}
 
 
 def test_operations_that_change_nothing_are_gets() -> None:
