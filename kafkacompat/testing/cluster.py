@@ -212,8 +212,11 @@ def move_coordinator(kafka: Cluster, key: str, key_type: int, node_id: int) -> N
     topic = OFFSETS_TOPIC if key_type == GROUP_KEYS else TRANSACTION_TOPIC
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     _asked(kafka, request, lambda answer: answer.coordinators[0].error_code)  # the topic exists then
-    partitions: int = _awake(kafka)[0].call(lambda: NodeState(_awake(kafka)[0].server, 0).topics()[topic])
-    move_leader(kafka, topic, partition_for_key(key, partitions), node_id)
+    known = [
+        node.call(lambda node=node: NodeState(node.server, 0).topics().get(topic, 0))  # type: ignore[misc]
+        for node in _awake(kafka)
+    ]
+    move_leader(kafka, topic, partition_for_key(key, max(known)), node_id)  # some nodes learn of it later
 
 
 def shrink_isr(kafka: Cluster, topic: str, index: int, kept: Collection[int]) -> Fault:

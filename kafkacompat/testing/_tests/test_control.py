@@ -248,6 +248,27 @@ def test_nodes_end_and_start(api: Api) -> None:
     assert "serving" in api.get("/log")["log"] or api.get("/log")["log"]
 
 
+def test_a_cluster_under_stress() -> None:
+    with Kafka(nodes=3) as kafka:
+        kafka.record_requests()
+        api = Api(kafka)
+        api.post("/topics", name="orders", replication_factor=3)
+        api.post("/topics/orders/move_leader", to=3)
+        assert kafka.leads(3, "orders", 0)
+        fault = api.post("/topics/orders/shrink_isr", partition=0, to=[3])
+        assert api.problem("POST", "/topics/orders/shrink_isr", {"to": [1]}).status == 400
+        assert api.problem("POST", "/topics/orders/shrink_isr", {"to": [4]}).argument == "to"
+        api.delete(f"/faults/{fault['fault_id']}")
+        api.post("/groups/g/move_coordinator", to=2)
+        api.post("/partition", sides=[[1], [2, 3]])
+        api.post("/heal")
+        api.post("/topics/orders/records", values=["tea"])
+        api.post("/nodes/1/kill")
+        assert len(api.get("/topics/orders/records")) == 1
+        api.post("/end_test")
+        assert [each["is_running"] for each in api.get("/nodes")] == [True] * 3
+
+
 def test_requests_are_shown_without_secrets(api: Api) -> None:
     from kafka import KafkaProducer
 
