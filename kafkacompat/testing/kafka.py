@@ -69,8 +69,9 @@ class Snapshot:
     def __init__(self, disks: Mapping[int, MemoryDisk]) -> None:
         self._disks = disks
 
-    def copies(self) -> dict[int, MemoryDisk]:
-        return {node_id: disk.copy() for node_id, disk in self._disks.items()}
+    def copies(self, clock: TestClock) -> dict[int, MemoryDisk]:
+        """Disks for nodes with this clock."""
+        return {node_id: disk.copy(clock.now_ms) for node_id, disk in self._disks.items()}
 
     def close(self) -> None:
         """Free its memory. It cannot be restored any more."""
@@ -400,7 +401,7 @@ class Kafka:
         running = {node_id: node for node_id, node in self.nodes.items() if node.is_running}
         for retirement in [node.begin_retirement() for node in running.values()]:
             retirement.result(TIMEOUT_S)
-        before, self._disks = self._disks, snapshot.copies()
+        before, self._disks = self._disks, snapshot.copies(self.clock)
         exchanges = [node.begin_exchange(self._disk(node_id)) for node_id, node in running.items()]
         for node_id in self._disks.keys() - running.keys():
             self._make(node_id).begin()
@@ -432,7 +433,7 @@ class Kafka:
         other.clock = self.clock.copy()
         other._cluster_id = self._cluster_id
         other._blank = self._blank
-        other._begin(own.copies())
+        other._begin(own.copies(other.clock))
         if snapshot is None:
             own.close()
         return other

@@ -308,9 +308,10 @@ class MemoryDisk:
         """The node that used it is gone, and its locks with it."""
         self._locked.clear()
 
-    def copy(self) -> MemoryDisk:
-        """What a process finds that starts after this one was killed: everything that was written."""
-        other = MemoryDisk(self._now_ms)
+    def copy(self, now_ms: Callable[[], int] | None = None) -> MemoryDisk:
+        """What a process finds that starts after this one was killed: everything that was written. `now_ms`: its clock, if it is
+        another one."""
+        other = MemoryDisk(now_ms or self._now_ms)
         with self._lock:
             other._root = _copied(self._root)
         return other

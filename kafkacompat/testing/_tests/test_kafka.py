@@ -185,6 +185,16 @@ def test_a_fork_goes_its_own_way(kafka: Kafka) -> None:
     assert values(kafka.records("t")) == [b"x", b"own"]
 
 
+def test_the_files_of_a_fork_are_as_old_as_its_own_clock_says(kafka: Kafka) -> None:
+    with kafka.fork() as other:
+        other.clock.advance(days=1)
+        for _ in range(2):
+            other.produce("t", ["x"])
+            age_ms = other._disks[1].modified_ms("/kafka/t-0/00000000000000000000.log") - kafka.clock.now_ms()
+            assert age_ms > 12 * 3_600_000
+            other.reset()
+
+
 def test_what_was_written_outlives_a_kill_and_the_port_stays(kafka: Kafka) -> None:
     before = kafka.bootstrap_servers
     kafka.produce("t", ["x"])

@@ -74,7 +74,7 @@ def test_a_node_whose_thread_has_only_begun_can_be_killed(monkeypatch: pytest.Mo
         monkeypatch.setattr(NodeThread, "_in_loop", ask)
         node = kafka._make(1)
         node.begin()
-        node.kill(5)
+        node.kill()
         with pytest.raises(NodeEnded):
             node.wait_ready()
 
@@ -95,7 +95,7 @@ def test_a_kafka_that_cannot_be_made_keeps_no_port() -> None:
 
 def test_a_node_takes_the_place_of_another_behind_the_same_connection() -> None:
     with Kafka() as kafka:
-        empty = kafka.snapshot().copies()[1]
+        empty = kafka.snapshot().copies(kafka.clock)[1]
         address = split_host_and_port(kafka.bootstrap_servers)
         assert address is not None
         with socket.create_connection(address, timeout=10) as client:
