@@ -11,6 +11,7 @@ each node says when it is at rest (`NodeTime`).
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -49,6 +50,8 @@ QUIET_TURNS = 2
 """Turns of a loop in which nothing runs, after which it is at rest. Each looks at the sockets."""
 BUSY_TURNS_MAX = 2_000
 """Turns without a job, a due timer or a request between nodes after which a loop counts as at rest: clients go on sending."""
+BUSY_LOOKS_MAX = 100
+"""The same for nodes that were all at rest so often, each at its own moment."""
 WITHOUT_REST = frozenset({"fetches"})
 """Duties whose jobs wait for the network."""
 ENTRY_QUEUE = "<TrioToken.run_sync_soon task>"
@@ -243,12 +246,14 @@ class TestClock:
         returns False."""
         quiet_since_s: float | None = None
         before: Sequence[int] = ()
-        while True:
+        for looks in itertools.count(1):
             nodes = self._awake()
             answers = [(node, node.look(step)) for node in nodes]
             self._wait_for(answers)
             turns = [-1 if node.is_busy else node.turns for node in nodes]
-            is_same = nodes == self._awake() and (len(nodes) == 1 or turns == before)
+            is_same = nodes == self._awake() and (
+                len(nodes) == 1 or turns == before or looks > BUSY_LOOKS_MAX
+            )
             on_the_way = self._on_the_way()
             if is_same and on_the_way == self._lost:
                 return

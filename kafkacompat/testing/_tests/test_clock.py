@@ -266,6 +266,27 @@ def test_loops_that_never_rest_keep_no_clock_from_moving(count: int) -> None:
         assert [len(loop.happened) for loop in loops] == [1] * count
 
 
+def test_loops_in_which_a_little_happens_at_each_look_keep_no_clock_from_moving(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look = NodeTime.look
+
+    def look_while_a_client_sends(node: NodeTime, step: Callable[[], bool] | None = None) -> Future[None]:
+        node.turns += 1
+        return look(node, step)
+
+    monkeypatch.setattr(NodeTime, "look", look_while_a_client_sends)
+    clock = TestClock()
+    with running(clock, 2) as loops:
+        for loop in loops:
+            loop.call(partial(loop.time.timers.call_after, 1_000, partial(loop.note, "a timeout")))
+        mover = threading.Thread(target=clock.advance, args=(2,), daemon=True)
+        mover.start()
+        mover.join(60)
+        assert not mover.is_alive()
+        assert [len(loop.happened) for loop in loops] == [1, 1]
+
+
 def test_a_loop_that_ends_meanwhile_is_not_waited_for() -> None:
     clock = TestClock()
     with running(clock) as (loop,):
