@@ -110,6 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._answer(body)
         except Problem as problem:
             self._send(problem.status, problem.as_json())
+        except OSError:  # the client has gone, or says nothing more
+            self.close_connection = True
         except Exception as error:
             report("answering a request of the control API", error)
             self._send(500, Problem(500, type(error).__name__).as_json())

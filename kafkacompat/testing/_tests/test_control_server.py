@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -141,6 +142,14 @@ def test_where_a_request_ends_is_certain(server: ControlServer, head: str, statu
 def test_what_is_no_request_is_answered_and_closed(server: ControlServer, said: bytes) -> None:
     answer = talk(server, said)
     assert b'"message"' in answer
+    assert ask(server, "GET", "/nodes")[0] == 200
+
+
+def test_a_client_that_goes_amid_its_request_is_no_bug(server: ControlServer) -> None:
+    head = f"POST /reset HTTP/1.1\r\nHost: 127.0.0.1:{port_of(server)}\r\nContent-Length: 5\r\n\r\n{{"
+    with socket.create_connection(("127.0.0.1", port_of(server)), 20) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset it
+        connection.sendall(head.encode())
     assert ask(server, "GET", "/nodes")[0] == 200
 
 
