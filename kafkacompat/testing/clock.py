@@ -50,7 +50,7 @@ QUIET_TURNS = 2
 """Turns of a loop in which nothing runs, after which it is at rest. Each looks at the sockets."""
 BUSY_TURNS_MAX = 2_000
 """Turns without a job, a due timer or a request between nodes after which a loop counts as at rest: clients go on sending."""
-BUSY_LOOKS_MAX = 100
+BUSY_LOOKS_MAX = 30
 """The same for nodes that were all at rest so often, each at its own moment."""
 WITHOUT_REST = frozenset({"fetches"})
 """Duties whose jobs wait for the network."""
