@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkacompat.sim.committed_metadata import Key, partitions_of
+from kafkacompat.sim.counters import StreamsGroupCounters
 from kafkacompat.sim.faults.control import LOOK_AGAIN_US, FaultControl, proposals_of
 from kafkacompat.sim.faults.creations import CreationFaults
 from kafkacompat.sim.faults.disks import DiskFaults, FailingSyncs, LoadFaults
@@ -28,7 +29,13 @@ NEWCOMER_WITHIN_US, NEWCOMER_LOOK_US = 1_000_000, 3_000
 class ClusterFaults:
     """Call `begin` once, when the machines are there."""
 
-    def __init__(self, env: Environment, machines: Machines, oracles: PartitionOracles) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        machines: Machines,
+        oracles: PartitionOracles,
+        streams: StreamsGroupCounters,
+    ) -> None:
         self._env = env
         self._machines = machines
         self.control = control = FaultControl(env, machines, oracles)
@@ -60,7 +67,7 @@ class ClusterFaults:
         self.pools = PoolFaults(control)
         self._deaths = Deaths(control)
         self._loads = LoadFaults(control)
-        self._creations = CreationFaults(control)
+        self._creations = CreationFaults(control, streams)
         self._others = (
             DiskFaults(control),
             Slowness(control),

@@ -57,7 +57,7 @@ class ClusterSimulation:
         self.env = env = Environment(seed, options)
         self.machines = machines = Machines()
         self.oracles = oracles = ClusterOracles(env, machines.by_id)
-        self.faults = ClusterFaults(env, machines, oracles.partitions)
+        self.faults = ClusterFaults(env, machines, oracles.partitions, oracles.streams_counters)
         links = Links(env, machines.by_id)
         drift = Chance(seed, "drift")
         for each in sorted({*options.controllers, *options.brokers}):

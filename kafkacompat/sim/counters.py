@@ -62,8 +62,6 @@ class ClusterCounters:
     """Nodes that halted because of a disk error."""
     deaths_within: int = 0
     """Processes that died in the middle of a step."""
-    struck_creations: int = 0
-    """Faults just when internal topics of a streams group were created."""
     held_pools: int = 0
     """Times threads were stuck."""
     unforeseen: int = 0
@@ -239,6 +237,8 @@ class StreamsGroupCounters(ModernGroupCounters):
     """Members refused before that."""
     resets: int = 0
     """Times its internal topics were deleted."""
+    struck_creations: int = 0
+    """Faults just when internal topics were created."""
     internal_topics: int = 0
     """Internal topics that the brokers have created."""
     loads: int = 0

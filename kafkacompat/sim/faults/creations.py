@@ -12,6 +12,7 @@ from typing import Any
 from kafkacompat.ports.files import CHANGES, SYNCS
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_options import is_of_application
+from kafkacompat.sim.counters import StreamsGroupCounters
 from kafkacompat.sim.faults.control import FaultControl
 from kafkacompat.sim.faults.refusals import Condition, directory_of
 from kafkacompat.sim.machine import Life, SimulatedMachine
@@ -29,8 +30,9 @@ AFTER_AT_MOST = 6
 class CreationFaults:
     """Call `begin` once, `end` for good, and `meet` before each operation on a machine's disk."""
 
-    def __init__(self, control: FaultControl) -> None:
+    def __init__(self, control: FaultControl, counters: StreamsGroupCounters) -> None:
         self._control = control
+        self._counters = counters
         self._env = control.env
         self._chance = Chance(control.env.seed, "creations")
         self._is_over = True
@@ -68,7 +70,7 @@ class CreationFaults:
 
     def _strike(self, machine: SimulatedMachine, operation: str, path: str) -> None:
         self.count += 1
-        self._env.counters.struck_creations += 1
+        self._counters.struck_creations += 1
         if self._chance.happens(0.5) and not machine.refusals.conditions:
             directory = directory_of(path)
             self._control.tell(f"node {machine.id}: {directory} is full at: {operation} {path}")
@@ -101,7 +103,7 @@ class CreationFaults:
 
     def _strike_controller(self, machine: SimulatedMachine, life: Life) -> None:
         self.count += 1
-        self._env.counters.struck_creations += 1
+        self._counters.struck_creations += 1
         kind = self._chance.uniform()
         lasts_us = 1000 * self._chance.between(100, 2 * self._env.options.fault_ms)
         if kind < 0.3:
