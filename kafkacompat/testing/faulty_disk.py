@@ -9,21 +9,20 @@ from __future__ import annotations
 import errno
 import posixpath
 import re
-import time
 from typing import TYPE_CHECKING
 
 from kafkacompat.ports import ORDINARY_MODE, Buffer, DirectoryLock, Disk, File, SyncFailed
 from kafkacompat.ports.files import SYNCS, WRITES
 from kafkacompat.testing.faults import FailedSync, FullDisk, SlowDisk
 from kafkacompat.testing.levels import PARTITION, TOPIC, Names
+from kafkacompat.testing.workers import hold_up
 
 if TYPE_CHECKING:
     from kafkacompat.testing.faults import Faults
 
 _LOG_DIRECTORY = re.compile(r"(.+)-(\d{1,10})(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
 SLOW = SYNCS | {"read"}
-"""What a slow disk holds up: syncs, and reads of logs. They are jobs of workers. Those of a disk in memory run in the node's loop
-(workers.py), so there the whole node waits."""
+"""What a slow disk holds up: syncs, and reads of logs. They are jobs of workers, so nobody else waits for them."""
 
 
 def names_of_path(path: str) -> Names:
@@ -54,7 +53,7 @@ class _Meeting:
         if operation in SLOW:
             slow = self.faults.meets_disk(SlowDisk, self.node, names)
             if isinstance(slow, SlowDisk):
-                time.sleep(slow.ms / 1000)
+                hold_up(slow.ms)
 
     def is_slow(self, path: str) -> bool:
         """Whether a read may not be done in the loop."""

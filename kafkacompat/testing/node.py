@@ -26,7 +26,7 @@ from kafkacompat.server.services import NodeServices
 from kafkacompat.tasks import Tasks
 from kafkacompat.testing.clock import NodeTime, TestClock
 from kafkacompat.testing.network import KeptServers, TestNetwork, Wrap
-from kafkacompat.testing.workers import LoopWorkers, loop_pools
+from kafkacompat.testing.workers import loop_pools
 
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
@@ -319,8 +319,7 @@ class NodeThread:
         """The workers of a node, and what ends them with it."""
         if self.disk.is_shared:
             return worker_pools(cast("trio.Nursery", Arrivals(nursery))), lambda: None
-        workers = LoopWorkers(self._token)
-        return loop_pools(cast("trio.Nursery", Arrivals(nursery)), workers), workers.close
+        return loop_pools(cast("trio.Nursery", Arrivals(nursery)), self._token)
 
     async def _retire(self) -> None:
         if not self._life.cancel_called:

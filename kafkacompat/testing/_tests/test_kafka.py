@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -289,6 +291,22 @@ def test_a_kafka_whose_nodes_are_dead_or_paused_says_so(kafka: Kafka) -> None:
     for ask in (lambda: kafka.records("t"), kafka.topic, lambda: kafka.delete_topic("t")):
         with pytest.raises(NodeEnded, match="no node runs"):
             ask()
+
+
+def test_a_slow_disk_holds_up_only_those_who_wait_for_it(kafka: Kafka) -> None:
+    slow = kafka.faults.slow_disk(60_000)
+
+    def create() -> None:
+        with suppress(NodeEnded):
+            kafka.create_topic("t")
+
+    creator = threading.Thread(target=create)
+    creator.start()
+    slow.wait()
+    assert api_versions_of(kafka.bootstrap_servers) == 7
+    assert kafka.topics() == {}
+    kafka.kill_node(1)
+    creator.join()
 
 
 def test_what_a_cut_link_has_lost_is_told_to_a_node_that_was_paused(kafka: Kafka) -> None:
