@@ -175,6 +175,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     for kafka in item.config.stash[RUNNING].kafkas:
         kafka.faults.clear()
         kafka.clock.resume()
+        kafka.paused.resume_all()  # the fixtures of clients close them next
     yield
     for kafka in item.config.stash[RUNNING].kafkas:
         kafka.end_test()

@@ -234,3 +234,18 @@ def test_second(kafka):
     assert not kafka.clock.is_frozen
 """
     assert "2 passed" in run(source)
+
+
+def test_a_node_that_stands_still_goes_on_before_clients_are_closed(run: Pytest) -> None:
+    source = """
+import pytest
+@pytest.fixture
+def client(kafka):
+    yield
+    assert kafka.topics() == {}
+def test_it(kafka, client):
+    kafka.pause_node(1)
+"""
+    said = run(source)
+    assert "1 passed" in said
+    assert "error" not in said
