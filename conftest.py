@@ -6,8 +6,9 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -28,6 +29,34 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "costly: takes seconds, or is one of many that do; not part of `make check`"
     )
     config.addinivalue_line("markers", "smoke: one of the few interop tests of `make check`")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure that pytest cannot show is a failure of that test alone. librdkafka's binding leaves values that are no exceptions
+    as the context of one."""
+    try:
+        return (yield)
+    except Exception as problem:
+        if call.excinfo is None:
+            raise
+        told = [
+            f"{call.excinfo.type.__name__}: {call.excinfo.value}\n",
+            f"pytest cannot show it: {problem!r}\n",
+        ]
+        return pytest.TestReport(
+            item.nodeid,
+            item.location,
+            dict.fromkeys(item.keywords, 1),
+            "failed",
+            "".join([*traceback.format_tb(call.excinfo.tb), *told]),
+            call.when,
+            duration=call.duration,
+            start=call.start,
+            stop=call.stop,
+        )
 
 
 @pytest.fixture
