@@ -15,7 +15,8 @@ import pytest
 
 from interop_tests.cli.pages import blocks, section, text_of
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.programs import OTHERS, kafkajs_program
+from interop_tests.harness.programs import OTHERS, build_once, kafkajs_program
+from interop_tests.harness.releases import COMPILER, JAVA_FLAGS
 
 PAGE = text_of("docs/how-to/test-from-any-language.md")
 TIME_LIMIT_S = 240
@@ -66,6 +67,32 @@ def test_the_command(tmp_path: Path, environment: dict[str, str]) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_java(tmp_path: Path, environment: dict[str, str]) -> None:
+    java, maven = require_program("java"), require_program("mvn")
+    jars = build_once(
+        "testserver_java",
+        [Path(__file__).with_name("java") / "pom.xml"],
+        lambda folder: [
+            [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"]
+        ],
+    )
+    written(tmp_path, "java", "OrdersTest.java")
+    classpath = os.pathsep.join(map(str, sorted((jars / "lib").glob("*.jar"))))
+    compiler = [java, *JAVA_FLAGS, "-cp", f"{jars}/lib/*", COMPILER]
+    run(
+        [*compiler, "-17", "-nowarn", "-proc:none", "-cp", classpath, "OrdersTest.java"],
+        tmp_path,
+        environment,
+    )
+    launcher = [java, *JAVA_FLAGS, "-cp", f"{jars}/lib/*", "org.junit.platform.console.ConsoleLauncher"]
+    said = run(
+        [*launcher, "execute", "--disable-banner", "-cp", ".", "--select-class", "OrdersTest"],
+        tmp_path,
+        environment,
+    )
+    assert "2 tests successful" in said
 
 
 def test_javascript(tmp_path: Path, environment: dict[str, str]) -> None:
