@@ -152,18 +152,23 @@ class TrioTimers:
 
     def next_ms(self) -> int | None:
         """When the next timer is due. None: there is none."""
-        heap = self._heap
-        while heap:
-            first = heap[0]
-            if first.callback is None:
-                heapq.heappop(heap)
-                self._cancelled -= 1
-            elif first.deadline_ms > first.place_ms:
-                first.place_ms = first.deadline_ms
-                heapq.heapreplace(heap, first)
-            else:
-                return first.deadline_ms
+        while self._heap:
+            if not self._set_first_right():
+                return self._heap[0].deadline_ms
         return None
+
+    def _set_first_right(self) -> bool:
+        """Remove the first timer of the heap if it is cancelled, and move it if it is postponed. False: it is neither."""
+        first = self._heap[0]
+        if first.callback is None:
+            heapq.heappop(self._heap)
+            self._cancelled -= 1
+        elif first.deadline_ms > first.place_ms:
+            first.place_ms = first.deadline_ms
+            heapq.heapreplace(self._heap, first)
+        else:
+            return False
+        return True
 
     def look_again(self) -> None:
         """The clock was set: what is due may be due at another time of the loop."""
@@ -211,17 +216,11 @@ class TrioTimers:
         heap, now_ms, until_s = self._heap, self._clock.monotonic_ms(), monotonic() + FIRING_S
         due: list[Timer] = []
         while heap and monotonic() < until_s:
-            first = heap[0]
-            if first.callback is None:
-                heapq.heappop(heap)
-                self._cancelled -= 1
-            elif first.deadline_ms > first.place_ms:
-                first.place_ms = first.deadline_ms
-                heapq.heapreplace(heap, first)
-            elif first.deadline_ms <= now_ms:
-                due.append(heapq.heappop(heap))
-            else:
+            if self._set_first_right():
+                continue
+            if heap[0].deadline_ms > now_ms:
                 break
+            due.append(heapq.heappop(heap))
         return due
 
     def _put_back(self, timer: Timer) -> None:

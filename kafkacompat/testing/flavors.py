@@ -139,7 +139,7 @@ _FLAVORS = {
             {PROTOCOLS: "classic"},
         ),
         (),
-        {PROTOCOLS: "classic"},
+        {},
     ),
     "event-hubs": Flavor(
         "event-hubs",

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
-from struct import Struct as Layout
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.api.registry import BROKER_APIS
+from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
-from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import request_start
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -34,9 +35,6 @@ OLDEST_METADATA_VERSION = 7
 REFUSAL_NAMES_VERSIONS = "2.4"
 """From this release on, an ApiVersions of an unknown version is told which ones there are (KIP-511)."""
 NO_EPOCH = -1
-
-
-SIZE = Layout(">i")
 
 
 class Release(NamedTuple):
@@ -164,5 +162,4 @@ class ReleaseDispatcher:
 
 
 def _written(answer: ApiVersionsResponse, version: int, correlation_id: int) -> Reply:
-    body = encode(answer, version)
-    return [SIZE.pack(4 + len(body)) + SIZE.pack(correlation_id) + bytes(body)]
+    return Route(ApiKey.API_VERSIONS, version, BROKER_APIS).reply(correlation_id, answer)
