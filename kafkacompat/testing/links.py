@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.failures import ConnectionLost, RequestTimedOut
 from kafkacompat.ports import ProbeResult
+from kafkacompat.testing.around import Address, AroundChannels, PassedChannel
 
 if TYPE_CHECKING:
-    from kafkacompat.config import EndPoint
-    from kafkacompat.ports import Channel, Channels, Network, Timers
-    from kafkacompat.ports.network import SocketServer
+    from kafkacompat.ports import Channel, Network, Timers
 
 TIMER_MAX_MS = 1 << 40
 """A longer time limit is none."""
@@ -82,101 +81,33 @@ class NodeLinks:
             answer.fail(error)
 
     def around(self, network: Network, timers: Timers) -> Network:
-        return _Network(network, self, timers)
+        return AroundChannels(
+            network, lambda channel, address: _Channel(channel, address, self, timers), self._probed
+        )
+
+    def _probed(self, address: Address, probe: Callable[[], Deferred[ProbeResult]]) -> Deferred[ProbeResult]:
+        return Deferred.of(ProbeResult.UNREACHABLE) if self.is_cut(address) else probe()
 
 
-class _Network:
-    """ports.Network."""
-
-    def __init__(self, inner: Network, links: NodeLinks, timers: Timers) -> None:
-        self._inner = inner
-        self._channels = _Channels(inner.channels, links, timers)
-        self._controller_channels = _Channels(inner.controller_channels, links, timers)
-
-    @property
-    def channels(self) -> Channels:
-        return self._channels
-
-    @property
-    def controller_channels(self) -> Channels:
-        return self._controller_channels
-
-    def socket_server(self) -> SocketServer:
-        return self._inner.socket_server()
-
-    def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
-        return self._inner.own_name(endpoints)
-
-    def resolve(self, host: str) -> Deferred[str | None]:
-        return self._inner.resolve(host)
-
-
-class _Channels:
-    """ports.Channels."""
-
-    def __init__(self, inner: Channels, links: NodeLinks, timers: Timers) -> None:
-        self._inner = inner
+class _Channel(PassedChannel):
+    def __init__(self, inner: Channel, address: Address, links: NodeLinks, timers: Timers) -> None:
+        super().__init__(inner, address)
         self._links = links
         self._timers = timers
-        self._known: dict[tuple[str, int, str], _Channel] = {}
-
-    def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> Channel:
-        inner = self._inner.get(host, port, purpose, client_id=client_id)
-        known = self._known.get((host, port, purpose))
-        if known is None or known.inner is not inner:
-            known = _Channel(inner, (host, port), self._links, self._timers)
-            self._known[host, port, purpose] = known
-        return known
-
-    def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
-        if self._links.is_cut((host, port)):
-            return Deferred.of(ProbeResult.UNREACHABLE)
-        return self._inner.probe(host, port, timeout_ms)
-
-    def close_all(self) -> None:
-        self._inner.close_all()
-
-
-class _Channel:
-    """ports.Channel."""
-
-    def __init__(self, inner: Channel, address: tuple[str, int], links: NodeLinks, timers: Timers) -> None:
-        self.inner = inner
-        self._address = address
-        self._links = links
-        self._timers = timers
-
-    @property
-    def on_refused(self) -> Callable[[], None] | None:
-        return self.inner.on_refused
-
-    @on_refused.setter
-    def on_refused(self, callback: Callable[[], None] | None) -> None:
-        self.inner.on_refused = callback
-
-    @property
-    def is_closed(self) -> bool:
-        return self.inner.is_closed
-
-    def peer_versions(self, api_key: int) -> tuple[int, int] | None:
-        return self.inner.peer_versions(api_key)
 
     def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
         if self._links.is_cut(self._address):
             self._links.lose(answer, self._timers, timeout_ms)
             return answer
-        asked = self.inner.request(message, timeout_ms, max_version=max_version)
+        asked = super().request(message, timeout_ms, max_version=max_version)
         answer.when_abandoned = asked.abandon
 
         def arrived(done: Deferred[Any]) -> None:
-            if self._links.is_cut(self._address) and not self.inner.is_closed:
+            if self._links.is_cut(self._address) and not self.is_closed:
                 self._links.lose(answer, self._timers, timeout_ms)
             else:
                 done.pass_to(answer)
 
         asked.on_done(arrived)
         return answer
-
-    def close(self) -> None:
-        self.inner.close()

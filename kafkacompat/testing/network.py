@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
+from kafkacompat.testing.around import PassedNetwork
 
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
-    from kafkacompat.ports import Channels, Network
+    from kafkacompat.ports import Network
     from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Reply
     from kafkacompat.ports.network import ListenerReading, MemoryReading, SocketServer
     from kafkacompat.testing.transit import Transit
@@ -187,28 +188,14 @@ class KeptServers:
             each.node_is_gone(config)
 
 
-class TestNetwork:
+class TestNetwork(PassedNetwork):
     """ports.Network of one node: its own channels, and the thread's socket servers."""
 
     __test__ = False
 
     def __init__(self, inner: Network, servers: KeptServers) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._servers = servers
-
-    @property
-    def channels(self) -> Channels:
-        return self._inner.channels
-
-    @property
-    def controller_channels(self) -> Channels:
-        return self._inner.controller_channels
 
     def socket_server(self) -> SocketServer:
         return self._servers.next()
-
-    def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
-        return self._inner.own_name(endpoints)
-
-    def resolve(self, host: str) -> Deferred[str | None]:
-        return self._inner.resolve(host)

@@ -6,16 +6,16 @@ when as many answers are awaited as are owed, all that was sent has arrived.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.net.channel import SOFTWARE_NAME
 from kafkacompat.ports.dispatcher import Pending
+from kafkacompat.testing.around import Address, AroundChannels, PassedChannel
 
 if TYPE_CHECKING:
-    from kafkacompat.config import EndPoint
     from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import Channel, Channels, Network, ProbeResult, SocketServer
+    from kafkacompat.ports import Channel, Network, ProbeResult
     from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Reply
 
 
@@ -35,99 +35,34 @@ class Transit:
 
     def network(self, inner: Network) -> Network:
         """The same network. Requests over its channels are counted."""
-        return _CountedNetwork(inner, self)
+        return AroundChannels(
+            inner, lambda channel, address: _CountedChannel(channel, address, self), self._probed
+        )
+
+    def _probed(self, address: Address, probe: Callable[[], Deferred[ProbeResult]]) -> Deferred[ProbeResult]:
+        answer = probe()
+        self.awaits(address, 1)
+        answer.on_done(lambda _: self.awaits(address, -1))
+        return answer
 
     def dispatcher(self, inner: Dispatcher) -> Dispatcher:
         """The same dispatcher. Its answers to nodes are counted."""
         return _CountedDispatcher(inner, self)
 
 
-class _CountedNetwork:
-    """ports.Network."""
-
-    def __init__(self, inner: Network, transit: Transit) -> None:
-        self._inner = inner
-        self._channels = _CountedChannels(inner.channels, transit)
-        self._controller_channels = _CountedChannels(inner.controller_channels, transit)
-
-    @property
-    def channels(self) -> Channels:
-        return self._channels
-
-    @property
-    def controller_channels(self) -> Channels:
-        return self._controller_channels
-
-    def socket_server(self) -> SocketServer:
-        return self._inner.socket_server()
-
-    def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
-        return self._inner.own_name(endpoints)
-
-    def resolve(self, host: str) -> Deferred[str | None]:
-        return self._inner.resolve(host)
-
-
-class _CountedChannels:
-    """ports.Channels."""
-
-    def __init__(self, inner: Channels, transit: Transit) -> None:
-        self._inner = inner
+class _CountedChannel(PassedChannel):
+    def __init__(self, inner: Channel, address: Address, transit: Transit) -> None:
+        super().__init__(inner, address)
         self._transit = transit
-        self._channels: dict[Channel, _CountedChannel] = {}
-
-    def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> Channel:
-        inner = self._inner.get(host, port, purpose, client_id=client_id)
-        channel = self._channels.get(inner)
-        if channel is None:
-            self._channels = {each: one for each, one in self._channels.items() if not each.is_closed}
-            channel = self._channels[inner] = _CountedChannel(inner, self._transit, (host, port))
-        return channel
-
-    def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
-        answer = self._inner.probe(host, port, timeout_ms)
-        self._transit.awaits((host, port), 1)
-        answer.on_done(lambda _: self._transit.awaits((host, port), -1))
-        return answer
-
-    def close_all(self) -> None:
-        self._inner.close_all()
-
-
-class _CountedChannel:
-    """ports.Channel."""
-
-    def __init__(self, inner: Channel, transit: Transit, address: tuple[str, int]) -> None:
-        self._inner = inner
-        self._transit = transit
-        self._address = address
-
-    @property
-    def on_refused(self) -> Callable[[], None] | None:
-        return self._inner.on_refused
-
-    @on_refused.setter
-    def on_refused(self, call: Callable[[], None] | None) -> None:
-        self._inner.on_refused = call
-
-    @property
-    def is_closed(self) -> bool:
-        return self._inner.is_closed
-
-    def peer_versions(self, api_key: int) -> tuple[int, int] | None:
-        return self._inner.peer_versions(api_key)
 
     def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
         self._transit.awaits(self._address, 1)
-        answer = self._inner.request(message, timeout_ms, max_version=max_version)
+        answer = super().request(message, timeout_ms, max_version=max_version)
         answer.on_done(self._answered)
         return answer
 
     def _answered(self, _: object) -> None:
         self._transit.awaits(self._address, -1)
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 class _CountedDispatcher:
