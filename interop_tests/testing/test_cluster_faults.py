@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.harness.waiting import wait_until
+from kafkacompat.exchanges.reasons import PartitionState
+from kafkacompat.server.node_state import NodeState
 from kafkacompat.testing.kafka import Kafka
-from kafkacompat.testing.node_state import NodeState
-from kafkacompat.testing.reasons import PartitionState
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
 
 pytestmark = [pytest.mark.needs_control, pytest.mark.kafka(scope="module")]

@@ -128,6 +128,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "net": {"wire", "quota", "security.sasl_client"},
     "security": {"wire"},
+    "exchanges": {"records", "wire"},
     "client": {"failure", "wire", "security.cluster_address", "security.sasl_client"},
     "console": {
         "client",

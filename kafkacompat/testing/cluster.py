@@ -19,9 +19,9 @@ from kafkacompat.group.records import (
     consumer_target_record,
 )
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, partition_for_key
+from kafkacompat.server.node_state import NodeState
 from kafkacompat.testing.faults import Error, Fault, Rule, Selector
 from kafkacompat.testing.node import NodeEnded
-from kafkacompat.testing.node_state import NodeState
 from kafkacompat.testing.operations import Refused, check
 from kafkacompat.testing.waiting import until
 from kafkacompat.wire.errors import ErrorCode
@@ -39,9 +39,9 @@ from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHe
 from kafkacompat.wire.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 if TYPE_CHECKING:
+    from kafkacompat.exchanges.reasons import PartitionState
     from kafkacompat.testing.faults import Faults
     from kafkacompat.testing.node import NodeThread
-    from kafkacompat.testing.reasons import PartitionState
     from kafkacompat.testing.values import Group
 
 TIMEOUT_S = 30.0

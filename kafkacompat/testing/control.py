@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, unquote
 
+from kafkacompat.exchanges.recorded import APIS_BY_NAME, Recorded
 from kafkacompat.faults import report
 from kafkacompat.testing.clock import NotAtRest
 from kafkacompat.testing.control_arguments import (
@@ -45,7 +46,7 @@ from kafkacompat.testing.control_arguments import (
 )
 from kafkacompat.testing.control_json import as_json, from_json
 from kafkacompat.testing.controlled import Control, Controlled
-from kafkacompat.testing.exchanges import APIS_BY_NAME, KEPT_MAX, Recorded
+from kafkacompat.testing.exchanges import KEPT_MAX
 from kafkacompat.testing.faults import EFFECTS, Fault, rule_of
 from kafkacompat.testing.kafka import Kafka
 from kafkacompat.testing.node import NodeEnded

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
 from typing import Any
 
-from kafkacompat.ids import uuid_to_text
-from kafkacompat.testing.exchanges import Recorded
+from kafkacompat.exchanges.message_json import BASE64, bytes_as_json, message_as_json
+from kafkacompat.exchanges.recorded import Recorded
 from kafkacompat.testing.values import Record
-from kafkacompat.wire.definition import snake_case
-from kafkacompat.wire.message import Message, Struct
-
-BASE64 = "base64"
 
 
 class JsonError(ValueError):
@@ -45,13 +39,6 @@ def _encoded(text: str, place: str) -> bytes:
         raise JsonError(f"{place} is not Unicode") from None
 
 
-def bytes_as_json(data: bytes) -> Any:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {BASE64: base64.b64encode(data).decode()}
-
-
 def as_json(value: Any) -> Any:
     """Plain values of what json.dumps takes."""
     if value is None or isinstance(value, bool | int | str):
@@ -64,7 +51,11 @@ def as_json(value: Any) -> Any:
         headers = [{"name": name, "value": as_json(each)} for name, each in value.headers]
         return {**_fields(value), "headers": headers}
     if isinstance(value, Recorded):
-        return {**_fields(value), "request": _message(value.request), "response": _message(value.response)}
+        return {
+            **_fields(value),
+            "request": message_as_json(value.request),
+            "response": message_as_json(value.response),
+        }
     if is_dataclass(value):
         return _fields(value)
     if isinstance(value, Mapping):
@@ -78,42 +69,6 @@ def _fields(value: Any) -> dict[str, Any]:
         for each in fields(value)
         if not each.name.startswith("_")
     }
-
-
-def _message(message: Message | None) -> Any:
-    """A typed message, with its own names of fields. Ids are told as Kafka's tools write them."""
-    return None if message is None else _struct(message, _uuids(message.DEFINITION))
-
-
-def _struct(value: Any, uuids: frozenset[str]) -> Any:
-    return {
-        name: _field(getattr(value, name), name in uuids, uuids)
-        for name in value.__slots__
-        if not name.startswith("_")
-    }
-
-
-def _field(value: Any, is_uuid: bool, uuids: frozenset[str]) -> Any:
-    if isinstance(value, Struct):
-        return _struct(value, uuids)
-    if isinstance(value, list | tuple):
-        return [_field(each, is_uuid, uuids) for each in value]
-    if is_uuid and isinstance(value, bytes) and len(value) == 16:
-        return uuid_to_text(value)
-    return as_json(value)
-
-
-@cache
-def _uuids(definition: str) -> frozenset[str]:
-    """The names of the fields that are ids."""
-    return frozenset(_uuids_in(json.loads(definition)))
-
-
-def _uuids_in(definition: Mapping[str, Any]) -> Iterator[str]:
-    for each in (*definition.get("fields", ()), *definition.get("commonStructs", ())):
-        if each.get("type") in ("uuid", "[]uuid"):
-            yield snake_case(each["name"])
-        yield from _uuids_in(each)
 
 
 # Schemas.

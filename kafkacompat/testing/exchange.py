@@ -16,17 +16,29 @@ What faults and watchers see:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.deferred import Deferred
+from kafkacompat.exchanges.exchange import Exchange, Watcher, begun, observed
+from kafkacompat.exchanges.levels import (
+    TOPIC,
+    TOPIC_ID,
+    Levels,
+    Names,
+    common_names,
+    keep,
+    levels_of,
+    named_in,
+    names_nothing,
+    put_errors,
+)
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.partition.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID
 from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Pending
 from kafkacompat.records.batch import CRC_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT, crc_of
+from kafkacompat.server.node_state import NodeState
 from kafkacompat.testing.faults import (
     CHANGES,
     ELEMENT_CODES,
@@ -41,19 +53,6 @@ from kafkacompat.testing.faults import (
     Faults,
     Throttle,
 )
-from kafkacompat.testing.levels import (
-    TOPIC,
-    TOPIC_ID,
-    Levels,
-    Names,
-    common_names,
-    keep,
-    levels_of,
-    named_in,
-    names_nothing,
-    put_errors,
-)
-from kafkacompat.testing.node_state import NodeState
 from kafkacompat.wire.apis import APIS, ApiKey, request_class, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -90,35 +89,6 @@ class Topics(Protocol):
     """What a node knows of names."""
 
     def name_of(self, topic_id: Uuid) -> str | None: ...
-
-
-@dataclass(slots=True)
-class Exchange:
-    """A request and what became of it, as bytes. `testing/exchanges.py` decodes them."""
-
-    api_key: int
-    version: int
-    client_id: str | None
-    principal: str
-    node: int
-    listener: str
-    connection_id: int
-    client: str
-    """host:port."""
-    at_ms: int
-    """When the request was there, by the node's clock."""
-    body: bytes
-    """Behind the header."""
-    reply: Reply | None = None
-    """None: there was none."""
-    closed: str | None = None
-    """Why the connection was closed in place of a reply, or behind it."""
-    faults: tuple[str, ...] = ()
-    """Those that it met."""
-
-
-Watcher = Callable[[Exchange], None]
-"""Called in the thread of the node. The parts of the reply may be sent already, and are not to be changed."""
 
 
 class Hooks:
@@ -248,18 +218,7 @@ class InterceptedDispatcher:
         call = ReceivedCall(header, frame, connection, self._node, self._topics)
         exchange = None
         if hooks.watchers:
-            exchange = Exchange(
-                header.api_key,
-                header.api_version,
-                header.client_id,
-                call.principal,
-                self._node,
-                connection.listener_name,
-                connection.connection_id,
-                f"{connection.client_host}:{connection.client_port}",
-                self._clock.now_ms(),
-                bytes(frame[header.body_offset :]),
-            )
+            exchange = begun(header, frame, connection, self._node, self._clock.now_ms())
         if hooks.faults.active:
             decision = hooks.faults.decide(call)
             if decision:
@@ -278,32 +237,7 @@ class InterceptedDispatcher:
     def _watched(
         self, connection: ConnectionInfo, frame: memoryview, exchange: Exchange
     ) -> Reply | Pending | None:
-        try:
-            answer = self._inner.dispatch(connection, frame)
-        except (CloseConnection, WireError) as end:
-            self._tell_of(exchange, end)
-            raise
-        if isinstance(answer, Pending):
-
-            def done(reply: Any) -> None:
-                try:
-                    exchange.reply = reply.result()
-                except Exception as end:
-                    self._tell_of(exchange, end)
-                else:
-                    self._tell(exchange)
-
-            answer.reply.on_done(done)
-        else:
-            exchange.reply = answer
-            self._tell(exchange)
-        return answer
-
-    def _tell_of(self, exchange: Exchange, end: Exception) -> None:
-        exchange.closed = str(end)
-        if isinstance(end, CloseConnection):
-            exchange.reply = end.last_reply
-        self._tell(exchange)
+        return observed(exchange, lambda: self._inner.dispatch(connection, frame), self._tell)
 
     def _tell(self, exchange: Exchange) -> None:
         for watcher in self._hooks.watchers:
@@ -332,7 +266,8 @@ class InterceptedDispatcher:
             reply: Reply | None = await steps
         except (CloseConnection, WireError) as end:
             exchange.faults = tuple(faulted.hit)
-            self._tell_of(exchange, end)
+            exchange.ended(end)
+            self._tell(exchange)
             raise
         exchange.faults = tuple(faulted.hit)
         exchange.reply = reply

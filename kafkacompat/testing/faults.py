@@ -17,8 +17,8 @@ from random import Random
 from threading import Condition
 from typing import Any, Protocol
 
+from kafkacompat.exchanges.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.ids import uuid_to_text
-from kafkacompat.testing.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.definition import snake_case
 from kafkacompat.wire.errors import ErrorCode

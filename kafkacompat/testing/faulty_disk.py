@@ -11,10 +11,10 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
+from kafkacompat.exchanges.levels import PARTITION, TOPIC, Names
 from kafkacompat.ports import ORDINARY_MODE, Buffer, DirectoryLock, Disk, File, SyncFailed
 from kafkacompat.ports.files import SYNCS, WRITES
 from kafkacompat.testing.faults import FailedSync, FullDisk, SlowDisk
-from kafkacompat.testing.levels import PARTITION, TOPIC, Names
 from kafkacompat.testing.workers import hold_up
 
 if TYPE_CHECKING:

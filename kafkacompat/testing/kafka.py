@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.partitioner import partition_of_key
 from kafkacompat.controller.features import default_levels
+from kafkacompat.exchanges.exchange import Watcher
+from kafkacompat.exchanges.recorded import Recorded
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
+from kafkacompat.server.node_state import NodeState
 from kafkacompat.testing import cluster, log
 from kafkacompat.testing.clock import TestClock
-from kafkacompat.testing.exchange import Hooks, Watcher, intercepted
-from kafkacompat.testing.exchanges import Exchanges, Recorded
+from kafkacompat.testing.exchange import Hooks, intercepted
+from kafkacompat.testing.exchanges import Exchanges
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
 from kafkacompat.testing.faulty_disk import FaultyDisk
 from kafkacompat.testing.links import Links, NodeLinks
 from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeEnded, NodeThread
-from kafkacompat.testing.node_state import NodeState
 from kafkacompat.testing.operations import NodeOperations, Refused
 from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.settings import client_listeners, nodes_settings

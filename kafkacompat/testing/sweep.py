@@ -32,7 +32,7 @@ from kafkacompat.testing.operations import Refused
 from kafkacompat.wire.apis import APIS
 
 if TYPE_CHECKING:
-    from kafkacompat.testing.exchange import Exchange
+    from kafkacompat.exchanges.exchange import Exchange
     from kafkacompat.testing.kafka import Kafka, Snapshot
 
 Program = Callable[["Kafka"], object]

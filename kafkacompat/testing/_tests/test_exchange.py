@@ -16,13 +16,14 @@ from kafkacompat.api.registry import (
     Entry,
 )
 from kafkacompat.deferred import Deferred
+from kafkacompat.exchanges.exchange import Exchange
+from kafkacompat.exchanges.levels import levels_of, named_in
 from kafkacompat.partition._tests.kit import LISTENER, topic_image
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Principal
 from kafkacompat.records.batch import HEADER_SIZE, build_batch, iterate_batches
 from kafkacompat.records.record import Record
-from kafkacompat.testing.exchange import Exchange, Hooks, InterceptedDispatcher, bytes_of
+from kafkacompat.testing.exchange import Hooks, InterceptedDispatcher, bytes_of
 from kafkacompat.testing.faults import CHANGES
-from kafkacompat.testing.levels import levels_of, named_in
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode, encode, message_classes, specification
 from kafkacompat.wire.errors import ErrorCode

@@ -6,16 +6,10 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.testing._tests.test_reasons import Known
-from kafkacompat.testing.exchange import Exchange
-from kafkacompat.testing.exchanges import (
-    KEPT_BYTES_MAX,
-    MASKED,
-    MASKED_TEXT,
-    REQUEST_MASKS,
-    RESPONSE_MASKS,
-    Exchanges,
-)
+from kafkacompat.exchanges._tests.test_reasons import Known
+from kafkacompat.exchanges.exchange import Exchange
+from kafkacompat.exchanges.recorded import MASKED, MASKED_TEXT, REQUEST_MASKS, RESPONSE_MASKS
+from kafkacompat.testing.exchanges import KEPT_BYTES_MAX, Exchanges
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import encode, specification
 from kafkacompat.wire.headers import response_header_bytes

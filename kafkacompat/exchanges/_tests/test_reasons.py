@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.testing.reasons import (
+from kafkacompat.exchanges.reasons import (
     Batch,
     GroupState,
     PartitionState,

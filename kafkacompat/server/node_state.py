@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.exchanges.reasons import GroupState, PartitionState, ProducerState, TransactionState
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, partition_for_key
-from kafkacompat.testing.reasons import GroupState, PartitionState, ProducerState, TransactionState
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
+from kafkacompat.exchanges.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.ids import uuid_to_text
-from kafkacompat.testing.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.wire.errors import ErrorCode, error_text
 
 
