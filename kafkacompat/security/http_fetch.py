@@ -26,11 +26,12 @@ PORTS = {"http": 80, "https": 443}
 
 
 class FetchFailed(Exception):
-    """No answer, or not the one that was wanted. is_final: another try would end alike."""
+    """No answer, or not the one that was wanted. is_final: another try would end alike. status: that of an answer."""
 
-    def __init__(self, text: str, *, is_final: bool = False) -> None:
+    def __init__(self, text: str, *, is_final: bool = False, status: int | None = None) -> None:
         super().__init__(text)
         self.is_final = is_final
+        self.status = status
 
 
 class HttpAddress(NamedTuple):
@@ -102,7 +103,7 @@ def fetch(
         answer = connection.getresponse()
         if answer.status not in OK_STATUSES:
             text = f"{address.place} answered with status {answer.status}"
-            raise FetchFailed(text, is_final=answer.status in NOT_REPEATED)
+            raise FetchFailed(text, is_final=answer.status in NOT_REPEATED, status=answer.status)
         data = answer.read(bounds.bytes_max + 1)
         if len(data) > bounds.bytes_max:
             raise FetchFailed(f"the answer of {address.place} is larger than {bounds.bytes_max} bytes")
