@@ -9,28 +9,36 @@ import socket
 import time
 from typing import Final
 
+from kafkacompat.expressions import ExpressionRefused, compiled
 from kafkacompat.pipeline.argument_types import positive
 from kafkacompat.pipeline.collector.disk import MAX_FILES, MAX_HANDLES, Disk
+from kafkacompat.pipeline.collector.lines import Begins
 from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
+from kafkacompat.pipeline.collector.standard_input import StandardInput
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.options import add_bootstrap, address_of
 from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import DEFAULT_TIMEOUT_S, LOGS_RAW, create_missing, plans
 from kafkacompat.pipeline.user_data import user_data
+from kafkacompat.security.cluster_address import ClusterAddress
 
 TELL_INTERVAL_S: Final = 5.0
 TOPICS_AGAIN_TIMEOUT_S: Final = 3.0
 """Timeout for requests to the broker while files are followed. No file is read during such a request."""
 
+STDIN: Final = "-"
 OTHER_HANDLES: Final = 96
 """File descriptors reserved for the state, the connections to brokers and the interpreter."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "files", nargs="+", metavar="FILE_OR_GLOB", help="access logs; quote patterns such as 'access.log*'"
+        "files",
+        nargs="+",
+        metavar="FILE_OR_GLOB",
+        help=f"logs; quote patterns such as 'access.log*'. {STDIN} alone is standard input, to its end",
     )
     add_bootstrap(parser)
     parser.add_argument(
@@ -47,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--topic", default=LOGS_RAW, help="the topic to which the lines are sent (%(default)s)"
     )
+    parser.add_argument(
+        "--record-start",
+        type=_rule,
+        metavar="EXPRESSION",
+        help="lines that this regular expression (RE2) does not match at their beginning belong to the line before, such as "
+        r"'\d{4}-' for stack traces",
+    )
     parser.add_argument("--until-end", action="store_true", help="ship what exists and exit")
     parser.add_argument(
         "--interval",
@@ -57,15 +72,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _rule(text: str) -> Begins:
+    try:
+        found: Begins = compiled(text).match
+    except ExpressionRefused as refusal:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {refusal}") from None
+    return found
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Ship lines until SIGINT or SIGTERM. Return 0 if it stopped cleanly."""
     require_extra("spark", "confluent_kafka")
     address = address_of(arguments)
+    if STDIN in arguments.files:
+        return _collect_standard_input(arguments, address)
     state = StateFile(arguments.state)
     try:
-        stopping: list[int] = []
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, frame: stopping.append(number))
+        stopping = _stopping()
         terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
 
         def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
@@ -86,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             terminal.warn(f"collector: {away}; follows the files meanwhile")
             shipper.seek_topic()
         teller = Teller(arguments.interval, terminal)
-        collector = Collector(disk, state, shipper, arguments.host)
+        collector = Collector(disk, state, shipper, arguments.host, arguments.record_start)
         terminal.say(f"collector follows {', '.join(arguments.files)} -> {arguments.topic} at {address}")
         collector.run(lambda: bool(stopping), teller.tell, arguments.until_end)
         shipper.close()
@@ -94,6 +117,37 @@ def run(arguments: argparse.Namespace) -> int:
         terminal.say(f"collector stopped: {described(collector.figures(), None)}")
     finally:
         state.close()
+    return 0
+
+
+def _stopping() -> list[int]:
+    """Return the signals to stop that have come: none yet."""
+    stopping: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: stopping.append(number))
+    return stopping
+
+
+def _collect_standard_input(arguments: argparse.Namespace, address: ClusterAddress) -> int:
+    if arguments.files != [STDIN]:
+        raise PipelineFailed(
+            f"{STDIN} is standard input, which is collected alone: start another collector for files"
+        )
+    stopping = _stopping()
+    terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
+
+    def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
+        create_missing(address, plans([arguments.topic]), timeout_s)
+
+    ensure_topics(DEFAULT_TIMEOUT_S)
+    shipper = Shipper(address, arguments.host, ensure_topics, topic=arguments.topic)
+    source = StandardInput(shipper, arguments.host, begins=arguments.record_start)
+    terminal.say(f"collector reads standard input -> {arguments.topic} at {address}")
+    try:
+        source.run(lambda: bool(stopping), Teller(arguments.interval, terminal).tell)
+    finally:
+        shipper.close()
+        terminal.say(f"collector stopped: {described(source.figures(), None)}")
     return 0
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 from kafkacompat.pipeline.collector import running
 from kafkacompat.pipeline.collector.disk import Disk
 from kafkacompat.pipeline.collector.followed import Chunk
-from kafkacompat.pipeline.collector.lines import Line
+from kafkacompat.pipeline.collector.lines import Begins, Line
 from kafkacompat.pipeline.collector.running import SCAN_INTERVAL_S, Collector
 
 READ_BYTES = 400
@@ -90,7 +90,8 @@ class Written:
 class CollectorKit:
     """A folder, the server that writes access.log there, and the collector of `access.log*`."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, begins: Begins | None = None) -> None:
+        self.begins = begins
         self.folder = Path(folder)
         self.log = self.folder / "access.log"
         self.now_s = 1000.0
@@ -107,7 +108,7 @@ class CollectorKit:
     def begin(self) -> None:
         self.disk = Disk([str(self.folder / "access.log*")])
         self.shipper = Shipper(self.arrived)
-        self.collector = Collector(self.disk, self.state, self.shipper)  # type: ignore[arg-type]
+        self.collector = Collector(self.disk, self.state, self.shipper, begins=self.begins)  # type: ignore[arg-type]
 
     def reopen(self) -> None:
         if self.files:
@@ -230,8 +231,12 @@ class CollectorKit:
                 self.shipper.deliver(0)
 
     def values(self) -> Counter[bytes]:
-        """Return the number of event ids under which each line has arrived."""
-        return Counter(value for values in self.arrived.values() for value in values)
+        """Return the number of event ids under which each line has arrived, alone or with others."""
+        return Counter(
+            line
+            for values in self.arrived.values()
+            for line in {line for value in values for line in value.split(b"\n")}
+        )
 
     def missing(self) -> list[bytes]:
         arrived = self.values()
@@ -248,9 +253,14 @@ class CollectorKit:
 
 
 @contextmanager
-def a_collector() -> Iterator[CollectorKit]:
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(running, "READ_BYTES", READ_BYTES):
-        world = CollectorKit(folder)
+def a_collector(begins: Begins | None = None) -> Iterator[CollectorKit]:
+    """begins: the rule that puts lines together."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(running, "READ_BYTES", READ_BYTES),
+        mock.patch.object(running, "RECORD_WAIT_S", 2 * TURN_S),
+    ):
+        world = CollectorKit(folder, begins)
         try:
             yield world
         finally:

@@ -39,6 +39,7 @@ def words(tmp_path: Path, until_end: bool = False) -> SimpleNamespace:
         host="web",
         interval=1e6,
         until_end=until_end,
+        record_start=None,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,57 @@ def test_every_line_arrives_though_its_file_was_copied_and_truncated(operations:
         world.drain()
         assert world.missing() == []
         assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
+
+
+def begins(line: bytes) -> bool:
+    """Every third line begins a record."""
+    return line[:6].isdigit() and int(line[:6]) % 3 == 0
+
+
+@settings(max_examples=150 * ROUNDS)
+@given(st.lists(OPERATION, max_size=30))
+def test_lines_that_a_rule_puts_together_arrive_once(operations: list[tuple]) -> None:
+    before = handles()
+    with a_collector(begins) as world:
+        run(world, operations)
+        world.drain()
+        assert world.missing() == []
+        assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
+        assert {line: ids for line, ids in world.values().items() if ids > 1} == {}
+        for values in world.arrived.values():
+            for value in values:
+                assert not any(map(begins, value.split(b"\n")[1:])), value
+        world.delete_rotated()
+        world.wait(200.0)
+        world.wait(200.0)
+        assert handles() <= before + 2
+    assert handles() == before
+
+
+@settings(max_examples=100 * ROUNDS)
+@given(st.lists(st.one_of(OPERATION, st.tuples(st.just("copy_and_truncate"))), max_size=30))
+def test_records_of_lines_arrive_though_their_file_was_copied_and_truncated(operations: list[tuple]) -> None:
+    with a_collector(begins) as world:
+        run(world, operations)
+        world.drain()
+        assert world.missing() == []
+        assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
+
+
+def test_a_record_whose_lines_come_late_keeps_its_event_id_after_a_crash() -> None:
+    with a_collector(begins) as world:
+        world.append(2)
+        world.turn()
+        world.wait(10.0)
+        # The record is on the way, and the collector dies before the broker has acknowledged it.
+        assert [line.value[:6] for _, _, lines in world.shipper.on_the_way for line in lines] == [b"000000"]
+        world.append(1)
+        world.crash()
+        world.drain()
+        assert world.missing() == []
+        found = sorted((position, values) for (_, position), values in world.arrived.items())
+        first, second, third = world.files[0].lines
+        assert found == [(0, {first + b"\n" + second}), (2 * len(first) + 2, {third})]
 
 
 @pytest.mark.parametrize("before", [3, 400])
@@ -311,6 +363,34 @@ def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world:
         path.unlink()
     world.drain()
     assert world.collector.figures().lost_files == 0
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_file_that_zstandard_has_packed_is_read_to_its_end(world: CollectorKit, is_whole: bool) -> None:
+    world.append(40)
+    world.drain()
+    world.append(30)
+    text = world.log.read_bytes()
+    frames = zstandard.compress(text[:1000]) + zstandard.compress(text[1000:])
+    (world.folder / "access.log.1.zst").write_bytes(frames if is_whole else frames[:-20])
+    world.die()
+    world.log.unlink()
+    world.begin()
+    world.reopen()
+    world.drain()
+    assert world.missing() == ([] if is_whole else world.files[0].lines[40:])
+    assert set(world.values().values()) == {1}
+    assert world.collector.figures().lost_files == (0 if is_whole else 1)
+    assert ("access.log.1.zst" in world.troubles) is not is_whole
+
+
+def test_a_frame_of_zstandard_that_asks_for_much_memory_is_not_read(tmp_path: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=30, format=zstandard.FORMAT_ZSTD1)
+    path = tmp_path / "a.log.zst"
+    compressor = zstandard.ZstdCompressor(compression_params=parameters)
+    with path.open("wb") as file, compressor.stream_writer(file) as writer:
+        writer.write(b"a line\n" * 100)
+    assert packed.beginnings([str(path)]) == {}
 
 
 def test_packed_files_that_were_shipped_or_never_followed_are_not_shipped(world: CollectorKit) -> None:

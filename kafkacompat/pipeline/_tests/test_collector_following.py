@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkacompat.pipeline.collector.followed import Chunk
 from kafkacompat.pipeline.collector.following import MOST_LOOKS, SETTLE_LOOKS, Following, Look
 from kafkacompat.pipeline.collector.identity import HEAD_BYTES, fingerprint, is_compressed
-from kafkacompat.pipeline.collector.lines import LineCutter
+from kafkacompat.pipeline.collector.lines import RECORD_LINES_MAX, Line, LineCutter, RecordCutter
 from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
 
 LOG = "access.log"
@@ -379,3 +379,46 @@ def test_cutting_is_the_same_however_the_bytes_come(parts: list[bytes], bound: i
         assert whole[line.position : line.position + line.length_bytes + 1][-1:] == b"\n"
     assert cutter.waiting_bytes == len(expected[-1])
     assert cutter.scanned == len(whole)
+
+
+def first(line: bytes) -> bool:
+    return line.startswith(b"x")
+
+
+@given(
+    st.lists(st.text("xy", max_size=6), max_size=12),
+    st.integers(1, 9),
+    st.sets(st.integers(0, 40), max_size=3),
+)
+def test_putting_together_is_the_same_however_the_bytes_come(
+    parts: list[str], step: int, breaks: set[int]
+) -> None:
+    whole = "".join(part + "\n" for part in parts).encode()
+    cutter = RecordCutter(0, 1000, first, breaks)
+    records = []
+    for start in range(0, len(whole), step):
+        records += cutter.feed(whole[start : start + step])
+        assert cutter.start + cutter.waiting_bytes == cutter.scanned
+    records += cutter.finish()
+    assert not cutter.is_open
+    assert b"".join(record.value + b"\n" for record in records) == whole
+    at = 0
+    for number, record in enumerate(records):
+        assert record == Line(at, whole[at : at + len(record.value)], len(record.value))
+        assert number == 0 or first(record.value) or at in breaks
+        at += len(record.value) + 1
+        assert not any(map(first, record.value.split(b"\n")[1:]))
+
+
+def test_a_rule_that_fits_no_line_divides_the_lines_and_loses_none() -> None:
+    cutter = RecordCutter(0, 10, first)
+    records = cutter.feed(b"aa\nbb\ncc\ndddddd\n" + b"e" * 15 + b"\nf\n") + cutter.finish()
+    assert [(record.value, record.length_bytes) for record in records] == [
+        (b"aa\nbb\ncc", 8),
+        (b"dddddd", 6),
+        (b"e" * 10, 15),
+        (b"f", 1),
+    ]
+    long = RecordCutter(0, 1 << 20, first)
+    records = long.feed(b"\n" * (2 * RECORD_LINES_MAX)) + long.finish()
+    assert [record.length_bytes for record in records] == [RECORD_LINES_MAX - 1] * 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, digest, fingerprint
-from kafkacompat.pipeline.collector.lines import Line, LineCutter
+from kafkacompat.pipeline.collector.lines import Begins, Line, LineCutter, RecordCutter
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 Read = Callable[[int, int], bytes]
@@ -61,12 +61,19 @@ class Likeness(NamedTuple):
 UNLIKE: Final = Likeness(continues=False, shared=None, certain=False)
 
 
+class Source(Protocol):
+    """Whose lines were passed on."""
+
+    def acknowledge(self) -> bool:
+        """The broker has acknowledged all lines of a chunk."""
+
+
 class Chunk:
     """Lines that were passed on together, until the broker has acknowledged all of them."""
 
     __slots__ = ("end", "file", "missing", "size_bytes")
 
-    def __init__(self, file: Followed, end: Mark, lines: int, size_bytes: int) -> None:
+    def __init__(self, file: Source, end: Mark, lines: int, size_bytes: int) -> None:
         self.file = file
         self.end = end
         self.missing = lines
@@ -91,6 +98,7 @@ class Followed:
         "named",
         "path",
         "position",
+        "read_s",
         "saved_to",
         "size_bytes",
         "unchecked",
@@ -114,7 +122,9 @@ class Followed:
         self.saved_to = 0
         self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
         self.chunks: deque[Chunk] = deque()
-        self.cutter = LineCutter(0)
+        self.cutter: LineCutter | RecordCutter = LineCutter(0)
+        self.read_s = float("-inf")
+        """When the shell has read it last."""
         self.unchecked = False
         self._before = b""
 
@@ -133,9 +143,15 @@ class Followed:
         return bool(self.chunks)
 
     @property
+    def is_open(self) -> bool:
+        """Whether a record of whole lines waits for more of them."""
+        return isinstance(self.cutter, RecordCutter) and self.cutter.is_open
+
+    @property
     def pending(self) -> bool:
-        """Whether something must still be shipped: bytes that are not read, or lines that are not acknowledged."""
-        return self.identity is not None and bool(self.unread_bytes or self.chunks)
+        """Whether something must still be shipped: bytes that are not read, a record that waits, or lines that are not
+        acknowledged."""
+        return self.identity is not None and bool(self.unread_bytes or self.chunks or self.is_open)
 
     def begin(
         self,
@@ -144,13 +160,19 @@ class Followed:
         max_line_bytes: int,
         position: int = 0,
         marks: tuple[Mark, ...] = (),
+        begins: Begins | None = None,
     ) -> None:
-        """Set the identity and continue at `position`, if the file has the content of the last mark."""
+        """Set the identity and continue at `position`, if the file has the content of the last mark. begins: the rule that
+        puts lines together."""
         self.identity = identity
         self.fingerprint = print_of_head
         self.marks.extend(marks)
         self.position = position
-        self.cutter = LineCutter(position, max_line_bytes)
+        if begins is None:
+            self.cutter = LineCutter(position, max_line_bytes)
+        else:
+            breaks = frozenset(mark.position for mark in marks)
+            self.cutter = RecordCutter(position, max_line_bytes, begins, breaks)
         self.unchecked = bool(marks)
 
     def unchanged(self, read: Read) -> bool:
@@ -196,10 +218,25 @@ class Followed:
         end = self.cutter.start
         # The end of the last line, relative to the start of data.
         inside = end - (scanned - overlap)
-        mark = Mark(end, digest(data[max(inside - CHECK_BYTES, 0) : inside]))
-        chunk = Chunk(self, mark, len(lines), sum(len(line.value) for line in lines))
+        if inside >= min(CHECK_BYTES, end):
+            before = data[max(inside - CHECK_BYTES, 0) : inside]
+        else:
+            # A record that waits may have begun in an earlier read.
+            before = _before(read, end)
+        return lines, self._passed_on(lines, Mark(end, digest(before)))
+
+    def finish_record(self, read: Read) -> tuple[list[Line], Chunk | None]:
+        """Return the record that waits with its chunk, if there is one."""
+        lines = self.cutter.finish() if isinstance(self.cutter, RecordCutter) else []
+        if not lines:
+            return [], None
+        end = self.cutter.start
+        return lines, self._passed_on(lines, Mark(end, digest(_before(read, end))))
+
+    def _passed_on(self, lines: list[Line], end: Mark) -> Chunk:
+        chunk = Chunk(self, end, len(lines), sum(len(line.value) for line in lines))
         self.chunks.append(chunk)
-        return lines, chunk
+        return chunk
 
     def acknowledge(self) -> bool:
         """Advance the position over the acknowledged chunks at the front. Return whether there were any."""
@@ -260,6 +297,11 @@ class Followed:
         )
 
 
+def _before(read: Read, end: int) -> bytes:
+    length = min(CHECK_BYTES, end)
+    return read(end - length, length)
+
+
 def _end_of_lines(data: bytes, most: int) -> int:
     """Return the end of line number `most`, or the end of the data if there are fewer lines."""
     if data.count(b"\n") <= most:
@@ -267,9 +309,9 @@ def _end_of_lines(data: bytes, most: int) -> int:
     return len(data) - len(data.split(b"\n", most)[-1])
 
 
-def restored(saved: Saved, max_line_bytes: int = LINE_BYTES_MAX) -> Followed:
+def restored(saved: Saved, max_line_bytes: int = LINE_BYTES_MAX, begins: Begins | None = None) -> Followed:
     """Return the file as an earlier run saved it."""
     file = Followed(saved.device, saved.inode, saved.path)
-    file.begin(saved.identity, saved.fingerprint, max_line_bytes, saved.position, saved.marks)
+    file.begin(saved.identity, saved.fingerprint, max_line_bytes, saved.position, saved.marks, begins)
     file.left = saved.left
     return file

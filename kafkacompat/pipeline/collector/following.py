@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from kafkacompat.pipeline.collector.followed import Chunk, Followed, Mark, Read, Saved, restored
 from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, file_identity, fingerprint
-from kafkacompat.pipeline.collector.lines import Line
+from kafkacompat.pipeline.collector.lines import Begins, Line
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 MAX_LEFT: Final = 1000
@@ -80,8 +80,11 @@ class Following:
         held: Iterable[Held] = (),
         max_line_bytes: int = LINE_BYTES_MAX,
         host: str = "",
+        begins: Begins | None = None,
     ) -> None:
-        """host: this machine's name, part of the identity of new files. The files in `saved` keep their identity."""
+        """host: this machine's name, part of the identity of new files. The files in `saved` keep their identity. begins: the
+        rule that puts lines together."""
+        self._begins = begins
         self._max_line_bytes = max_line_bytes
         self._host = host
         self._files: dict[Key, Followed] = {}
@@ -107,7 +110,7 @@ class Following:
         for device, inode, size_bytes in held:
             self._newcomers[device, inode] = Newcomer(size_bytes, held=True)
         for entry in saved:
-            file = restored(entry, max_line_bytes)
+            file = restored(entry, max_line_bytes, begins)
             if entry.left:
                 self._left.append(file)
             else:
@@ -175,6 +178,26 @@ class Following:
             self.must_save = True
         return answer
 
+    def finish_record(self, file: Followed, read: Read) -> tuple[list[Line], Chunk | None]:
+        """Return the record that waits in a file that does not grow, with its chunk.
+
+        Its end is saved before it is shipped. Otherwise, after a crash, a line that continues it would come with it under its
+        event id, and the line would be taken for a copy.
+        """
+        lines, chunk = file.finish_record(read)
+        self.must_save = self.must_save or chunk is not None
+        return lines, chunk
+
+    def _begin(
+        self,
+        file: Followed,
+        identity: str,
+        print_of_head: str,
+        position: int = 0,
+        marks: tuple[Mark, ...] = (),
+    ) -> None:
+        file.begin(identity, print_of_head, self._max_line_bytes, position, marks, self._begins)
+
     def resume(self, look: Look, saved: Saved) -> None:
         """Continue a file of the previous run. The shell has checked that its content is the same."""
         for other in self._left:
@@ -182,7 +205,7 @@ class Following:
                 self._found_again(other, look.size_bytes)
         self._left = [other for other in self._left if other.identity != saved.identity]
         file = self._files[look.device, look.inode] = Followed(look.device, look.inode, saved.path)
-        file.begin(saved.identity, saved.fingerprint, self._max_line_bytes, saved.position, saved.marks)
+        self._begin(file, saved.identity, saved.fingerprint, saved.position, saved.marks)
         file.size_bytes = look.size_bytes
         file.modified_ns = look.modified_ns
         self.must_save = True
@@ -211,7 +234,8 @@ class Following:
 
     def _begin_anew(self, file: Followed, look: Look, before_bytes: int) -> Followed:
         self.truncations += 1
-        file.unread_at_truncation_bytes = max(before_bytes - file.scanned, 0)
+        waiting_bytes = file.cutter.waiting_bytes if file.is_open else 0
+        file.unread_at_truncation_bytes = max(before_bytes - file.scanned, 0) + waiting_bytes
         self.unread_at_truncation_bytes += file.unread_at_truncation_bytes
         self._leave(file)
         fresh = self._files[look.device, look.inode] = Followed(look.device, look.inode, look.path)
@@ -263,9 +287,9 @@ class Following:
         while (identity := file_identity(self._host, *key, print_of_head, generation)) in used:
             generation += 1
         if shared is None:
-            file.begin(identity, print_of_head, self._max_line_bytes)
+            self._begin(file, identity, print_of_head)
         else:
-            file.begin(identity, print_of_head, self._max_line_bytes, shared.position, (shared,))
+            self._begin(file, identity, print_of_head, shared.position, (shared,))
         self.must_save = True
         unread = self._unread.get(print_of_head)
         if unread is not None and (unread.device, unread.inode) != key:
@@ -337,7 +361,7 @@ class Following:
         assert old.identity is not None
         assert old.fingerprint is not None
         file.path = old.path
-        file.begin(old.identity, old.fingerprint, self._max_line_bytes, old.position, tuple(old.marks))
+        self._begin(file, old.identity, old.fingerprint, old.position, tuple(old.marks))
         if old.left:
             self._left.remove(old)
             self._found_again(old, size_bytes)
@@ -354,5 +378,6 @@ class Following:
     def _found_again(self, old: Followed, size_bytes: int) -> None:
         """No longer count the bytes of a file that was left behind as lost: another file of this size has its content."""
         there = max(size_bytes - old.scanned, 0)
-        self.unread_at_truncation_bytes -= min(old.unread_at_truncation_bytes, there)
+        waiting_bytes = old.cutter.waiting_bytes if old.is_open else 0
+        self.unread_at_truncation_bytes -= min(old.unread_at_truncation_bytes, there + waiting_bytes)
         self.given_up_bytes -= min(old.given_up_bytes, there + old.cutter.waiting_bytes)

@@ -52,6 +52,10 @@ def file_identity(host: str, device: int, inode: int, print_of_head: str, genera
     Machines made from one image have the same devices and inodes, and logs may begin with the same heading. Then only
     the host distinguishes their lines.
     """
-    origin = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     suffix = f"-{generation}" if generation else ""
-    return f"{origin}-{device:x}-{inode:x}-{print_of_head}{suffix}"
+    return f"{origin_of(host)}-{device:x}-{inode:x}-{print_of_head}{suffix}"
+
+
+def origin_of(host: str) -> str:
+    """Return how identities of this host begin."""
+    return hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:8]

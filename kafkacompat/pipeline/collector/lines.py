@@ -1,14 +1,24 @@
 """Cuts the bytes of a growing file into lines. Pure. It knows positions, but no files and no topics.
 
 A line ends with a newline. A line without one waits. A line longer than the maximum is cut there and its length
-recorded, so memory is bounded for any content.
+recorded, so memory is bounded for any content. By a rule, lines are put together: a stack trace is one record.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
 
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX
+
+RECORD_LINES_MAX: Final = 1000
+"""Maximum number of lines that are put together. The next one begins a record, whatever it is."""
+
+BEGINNING_BYTES: Final = 1024
+"""The bytes of a line with which a rule decides."""
+
+Begins = Callable[[bytes], object]
+"""Called with at most BEGINNING_BYTES of a line. What it returns is true if the line begins a record."""
 
 
 class Line(NamedTuple):
@@ -37,6 +47,11 @@ class LineCutter:
     def waiting_bytes(self) -> int:
         """The current length of the line that has no newline yet."""
         return self.scanned - self.start
+
+    @property
+    def part_bytes(self) -> int:
+        """The length of the line that has no newline yet: the same."""
+        return self.waiting_bytes
 
     def feed(self, data: bytes) -> list[Line]:
         """Return the lines that end in data. data begins at `scanned`."""
@@ -71,3 +86,88 @@ class LineCutter:
         room = self.max_line_bytes - len(self._beginning)
         if room > 0 and data:
             self._beginning += data[:room]
+
+
+class RecordCutter:
+    """Lines that a rule puts together. A record waits until a line begins the next one, or until `finish`.
+
+    It has no more lines and bytes than the maximum. So a rule that fits no line divides the lines, and loses none.
+    """
+
+    __slots__ = (
+        "_begins",
+        "_breaks",
+        "_lines",
+        "_max_bytes",
+        "_parts",
+        "_position",
+        "_size_bytes",
+        "_whole_bytes",
+    )
+
+    def __init__(
+        self, start: int, max_line_bytes: int, begins: Begins, breaks: Collection[int] = frozenset()
+    ) -> None:
+        """start: as of LineCutter. breaks: positions where a record begins, because an earlier run has ended one there."""
+        self._lines = LineCutter(start, max_line_bytes)
+        self._max_bytes = max_line_bytes
+        self._begins = begins
+        self._breaks = breaks
+        self._parts: list[bytes] = []
+        self._position = start
+        self._size_bytes = 0
+        self._whole_bytes = 0
+
+    @property
+    def scanned(self) -> int:
+        """The offset of the next byte to read."""
+        return self._lines.scanned
+
+    @property
+    def start(self) -> int:
+        """Where to continue: the start of the record that waits, or of the line."""
+        return self._position if self._parts else self._lines.start
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The length of what waits."""
+        return self.scanned - self.start
+
+    @property
+    def part_bytes(self) -> int:
+        """The length of the line that has no newline yet."""
+        return self._lines.waiting_bytes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a record of whole lines waits."""
+        return bool(self._parts)
+
+    def feed(self, data: bytes) -> list[Line]:
+        """Return the records that end in data. data begins at `scanned`."""
+        records = []
+        for line in self._lines.feed(data):
+            if self._parts and self._is_first(line):
+                records += self.finish()
+            if not self._parts:
+                self._position, self._size_bytes = line.position, 0
+            self._parts.append(line.value)
+            self._size_bytes += len(line.value) + 1
+            self._whole_bytes = line.position + line.length_bytes - self._position
+        return records
+
+    def finish(self) -> list[Line]:
+        """Return the record that waits, if there is one. A line that continues it later is a record of its own."""
+        if not self._parts:
+            return []
+        record = Line(self._position, b"\n".join(self._parts), self._whole_bytes)
+        self._parts = []
+        return [record]
+
+    def _is_first(self, line: Line) -> bool:
+        return (
+            len(self._parts) >= RECORD_LINES_MAX
+            or self._size_bytes + len(line.value) > self._max_bytes
+            or line.position in self._breaks
+            or bool(self._begins(line.value[:BEGINNING_BYTES]))
+        )

@@ -7,6 +7,7 @@ shipped earlier, or are older than the collector. Independent of topics and of t
 from __future__ import annotations
 
 import bz2
+import contextlib
 import errno
 import gzip
 import lzma
@@ -15,21 +16,64 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable
-from io import BufferedIOBase
-from typing import BinaryIO, Final
+from contextlib import AbstractContextManager
+from typing import BinaryIO, Final, Protocol
+
+import zstandard
 
 from kafkacompat.pipeline.collector.followed import Read, Saved, restored
 from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, fingerprint
 
-OPENERS: Final[dict[str, Callable[[BinaryIO], BufferedIOBase]]] = {
+ZSTANDARD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
+"""What `zstd` itself accepts without an option. The head of a file may ask for more memory."""
+
+
+ZSTANDARD_READ_BYTES: Final = 1024
+"""Bytes that are decompressed at once. They may contain 32 MiB."""
+
+
+class Content(Protocol):
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes, none at the end."""
+
+
+class _ZstandardContent:
+    """The frames of a file. The library's own stream ends without an error where a frame is cut off."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._packed = b""
+        self._ready = b""
+
+    def read(self, size: int, /) -> bytes:
+        while not self._ready:
+            packed = self._packed or self._file.read(ZSTANDARD_READ_BYTES)
+            self._packed = b""
+            if not packed:
+                if self._frame is not None:
+                    raise EOFError("a frame of zstandard is cut off")
+                return b""
+            if self._frame is None:
+                decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTANDARD_WINDOW_BYTES_MAX)
+                self._frame = decompressor.decompressobj()
+            self._ready = self._frame.decompress(packed)
+            if self._frame.eof:
+                self._packed, self._frame = self._frame.unused_data, None
+        found, self._ready = self._ready[:size], self._ready[size:]
+        return found
+
+
+OPENERS: Final[dict[str, Callable[[BinaryIO], AbstractContextManager[Content]]]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
     ".lzma": lzma.LZMAFile,
+    ".zst": lambda file: contextlib.nullcontext(_ZstandardContent(file)),
 }
 """The formats that can be read. Files in other formats are not read."""
 
-UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, MemoryError)
+UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, MemoryError)
 """MemoryError: the head of a file, perhaps a damaged one, may require a dictionary larger than the memory."""
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -136,5 +180,5 @@ def _opened(path: str) -> BinaryIO:
     return open(descriptor, "rb")
 
 
-def _content(packed: BinaryIO, path: str) -> BufferedIOBase:
+def _content(packed: BinaryIO, path: str) -> AbstractContextManager[Content]:
     return OPENERS[os.path.splitext(path)[1]](packed)

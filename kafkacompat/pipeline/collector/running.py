@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kafkacompat.pipeline.collector.disk import Disk
 from kafkacompat.pipeline.collector.followed import Followed, Saved
 from kafkacompat.pipeline.collector.following import Following, Key, Look
+from kafkacompat.pipeline.collector.lines import Begins
 from kafkacompat.pipeline.collector.packed import UnpackingStopped, beginnings, unpacked
 from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
 from kafkacompat.pipeline.collector.shipping import Shipper
@@ -25,6 +26,8 @@ READ_BYTES: Final = 256 * 1024
 """Bytes read from one file before the next file's turn."""
 
 STOP_TIMEOUT_S: Final = 5.0
+RECORD_WAIT_S: Final = 5.0
+"""For how long a record waits for lines that continue it. Writers flush whole stack traces, or line after line."""
 
 
 class Figures(NamedTuple):
@@ -57,8 +60,16 @@ class Figures(NamedTuple):
 class Collector:
     """One run with one state directory."""
 
-    def __init__(self, disk: Disk, state: StateFile, shipper: Shipper, host: str = "") -> None:
-        """host: this machine's name. Raises PipelineFailed if the state was not written by a collector."""
+    def __init__(
+        self,
+        disk: Disk,
+        state: StateFile,
+        shipper: Shipper,
+        host: str = "",
+        begins: Begins | None = None,
+    ) -> None:
+        """host: this machine's name. begins: the rule that puts lines together. Raises PipelineFailed if the state was not
+        written by a collector."""
         self._disk = disk
         self._state = state
         self._shipper = shipper
@@ -69,7 +80,7 @@ class Collector:
             raise PipelineFailed(f"{state.path} is not the state of a collector: {error}") from None
         # A file that was left behind without marks has nothing to compare with.
         compared = [entry for entry in saved if entry.marks or not entry.left]
-        self._following = Following(compared, held, host=host)
+        self._following = Following(compared, held, host=host, begins=begins)
         self._earlier = {(entry.device, entry.inode): entry for entry in saved if not entry.left}
         self._unfound = [
             entry for entry in saved if not entry.left or entry.sought or entry.position < _known(entry)
@@ -107,6 +118,9 @@ class Collector:
             file = self._following.get((look.device, look.inode))
             if file is not None and file.identity is not None and file.unread_bytes:
                 moved = self._read(file, look, now_s) or moved
+            elif file is not None and file.is_open and now_s - file.read_s >= RECORD_WAIT_S:
+                self._finish_record(file, look, now_s)
+                moved = True
         if (
             now_s - self._saved_s >= SAVE_INTERVAL_S and self._saved_lines != self._shipper.acknowledged_lines
         ) or self._following.must_save:
@@ -219,9 +233,20 @@ class Collector:
             return False
         if self._following.must_save:
             self._save(now_s)
+        file.read_s = now_s
         if chunk is not None and file.identity is not None:
             self._shipper.ship(chunk, lines, file.identity, file.path)
         return not file.left
+
+    def _finish_record(self, file: Followed, look: Look, now_s: float) -> None:
+        try:
+            lines, chunk = self._following.finish_record(file, self._disk.reader(look))
+        except OSError as error:
+            self._disk.troubles[look.path] = error.strerror or str(error)
+            return
+        self._save(now_s)
+        if chunk is not None and file.identity is not None:
+            self._shipper.ship(chunk, lines, file.identity, file.path)
 
     def _all_shipped(self) -> bool:
         files = list(self._following.files())
@@ -230,7 +255,7 @@ class Collector:
             and not (self._unfound and all(map(self._disk.holds, self._earlier)))
             and not self._following.undecided
             and self._shipper.on_the_way_bytes == 0
-            and not any(file.unread_bytes for file in files if file.identity is not None)
+            and not any(file.unread_bytes or file.is_open for file in files if file.identity is not None)
         )
 
     def _save(self, now_s: float) -> None:
