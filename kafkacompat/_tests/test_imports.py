@@ -138,7 +138,7 @@ ALLOWED: dict[str, set[str]] = {
         "security.http_fetch",
         "security.sasl_client",
     },
-    "pipeline": {"security.cluster_address"},
+    "pipeline": {"security.cluster_address", "security.http_fetch", "security.ssl_factory"},
     "server": EVERYTHING,
     "cli": EVERYTHING,
     "container": EVERYTHING,

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as declared
 from typing import Final
 
 from pyspark.sql import DataFrame
 
-from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.fields import Field, Kind
+from kafkacompat.pipeline.jobs.schema_records import Decoder
 from kafkacompat.pipeline.jobs.validation import (
-    Field,
-    Kind,
     date_of,
     deduplicate,
     rejected,
@@ -26,10 +27,11 @@ from kafkacompat.pipeline.jobs.validation import (
 )
 from kafkacompat.pipeline.options import OPTIONS, RunOptions
 from kafkacompat.pipeline.results import one_record_each, rejected_records, with_event_id
+from kafkacompat.pipeline.schemas.reading import MODULES, Format
 from kafkacompat.pipeline.tables import partitioned_by
 from kafkacompat.pipeline.topics import CONFIGS, EVENTS, PIPELINE_PROGRESS, RESULTS
 
-__all__ = ["Field", "Job", "Kind", "Query", "RunOptions", "Table", "Topic"]
+__all__ = ["Field", "Format", "Job", "Kind", "Query", "RunOptions", "Table", "Topic"]
 
 Build = Callable[[DataFrame, RunOptions], DataFrame]
 Rows = Callable[[DataFrame, RunOptions], DataFrame]
@@ -111,11 +113,12 @@ class JobProblem(ValueError):
 class Job:
     """One job. A sink that is a Query is used as it is.
 
-    fields: of the JSON events; event_id (text) and event_time_ms (whole number) must be among them. validate: in place
-    of fields, turns records into the columns of an event and `reason`, as jobs/validation.py does. settings: the options
-    of `pipeline run` that its state and tables depend on. A checkpoint is continued with the same values only.
-    state_version: increased when its state or tables change. A column that is only added counts: Spark reads the schema
-    of the oldest file. reads: the topics of a run, if they depend on its options.
+    fields: of the events; event_id (text) and event_time_ms (whole number) must be among them. formats: of the topics
+    whose records are not JSON. validate: in place of fields, turns records into the columns of an event and `reason`,
+    as jobs/validation.py does. settings: the options of `pipeline run` that its state and tables depend on. A checkpoint
+    is continued with the same values only. state_version: increased when its state or tables change. A column that is
+    only added counts: Spark reads the schema of the oldest file. reads: the topics of a run, if they depend on its
+    options.
     """
 
     name: str
@@ -126,6 +129,7 @@ class Job:
     settings: tuple[str, ...] = ("--window", "--watermark")
     state_version: int = 1
     reads: Callable[[RunOptions], tuple[str, ...]] | None = None
+    formats: Mapping[str, Format] = declared(default_factory=dict)
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -170,12 +174,37 @@ class Job:
 
     def validated(self, records: DataFrame, options: RunOptions) -> DataFrame:
         """Return records of Spark's Kafka source as columns of events, with `reason`, which is null for valid events."""
-        return self.validate(records, options) if self.validate else validate_json(records, self.fields)
+        if self.validate is not None:
+            return self.validate(records, options)
+        return validate_json(records, self.fields, self._decoder(options))
 
     def events(self, records: DataFrame, options: RunOptions, *, is_deduplicated: bool = True) -> DataFrame:
         """Return the valid events of records, each once."""
         found = valid_events(self.validated(records, options))
         return deduplicate(found, options.watermark_s) if is_deduplicated else found
+
+    @property
+    def registered_formats(self) -> frozenset[Format]:
+        """The formats of its topics whose schemas are in a registry."""
+        return frozenset(self.formats.values()) - {Format.JSON}
+
+    def require_registry(self, options: RunOptions) -> None:
+        """Raise PipelineFailed unless the run has a registry, and this Python what its formats need."""
+        names = [form for form in Format if form in self.registered_formats]
+        if options.registry is None:
+            raise PipelineFailed(
+                f"job {self.name} reads {', '.join(form.value for form in names)}, whose schemas are in a registry: "
+                "give its address with --registry URL"
+            )
+        require_extra("registry", *(MODULES[form] for form in names))
+
+    def _decoder(self, options: RunOptions) -> Decoder | None:
+        if not self.registered_formats:
+            return None
+        self.require_registry(options)
+        assert options.registry is not None
+        formats = tuple((topic, form) for topic, form in self.formats.items() if form is not Format.JSON)
+        return Decoder(formats, self.fields, options.registry)
 
     def _problems(self) -> Iterable[str]:
         if _NAME.fullmatch(self.name) is None:
@@ -193,6 +222,15 @@ class Job:
         for field in self.fields:
             if field.topic is not None and field.topic not in self.inputs:
                 yield f"field {field.name} is of topic {field.topic}, which is none of its inputs"
+            if field.default is not None and not field.kind.takes(field.default):
+                yield f"the default of field {field.name} is not {field.kind.text}"
+            if (problem := field.path_problem) is not None:
+                yield f"the path of field {field.name}: {problem}"
+        for topic in self.formats:
+            if topic not in self.inputs:
+                yield f"it has a format for topic {topic}, which is none of its inputs"
+        if self.formats and not self.fields:
+            yield "it has formats, which are for fields, and it has a function validate"
         for setting in self.settings:
             if setting not in OPTIONS:
                 yield f"the setting {setting} is none of {', '.join(OPTIONS)}"

@@ -9,6 +9,7 @@ from typing import Final
 from kafkacompat.config import ConfigError
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.formats.server_formats import AUTO
+from kafkacompat.pipeline.schemas.client import RegistrySettings
 from kafkacompat.pipeline.topics import LOGS_RAW
 from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
 
@@ -51,6 +52,8 @@ class RunOptions:
     log_format: str = AUTO
     # Topics of lines with the format of each. Empty: logs.raw with log_format.
     sources: tuple[tuple[str, str], ...] = ()
+    # Where the schemas of topics with Avro and Protobuf are.
+    registry: RegistrySettings | None = None
     progress: str | None = None
     ivy: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
@@ -89,5 +92,28 @@ def address_of(arguments: argparse.Namespace) -> ClusterAddress:
     """Return the cluster's address. PipelineFailed names a wrong property."""
     try:
         return ClusterAddress.of_file(arguments.bootstrap, arguments.command_config)
+    except ConfigError as error:
+        raise PipelineFailed(str(error)) from None
+
+
+def add_registry(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `registry_of` reads."""
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help="the schema registry of topics with Avro or Protobuf, such as http://127.0.0.1:8081",
+    )
+    parser.add_argument(
+        "--registry-config",
+        metavar="FILE",
+        help="a file of properties that says how to connect to it: schema.registry.url, basic.auth.user.info or "
+        "bearer.auth.token, schema.registry.ssl.*",
+    )
+
+
+def registry_of(arguments: argparse.Namespace) -> RegistrySettings | None:
+    """Return where the registry is. PipelineFailed names a wrong property."""
+    try:
+        return RegistrySettings.given(arguments.registry, arguments.registry_config)
     except ConfigError as error:
         raise PipelineFailed(str(error)) from None

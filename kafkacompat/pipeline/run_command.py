@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 from dataclasses import replace
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.argument_types import MOST_INT16, MOST_INT32, whole, whole_to
@@ -18,8 +18,9 @@ from kafkacompat.pipeline.formats.registry import FORMATS, log_format
 from kafkacompat.pipeline.formats.server_formats import AUTO
 from kafkacompat.pipeline.loading import OWN, installed, is_known, load
 from kafkacompat.pipeline.manifest import manifest_of
-from kafkacompat.pipeline.options import RunOptions, add_bootstrap, address_of
+from kafkacompat.pipeline.options import RunOptions, add_bootstrap, add_registry, address_of, registry_of
 from kafkacompat.pipeline.reports import Reports
+from kafkacompat.pipeline.schemas.client import registry_at
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
     require_java,
@@ -38,6 +39,9 @@ from kafkacompat.pipeline.topics import (
     plans,
 )
 from kafkacompat.pipeline.user_data import user_data
+
+if TYPE_CHECKING:
+    from kafkacompat.pipeline.job import Job
 
 SOURCES_MAX: Final = 16
 """Each source adds its format to the plan of three queries."""
@@ -198,6 +202,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TOPIC=FORMAT",
         help=f"read lines of this format from this topic instead of {LOGS_RAW}; repeatable",
     )
+    add_registry(parser)
     parser.add_argument(
         "--replication",
         type=whole_to(MOST_INT16),
@@ -254,6 +259,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         files_per_batch=arguments.files_per_batch,
         log_format=arguments.log_format,
         sources=_sources(arguments),
+        registry=registry_of(arguments),
         progress=arguments.progress,
         ivy=arguments.ivy or os.environ.get("KAFKACOMPAT_IVY"),
         spark_conf=dict(arguments.conf),
@@ -269,6 +275,15 @@ def _progress_file(path: str | None) -> contextlib.AbstractContextManager[IO[str
         raise PipelineFailed(f"progress file {path} cannot be written: {error.strerror}") from None
 
 
+def _require_registry(jobs: list[Job], options: RunOptions) -> None:
+    """Raise PipelineFailed unless what the jobs need for the schemas of their topics is there."""
+    needed = [job for job in jobs if job.registered_formats]
+    for job in needed:
+        job.require_registry(options)
+    if needed and options.registry is not None:
+        registry_at(options.registry, patience_s=0).check()
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Check the requirements, cheapest first; create topics; start Spark; run until a signal or, with an option, until
     caught up."""
@@ -277,6 +292,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_java()
     jobs = [load(name) for name in options.jobs]
     options = replace(options, jobs=tuple(job.name for job in jobs))
+    _require_registry(jobs, options)
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
     # Imported here, because these modules need pyspark.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
@@ -50,6 +50,8 @@ AWAIT_S = 1
 REPORT_INTERVAL_S = 10.0
 """A query that has no new batch is reported this often, so that readers can tell an idle run from a dead one."""
 FAILURE_CHARACTERS_MAX = 600
+WORKER_FAILED: Final = f"{PipelineFailed.__module__}.{PipelineFailed.__name__}: "
+"""Before the reason of a Python worker in its traceback."""
 
 
 class StopRequest:
@@ -156,6 +158,10 @@ def failure_of(query: StreamingQuery) -> str | None:
     if error is None:
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # A Python worker has said why it cannot go on.
+    for line in lines:
+        if line.startswith(WORKER_FAILED):
+            return line.removeprefix(WORKER_FAILED)[:FAILURE_CHARACTERS_MAX]
     causes = [line for line in lines if line.startswith("Caused by:")]
     said = causes[-1].removeprefix("Caused by: ") if causes else (lines[0] if lines else type(error).__name__)
     return said[:FAILURE_CHARACTERS_MAX]

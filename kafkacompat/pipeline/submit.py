@@ -1,7 +1,8 @@
 """The jobs under spark-submit: `spark-submit --packages CONNECTOR .../submit.py JOB [options of kafkacompat pipeline
 run]`.
 
-By default spark-submit chooses the master. Only the driver needs kafkacompat; executors run none of it.
+By default spark-submit chooses the master. Only the driver needs kafkacompat; executors run none of it, unless a job reads Avro
+or Protobuf.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`kafkacompat pipeline try`: shows how the lines of a file are read in a format, without a broker and without Spark."""
+"""`kafkacompat pipeline try`: shows how the lines of a file, or a record of Avro or Protobuf, are read, without a broker and
+without Spark."""
 
 from __future__ import annotations
 
@@ -12,10 +13,14 @@ from datetime import UTC, datetime
 from typing import BinaryIO, Final
 
 from kafkacompat.pipeline.argument_types import whole
-from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.formats.patterns import FormatProblem
 from kafkacompat.pipeline.formats.reading import Reading, read_line
 from kafkacompat.pipeline.formats.registry import log_format
+from kafkacompat.pipeline.options import add_registry, registry_of
+from kafkacompat.pipeline.schemas.client import registry_at
+from kafkacompat.pipeline.schemas.reading import MODULES, Format, Record, Schemas
+from kafkacompat.pipeline.schemas.wire_format import Malformed
 from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
@@ -27,15 +32,19 @@ AFTER_CHARACTERS: Final = 40
 
 OVERSIZED: Final = "oversized record"
 STDIN: Final = "-"
+REGISTERED: Final = tuple(form.value for form in MODULES)
+"""The formats whose schemas are in a registry."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "format",
         metavar="FORMAT",
-        help="as for `kafkacompat pipeline run --log-format`: a name, or a format's text",
+        help="as for `kafkacompat pipeline run --log-format`: a name, or a format's text. avro or protobuf: the file is the "
+        "value of one record, whose schema is in --registry",
     )
     parser.add_argument("file", metavar="FILE", help=f"a log file, or {STDIN} for standard input")
+    add_registry(parser)
     parser.add_argument(
         "--show",
         type=whole,
@@ -53,7 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the lines. Return 0 if none is refused, and otherwise 1."""
+    """Read the lines, or the record. Return 0 if none is refused, and otherwise 1."""
+    if arguments.format in REGISTERED:
+        return _try_record(arguments, Format(arguments.format))
+    if arguments.registry is not None or arguments.registry_config is not None:
+        raise PipelineFailed(f"--registry is for {' and '.join(REGISTERED)}, whose schemas are in a registry")
     try:
         form = log_format(arguments.format)
     except FormatProblem as problem:
@@ -92,6 +105,42 @@ def run(arguments: argparse.Namespace) -> int:
     for reason, count in refused.most_common(arguments.show):
         say(f"{count:8,}  {reason}")
     return 1 if refused else 0
+
+
+def _try_record(arguments: argparse.Namespace, form: Format) -> int:
+    settings = registry_of(arguments)
+    if settings is None:
+        raise PipelineFailed(
+            f"the schemas of {form.value} are in a registry: give its address with --registry URL"
+        )
+    require_extra("registry", MODULES[form])
+    registry = registry_at(settings, patience_s=0)
+    registry.check()
+    with _opened(arguments.file) as file:
+        value = file.read(LINE_BYTES_MAX + 1)
+    terminal = Terminal(lambda: None)
+    reason = None
+    try:
+        if len(value) > LINE_BYTES_MAX:
+            raise Malformed(OVERSIZED)
+        record = _record(Schemas(registry), form, value)
+        terminal.say(f"record: schema id {record.schema_id}, {record.schema.name}")
+        for name, content in record.shown().items():
+            terminal.say(f"  {_printable(name):14} {_printable(json.dumps(content, ensure_ascii=False))}")
+    except Malformed as problem:
+        reason = str(problem)
+        terminal.say(f"the record is refused: {_printable(reason)}")
+    return 0 if reason is None else 1
+
+
+def _record(schemas: Schemas, form: Format, value: bytes) -> Record:
+    """Return the record. `kafkacompat consume` has put a newline after it."""
+    try:
+        return schemas.read(form, value)
+    except Malformed:
+        if not value.endswith(b"\n"):
+            raise
+        return schemas.read(form, value.removesuffix(b"\n"))
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:

@@ -19,7 +19,7 @@ from kafkacompat.__main__ import main
 from kafkacompat.pipeline import loading, run_command
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.job import Field, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
+from kafkacompat.pipeline.job import Field, Format, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
 from kafkacompat.pipeline.queries import ACTIVITY, JOBS, LOGS, METRICS
 from kafkacompat.pipeline.topics import EVENTS, PIPELINE_PROGRESS, RESULTS
 
@@ -120,6 +120,22 @@ def test_logs_read_the_topics_of_the_run() -> None:
             {"fields": (*FIELDS, Field("a", Kind.TEXT, topic="other"))},
             "field a is of topic other, which is none of its inputs",
         ),
+        (
+            {"fields": (*FIELDS, Field("a", Kind.TEXT, path="a..b"))},
+            'the path of field a: it is no path at character 2: write a.b[0] or a."b c"',
+        ),
+        (
+            {"fields": (*FIELDS, Field("a", Kind.INTEGER, default=1.5))},
+            "the default of field a is not a whole number",
+        ),
+        (
+            {"formats": {"orders": Format.AVRO}},
+            "it has a format for topic orders, which is none of its inputs",
+        ),
+        (
+            {"fields": (), "validate": per_shop, "formats": {"orders.raw": Format.AVRO}},
+            "it has formats, which are for fields, and it has a function validate",
+        ),
         ({"settings": ("--windows",)}, "the setting --windows is none of --window, --session-gap"),
         ({"sinks": (Table("windows", per_shop),)}, "the name of Table 'windows' is not orders/NAME"),
         ({"sinks": (Topic("orders/a", per_shop, KEY),)}, "the name of Topic 'orders/a' is not orders.NAME"),
@@ -160,6 +176,70 @@ def test_rows_get_what_sinks_need(records: Records) -> None:
     assert (record["topic"], record["key"]) == ("orders.windows", f"north|{start_ms}")
     (bad,) = orders().query("orders-rejected").build(frame, OPTIONS).collect()
     assert json.loads(bad["value"])["reason"] == "empty field: shop"
+
+
+def test_fields_are_found_by_their_paths_and_have_defaults(records: Records) -> None:
+    fields = (
+        *FIELDS,
+        Field("city", Kind.TEXT, path="customer.address[0].city"),
+        Field("score", Kind.NUMBER, required=False, path='customer."the score"'),
+        Field("channel", Kind.TEXT, default="shop"),
+        Field("test", Kind.BOOLEAN, default=False),
+    )
+    sent = {"event_id": "1", "shop": "north", "event_time_ms": RECEIVED_MS}
+    kiel = {"address": [{"city": "Kiel"}], "the score": 7}
+    frame = records(
+        "orders.raw",
+        *(
+            json.dumps(sent | more).encode()
+            for more in (
+                {"customer": kiel, "channel": "web", "test": True},
+                {"customer": kiel | {"the score": None}, "channel": None},
+                {"customer": {"address": []}},
+                {"customer": kiel | {"the score": "7"}},
+                {"customer": {"address": [{"city": 7}]}},
+                {"customer": kiel, "event_time_ms": None},
+            )
+        ),
+        json.dumps(sent | {"customer": kiel}).encode() + b"{}",
+    )
+    found = orders(fields=fields).validated(frame, OPTIONS).orderBy("offset").collect()
+    columns = ("reason", "shop", "city", "score", "channel", "test")
+    assert [tuple(row[name] for name in columns) for row in found[:2]] == [
+        (None, "north", "Kiel", 7.0, "web", True),
+        (None, "north", "Kiel", None, "shop", False),
+    ]
+    assert [row["reason"] for row in found[2:]] == [
+        "missing field: city",
+        "wrong type: score",
+        "wrong type: city",
+        "missing field: event_time_ms",
+        "malformed JSON",
+    ]
+
+
+def test_a_default_needs_no_path(records: Records) -> None:
+    fields = (*FIELDS, Field("channel", Kind.TEXT, default="shop"), Field("n", Kind.INTEGER, default=0))
+    sent = {"event_id": "1", "shop": "north", "event_time_ms": RECEIVED_MS}
+    more: tuple[dict[str, object], ...] = ({}, {"channel": "web", "n": 3}, {"channel": None}, {"n": "3"})
+    frame = records("orders.raw", *(json.dumps(sent | each).encode() for each in more))
+    found = orders(fields=fields).validated(frame, OPTIONS).orderBy("offset").collect()
+    assert [(row["reason"], row["channel"], row["n"]) for row in found[:3]] == [
+        (None, "shop", 0),
+        (None, "web", 3),
+        (None, "shop", 0),
+    ]
+    assert found[3]["reason"] == "wrong type: n"
+
+
+def test_a_job_with_schemas_needs_a_registry() -> None:
+    job = orders(formats={"orders.raw": Format.AVRO})
+    with pytest.raises(PipelineFailed) as failed:
+        run_command._require_registry([job], OPTIONS)
+    assert str(failed.value) == (
+        "job orders reads avro, whose schemas are in a registry: give its address with --registry URL"
+    )
+    run_command._require_registry([orders(formats={"orders.raw": Format.JSON})], OPTIONS)
 
 
 def test_a_column_that_a_sink_needs_and_the_rows_lack_is_named(records: Records) -> None:

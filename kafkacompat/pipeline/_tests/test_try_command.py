@@ -6,6 +6,7 @@ import argparse
 import io
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,69 @@ def test_standard_input_is_read(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert capsys.readouterr().out.endswith("lines 1: events 1, refused 0\n")
 
 
+def test_a_record_is_shown_by_the_schema_of_its_writer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fastavro")
+    pytest.importorskip("grpc_tools")
+    from kafkacompat.pipeline._tests.registry_kit import a_registry, framed
+    from kafkacompat.pipeline._tests.test_schema_records import avro, proto_class, record
+
+    lines = record(
+        ("sku", "string"), ("price", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2})
+    )
+    order = record(
+        ("event_id", "string"),
+        ("lines", {"type": "array", "items": lines | {"name": "Line"}}),
+        ("raw", "bytes"),
+    )
+    proto = (
+        'syntax = "proto3"; message Order { string event_id = 1; int64 at = 2; repeated string tags = 3; }'
+    )
+    content = {"event_id": "o\x1b1", "lines": [{"sku": "x", "price": Decimal("2.50")}], "raw": b"\1"}
+    value, told = tmp_path / "value", ["--registry"]
+    with a_registry() as registry:
+        registry.register(7, order)
+        registry.register(8, proto, "PROTOBUF")
+        told.append(registry.url)
+        # As `kafkacompat consume` writes it.
+        value.write_bytes(avro(order, content, 7) + b"\n")
+        assert tried("avro", str(value), *told) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "record: schema id 7, shop.Order",
+            '  event_id       "o\\u001b1"',
+            '  lines          [{"sku": "x", "price": "2.50"}]',
+            '  raw            "01"',
+        ]
+        value.write_bytes(framed(8, proto_class(proto, (0,))(event_id="o", at=7).SerializeToString(), b"\0"))
+        assert tried("protobuf", str(value), *told) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "record: schema id 8, Order",
+            '  event_id       "o"',
+            '  at             "7"',
+            "  tags           []",
+        ]
+        assert tried("avro", str(value), *told) == 1
+        assert capsys.readouterr().out == (
+            "the record is refused: incompatible schema: id 8: it is protobuf, and the topic's format is avro\n"
+        )
+        value.write_bytes(framed(9, b""))
+        assert tried("avro", str(value), *told) == 1
+        assert capsys.readouterr().out == (
+            "the record is refused: unknown schema: the registry has no schema with id 9\n"
+        )
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (("avro", "-"), "the schemas of avro are in a registry: give its address with --registry URL"),
+        (("common", "-", "--registry", "http://127.0.0.1:1"), "--registry is for avro and protobuf"),
+        (("avro", "-", "--registry", "127.0.0.1:1"), "schema.registry.url: it is not http://HOST:PORT/PATH"),
+        (
+            ("avro", "-", "--registry", "http://127.0.0.1:1"),
+            "the types of schemas of the schema registry http://127.0.0.1:1: no answer of http://127.0.0.1:1: Connection refused",
+        ),
         (("combnied", "/dev/null"), "this is no format: 'combnied' is neither one of auto, common"),
         (("common", "/nowhere/access.log"), "/nowhere/access.log cannot be read: No such file or directory"),
     ],

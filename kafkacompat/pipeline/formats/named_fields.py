@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -161,19 +161,26 @@ def _place(syntax: Syntax, part: str, text: str) -> Place:
         if re.fullmatch(KEY, path) is None:
             raise FormatProblem(f"{part}={text}: {path!r} is no key")
         return Place((path,), path, time)
+    try:
+        place = json_place(path)
+    except FormatProblem as problem:
+        raise FormatProblem(f"{part}={text}: {problem}") from None
+    return replace(place, time=time)
+
+
+def json_place(path: str) -> Place:
+    """Return the place for a path such as `request.headers.User-Agent[0]`. FormatProblem."""
     steps: list[str | int] = []
     at = 0
     while at < len(path):
         found = _STEP.match(path, at)
         if found is None or (found[3] is not None and not steps):
-            raise FormatProblem(
-                f'{part}={text}: it is no path at character {at + 1}: write a.b[0] or a."b c"'
-            )
+            raise FormatProblem(f'it is no path at character {at + 1}: write a.b[0] or a."b c"')
         steps.append(int(found[3]) if found[3] is not None else found[1] or found[2])
         at = found.end()
     if not 0 < len(steps) <= STEPS_MAX:
-        raise FormatProblem(f"{part}={text}: the path has {len(steps)} steps, more than {STEPS_MAX} or none")
-    return Place(tuple(steps), path, time)
+        raise FormatProblem(f"the path has {len(steps)} steps, more than {STEPS_MAX} or none")
+    return Place(tuple(steps), path)
 
 
 _COMMON_NAMES: Final = (

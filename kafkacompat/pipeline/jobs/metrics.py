@@ -12,9 +12,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.jobs.validation import (
-    Field,
-    Kind,
     date_of,
     event_order,
     validate_json,

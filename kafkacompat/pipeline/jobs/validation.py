@@ -8,13 +8,14 @@ cannot overflow. An exception on an executor ends the query, and a single record
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from kafkacompat.pipeline.fields import Field, Kind
+from kafkacompat.pipeline.jobs.schema_records import REASON, Decoder
 
 RECORD_BYTES_MAX: Final = 64 * 1024
 """A longer value is rejected as `oversized record`."""
@@ -38,45 +39,9 @@ FUTURE: Final = "future timestamp"
 ANCIENT: Final = "ancient timestamp"
 
 
-class Kind(Enum):
-    """The type of a field of a JSON event: the name that Spark's variant has for the JSON value, and the type of the column."""
-
-    TEXT = ("string", "^STRING$")
-    INTEGER = ("bigint", "^BIGINT$")
-    NUMBER = ("double", "^(BIGINT|DOUBLE|DECIMAL.*)$")
-    BOOLEAN = ("boolean", "^BOOLEAN$")
-
-    @property
-    def column_type(self) -> str:
-        """The SQL type of the column."""
-        return self.value[0]
-
-    @property
-    def variant_type(self) -> str:
-        """A regular expression for the result of `schema_of_variant`."""
-        return self.value[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a JSON event. `least` and `most` are inclusive bounds of a number. `topic` is the only topic with
-    the field.
-
-    `names` means that this text identifies the event or its group. It must not be empty, because all events with an
-    empty text would be the same.
-    """
-
-    name: str
-    kind: Kind
-    required: bool = True
-    least: float | None = None
-    most: float | None = None
-    topic: str | None = None
-    names: bool = False
-
-    def concerns(self, check: Column) -> Column:
-        """Return the check. It is false for records of topics whose events lack the field."""
-        return check if self.topic is None else (F.col("topic") == self.topic) & check
+def concerning(field: Field, check: Column) -> Column:
+    """Return the check. It is false for records of topics whose events lack the field."""
+    return check if field.topic is None else (F.col("topic") == field.topic) & check
 
 
 def envelope(records: DataFrame) -> DataFrame:
@@ -149,42 +114,74 @@ ENVELOPE_KEPT: Final = (
 text `line`."""
 
 
-def validate_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
+def validate_json(records: DataFrame, fields: Sequence[Field], decoder: Decoder | None = None) -> DataFrame:
     """Parse records with JSON objects into ENVELOPE_KEPT, the fields as typed columns, and `reason`, which is null for
-    valid events.
+    valid events. decoder: reads the records of its topics, which have another format.
 
     `event_id` and `event_time_ms` must be among the fields. A field of one topic may be anything in the others, and is
     null there. Records are first parsed with their schema, which is fast. Only if that leaves a doubt, they are parsed
     as a variant, which preserves all types. Both parsers stop after the first value and ignore the rest. So _is_plain
-    and _closed make sure that nothing follows the object.
+    and _closed make sure that nothing follows the object. Fields with a path are always read from the variant.
     """
-    small = F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.col("value").cast("string"))
-    text = F.try_validate_utf8(small)
-    read = with_optimization_barrier(
-        envelope(records).withColumn("text", text),
-        [F.col("text"), F.from_json("text", _schema(fields), PARSING).alias("typed")],
-        [*ENVELOPE_KEPT, "size_bytes"],
-    )
-    kept = [*ENVELOPE_KEPT, "size_bytes", "typed"]
-    plain = F.coalesce(_is_plain(fields), F.lit(False))
+    has_paths = any(field.path for field in fields)
+    small = F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.col("value"))
+    is_json = F.lit(True) if decoder is None else ~F.col("topic").isin(decoder.topics)
+    text = F.try_validate_utf8(F.when(is_json, small).cast("string"))
+    columns = [F.col("text")]
+    kept = [*ENVELOPE_KEPT, "size_bytes"]
+    found: list[str] = []
+    if not has_paths:
+        columns.append(F.from_json("text", _schema(fields), PARSING).alias("typed"))
+        found.append("typed")
+    if decoder is not None:
+        columns.append(decoder.column(F.when(~is_json, F.col("topic")), small).alias("decoded"))
+        found.append("decoded")
+    read = with_optimization_barrier(envelope(records).withColumn("text", text), columns, kept)
+    plain = F.lit(False) if has_paths else F.coalesce(_is_plain(fields), F.lit(False))
     reparsed = with_optimization_barrier(
-        read.withColumn("plain", plain), [F.col("plain"), F.col("text")], kept
+        read.withColumn("plain", plain), [F.col("plain"), F.col("text")], [*kept, *found]
     )
     parsed = F.when(~F.col("plain"), F.try_parse_json(closed_json(F.col("text")))).alias("parsed")
     mark = F.when(~F.col("plain"), json_mark(F.col("text"))).alias("mark")
-    reparsed = with_optimization_barrier(reparsed, [parsed, mark], [*kept, "plain"])
-    reason = F.when(~F.col("plain"), first_reason(_json_checks(fields))).alias("first_reason")
-    validated = with_optimization_barrier(reparsed, [reason], [*ENVELOPE_KEPT, "typed"])
-    validated = validated.select(*ENVELOPE_KEPT, "first_reason", *(_column(field) for field in fields))
+    reparsed = with_optimization_barrier(reparsed, [parsed, mark], [*kept, *found, "plain"])
+    json_reason = F.when(~F.col("plain"), first_reason(_json_checks(fields, has_paths=has_paths)))
+    reason = json_reason if decoder is None else F.when(is_json, json_reason).otherwise(_decoded_reason())
+    columns = [reason.alias("first_reason")]
+    if has_paths:
+        columns.append(F.struct(*map(_at_path, fields)).alias("typed"))
+    validated = with_optimization_barrier(
+        reparsed,
+        columns,
+        [*ENVELOPE_KEPT, *([] if has_paths else ["typed"]), *(["decoded"] if decoder else [])],
+    )
+    validated = validated.select(
+        *ENVELOPE_KEPT, "first_reason", *(_column(field, is_json, decoder) for field in fields)
+    )
     value_checks = _value_checks(fields) + time_checks(F.col("event_time_ms"), F.col("received_ms"))
     final = F.coalesce(F.col("first_reason"), first_reason(value_checks)).alias("reason")
     return validated.select(*ENVELOPE_KEPT, *(field.name for field in fields), final)
 
 
-def _column(field: Field) -> Column:
+def _column(field: Field, is_json: Column, decoder: Decoder | None) -> Column:
     typed = F.col("typed")[field.name]
+    if decoder is not None:
+        typed = F.when(is_json, typed).otherwise(F.col("decoded")[field.name])
+    if field.default is not None:
+        typed = F.coalesce(typed, F.lit(field.default).cast(field.kind.column_type))
     here = typed if field.topic is None else F.when(F.col("topic") == field.topic, typed)
     return here.alias(field.name)
+
+
+def _decoded_reason() -> Column:
+    return F.when(F.col("size_bytes") > RECORD_BYTES_MAX, OVERSIZED).otherwise(F.col("decoded")[REASON])
+
+
+def _variant_path(field: Field) -> str:
+    return f"$[0]{field.place.json_path}" if field.path else f"$[0].{field.name}"
+
+
+def _at_path(field: Field) -> Column:
+    return F.try_variant_get("parsed", _variant_path(field), field.kind.column_type).alias(field.name)
 
 
 def _schema(fields: Sequence[Field]) -> str:
@@ -219,13 +216,13 @@ def _is_plain(fields: Sequence[Field]) -> Column:
         absent = typed[field.name].isNull()
         if field.kind is Kind.TEXT:
             unseen = ~text.rlike(rf'"{field.name}"\s*:\s*"')
-            conditions.append(~field.concerns(unseen if field.required else unseen & ~absent))
-        elif field.required:
-            conditions.append(~field.concerns(absent))
+            conditions.append(~concerning(field, unseen if field.is_needed else unseen & ~absent))
+        elif field.is_needed:
+            conditions.append(~concerning(field, absent))
     return reduce(lambda one, other: one & other, conditions)
 
 
-def _json_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
+def _json_checks(fields: Sequence[Field], *, has_paths: bool) -> list[tuple[Column, str]]:
     parsed = F.col("parsed")
     checks = [
         (F.col("size_bytes") > RECORD_BYTES_MAX, OVERSIZED),
@@ -237,14 +234,16 @@ def _json_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
         ),
     ]
     for field in fields:
-        found = F.schema_of_variant(F.try_variant_get(parsed, f"$[0].{field.name}", "variant"))
+        found = F.schema_of_variant(F.try_variant_get(parsed, _variant_path(field), "variant"))
         absent = found.isNull() | (found == "VOID")
-        if field.required:
-            checks.append((field.concerns(absent), f"missing field: {field.name}"))
+        if field.is_needed:
+            checks.append((concerning(field, absent), f"missing field: {field.name}"))
         wrong = ~absent & ~found.rlike(field.kind.variant_type)
-        checks.append((field.concerns(wrong), f"wrong type: {field.name}"))
+        checks.append((concerning(field, wrong), f"wrong type: {field.name}"))
+    if has_paths:
+        return checks
     # Cases that the two parsers read differently, such as a repeated name.
-    required = [field.concerns(F.col("typed")[field.name].isNull()) for field in fields if field.required]
+    required = [concerning(field, F.col("typed")[field.name].isNull()) for field in fields if field.is_needed]
     checks.append((reduce(lambda one, other: one | other, required), MALFORMED_JSON))
     return checks
 
@@ -253,13 +252,13 @@ def _value_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
     checks = []
     for field in fields:
         if field.names:
-            checks.append((field.concerns(F.col(field.name) == ""), f"empty field: {field.name}"))
+            checks.append((concerning(field, F.col(field.name) == ""), f"empty field: {field.name}"))
         bounds = [F.col(field.name) < field.least] if field.least is not None else []
         if field.most is not None:
             bounds.append(F.col(field.name) > field.most)
         if bounds:
             outside = reduce(lambda one, other: one | other, bounds)
-            checks.append((field.concerns(outside), f"out of range: {field.name}"))
+            checks.append((concerning(field, outside), f"out of range: {field.name}"))
     return checks
 
 

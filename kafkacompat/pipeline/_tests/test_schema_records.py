@@ -1,0 +1,509 @@
+"""Records of Avro and Protobuf as events: the wire format, evolution of schemas, and bytes that nobody should have written."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastavro")
+pytest.importorskip("grpc_tools")
+
+import fastavro
+
+from kafkacompat.pipeline._tests.registry_kit import InMemory, framed
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.fields import Field, Kind
+from kafkacompat.pipeline.schemas import protobuf, reading
+from kafkacompat.pipeline.schemas.client import SchemaText
+from kafkacompat.pipeline.schemas.protobuf import ProtobufFile
+from kafkacompat.pipeline.schemas.reading import EventReader, Format, Schemas
+from kafkacompat.pipeline.schemas.wire_format import Malformed, message_indexes, schema_id
+
+FIELDS = (
+    Field("event_id", Kind.TEXT, names=True),
+    Field("shop", Kind.TEXT),
+    Field("event_time_ms", Kind.INTEGER),
+    Field("amount", Kind.NUMBER),
+    Field("channel", Kind.TEXT, default="shop"),
+    Field("city", Kind.TEXT, required=False, path="address.city"),
+)
+MOMENT = datetime.datetime(2026, 11, 20, 10, 0, 0, 250_000, datetime.UTC)
+MOMENT_MS = 1_795_168_800_250
+
+
+def record(*fields: object, name: str = "Order") -> dict[str, Any]:
+    made = [{"name": field[0], "type": field[1]} if isinstance(field, tuple) else field for field in fields]
+    return {"type": "record", "name": name, "namespace": "shop", "fields": made}
+
+
+BASE = (("event_id", "string"), ("shop", "string"), ("event_time_ms", "long"), ("amount", "int"))
+ADDRESS = record(("city", "string"), name="Address")
+
+
+def avro_text(schema: object, *references: tuple[str, object]) -> SchemaText:
+    return SchemaText(
+        "AVRO", json.dumps(schema), tuple((name, json.dumps(text)) for name, text in references)
+    )
+
+
+def avro(schema: object, content: object, number: int = 1) -> bytes:
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), content)
+    return framed(number, file.getvalue())
+
+
+def reader(*texts: SchemaText, fields: tuple[Field, ...] = FIELDS, form: Format = Format.AVRO) -> EventReader:
+    """A reader of a registry that has these schemas under the ids from 1 on."""
+    registry = InMemory(**{f"n{number}": text for number, text in enumerate(texts, 1)})
+    return EventReader(form, fields, Schemas(registry))
+
+
+ORDER = {"event_id": "o-1", "shop": "north", "event_time_ms": MOMENT_MS, "amount": 250}
+
+
+def test_the_wire_format_has_the_schema_id_and_the_message_indexes() -> None:
+    assert schema_id(b"\0\0\0\1\2rest") == 258
+    assert message_indexes(framed(1, b"rest", b"\0")) == ((0,), 6)
+    # Two indexes, 1 and 0, as zigzag numbers.
+    assert message_indexes(framed(1, b"rest", b"\4\2\0")) == ((1, 0), 8)
+    assert message_indexes(framed(1, b"", b"\2\x80\1")) == ((64,), 8)
+
+
+@pytest.mark.parametrize("value", [b"", b"\0", b"\0\0\0\1", b"\1\0\0\0\1rest", b'{"a": 1}'])
+def test_a_value_without_a_schema_id_is_no_record(value: bytes) -> None:
+    with pytest.raises(
+        Malformed, match=r"^malformed record: expected byte 0 and the 4 bytes of a schema's id$"
+    ):
+        schema_id(value)
+    reason, values = reader(avro_text(record(*BASE))).read(value)
+    assert (reason, set(values)) == (
+        "malformed record: expected byte 0 and the 4 bytes of a schema's id",
+        {None},
+    )
+
+
+@pytest.mark.parametrize("indexes", [b"", b"\4\2", b"\1", b"\x80\x80\x80\x80\x80\1", b"\x42" + b"\0" * 33])
+def test_a_value_without_message_indexes_is_no_record_of_protobuf(indexes: bytes) -> None:
+    with pytest.raises(Malformed, match=r"^malformed record: .*message indexes"):
+        message_indexes(framed(1, b"", indexes))
+
+
+def test_fields_of_a_schema_that_evolves_are_found_by_name() -> None:
+    """Three compatible steps: a field with a default, a wider type with an optional record, and fields in another order
+    without one that the job does not need. The fourth step is not compatible."""
+    first = record(*BASE)
+    second = record(*BASE, {"name": "channel", "type": "string", "default": "shop"})
+    third = record(
+        *BASE[:3], ("amount", "double"), ("channel", ["null", "string"]), ("address", ["null", ADDRESS])
+    )
+    fourth = record(
+        ("note", {"type": "map", "values": "bytes"}), ("address", ADDRESS), ("amount", "long"), *BASE[:3]
+    )
+    fifth = record(*BASE[:3], ("amount", "string"))
+    schemas = (first, second, third, fourth, fifth)
+    read = reader(*map(avro_text, schemas)).read
+    plain = ("o-1", "north", MOMENT_MS)
+    assert read(avro(first, ORDER, 1)) == (None, (*plain, 250.0, "shop", None))
+    assert read(avro(second, ORDER | {"channel": "web"}, 2)) == (None, (*plain, 250.0, "web", None))
+    third_order = ORDER | {"amount": 2.5, "channel": None, "address": {"city": "Kiel"}}
+    assert read(avro(third, third_order, 3)) == (None, (*plain, 2.5, "shop", "Kiel"))
+    assert read(avro(third, third_order | {"address": None}, 3))[1][-1] is None
+    fourth_order = ORDER | {"note": {"a": b"b"}, "address": {"city": "Ulm"}}
+    assert read(avro(fourth, fourth_order, 4)) == (None, (*plain, 250.0, "shop", "Ulm"))
+    why = "incompatible schema: id 5: shop.Order: field amount is string, and the job reads a number"
+    assert read(avro(fifth, ORDER | {"amount": "1"}, 5)) == (why, (None,) * 6)
+
+
+def test_a_schema_without_a_field_that_the_job_needs_is_incompatible() -> None:
+    schema = record(*BASE[1:])
+    without = {name: value for name, value in ORDER.items() if name != "event_id"}
+    assert reader(avro_text(schema)).read(avro(schema, without))[0] == (
+        "incompatible schema: id 1: shop.Order has no field event_id"
+    )
+
+
+def test_a_value_that_a_union_allows_and_the_field_does_not_is_of_the_wrong_type() -> None:
+    schema = record(("event_id", ["null", "string", "long"]), *BASE[1:])
+    read = reader(avro_text(schema)).read
+    assert read(avro(schema, ORDER))[0] is None
+    assert read(avro(schema, ORDER | {"event_id": 7}))[0] == "wrong type: event_id"
+    assert read(avro(schema, ORDER | {"event_id": None}))[0] == "missing field: event_id"
+
+
+@pytest.mark.parametrize(
+    ("avro_type", "kind", "given", "found"),
+    [
+        ("float", Kind.NUMBER, 0.5, 0.5),
+        ("long", Kind.NUMBER, 7, 7.0),
+        ("boolean", Kind.BOOLEAN, True, True),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, Kind.TEXT, "B", "B"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            Kind.TEXT,
+            Decimal("2.50"),
+            "2.50",
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            Kind.NUMBER,
+            Decimal("2.50"),
+            2.5,
+        ),
+        ({"type": "long", "logicalType": "timestamp-millis"}, Kind.INTEGER, MOMENT, MOMENT_MS),
+        ({"type": "long", "logicalType": "timestamp-micros"}, Kind.INTEGER, MOMENT, MOMENT_MS),
+        ({"type": "long", "logicalType": "unheard-of"}, Kind.INTEGER, 7, 7),
+        ({"type": "int", "logicalType": "date"}, Kind.TEXT, MOMENT.date(), "2026-11-20"),
+        ({"type": "array", "items": "string"}, Kind.TEXT, ["a"], None),
+        ("bytes", Kind.TEXT, b"a", None),
+        ("boolean", Kind.INTEGER, True, None),
+        ("double", Kind.INTEGER, 1.0, None),
+    ],
+)
+def test_types_of_avro_are_kinds_of_fields(
+    avro_type: object, kind: Kind, given: object, found: object
+) -> None:
+    schema = record(("a", avro_type))
+    reason, values = reader(avro_text(schema), fields=(Field("a", kind),)).read(avro(schema, {"a": given}))
+    assert values == (found,)
+    if found is None:
+        assert reason is not None
+        assert reason.startswith("incompatible schema: id 1: shop.Order: field a is ")
+        assert reason.endswith(f", and the job reads {kind.text}")
+
+
+def test_numbers_that_json_lacks_are_of_the_wrong_type() -> None:
+    schema = record(("a", "double"))
+    read = reader(avro_text(schema), fields=(Field("a", Kind.NUMBER),)).read
+    assert read(avro(schema, {"a": float("nan")})) == ("wrong type: a", (None,))
+    assert read(avro(schema, {"a": float("inf")})) == ("wrong type: a", (None,))
+
+
+def test_paths_go_through_records_maps_and_arrays() -> None:
+    schema = record(
+        ("lines", {"type": "array", "items": record(("sku", "string"), name="Line")}),
+        ("tags", {"type": "map", "values": "string"}),
+    )
+    fields = (
+        Field("sku", Kind.TEXT, path="lines[1].sku"),
+        Field("tag", Kind.TEXT, required=False, path='tags."a b"'),
+    )
+    read = reader(avro_text(schema), fields=fields).read
+    lines = [{"sku": "x"}, {"sku": "y"}]
+    assert read(avro(schema, {"lines": lines, "tags": {"a b": "c"}})) == (None, ("y", "c"))
+    assert read(avro(schema, {"lines": lines, "tags": {}})) == (None, ("y", None))
+    assert read(avro(schema, {"lines": [], "tags": {}}))[0] == "missing field: sku"
+
+
+def test_a_schema_may_use_others_by_reference() -> None:
+    schema = record(*BASE, ("address", "shop.Address"))
+    whole = record(*BASE, ("address", ADDRESS))
+    value = avro(whole, ORDER | {"address": {"city": "Kiel"}})
+    assert reader(avro_text(schema, ("shop.Address", ADDRESS))).read(value)[1][-1] == "Kiel"
+    reason, _ = reader(avro_text(schema)).read(value)
+    assert reason is not None
+    assert reason.startswith("incompatible schema: id 1: it has an unknown type shop.Address")
+
+
+NODE = record(("next", ["null", "shop.Node"]), name="Node")
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (NODE, "its type shop.Node contains itself, so that nothing bounds a record"),
+        (
+            record(("a", {"type": "array", "items": "null"})),
+            "it has an array of items without bytes, so that nothing bounds a record",
+        ),
+        (
+            record(
+                (
+                    "a",
+                    {
+                        "type": "array",
+                        "items": record(("b", {"type": "fixed", "name": "F", "size": 0}), name="B"),
+                    },
+                )
+            ),
+            "it has an array of items without bytes, so that nothing bounds a record",
+        ),
+        ("string", "it is not a record"),
+        ({"type": "recrod"}, "it has an unknown type"),
+        ({"type": "record", "fields": []}, "it is no valid Avro schema: "),
+    ],
+)
+def test_a_schema_by_which_nothing_is_read_says_why(schema: object, why: str) -> None:
+    reason, _ = reader(avro_text(schema)).read(framed(1, b"\2" * 60_000))
+    assert reason is not None
+    assert reason.startswith(f"incompatible schema: id 1: {why}")
+
+
+def test_a_schema_that_is_no_json_or_too_deep_says_why() -> None:
+    for text in ("{", "[" * 100_000):
+        reason, _ = reader(SchemaText("AVRO", text)).read(framed(1, b""))
+        assert reason is not None
+        assert reason.startswith("incompatible schema: id 1: it is no valid Avro schema")
+    deep: object = "string"
+    for _ in range(100):
+        deep = {"type": "array", "items": deep}
+    reason, _ = reader(avro_text(record(("a", deep)))).read(framed(1, b""))
+    assert reason == "incompatible schema: id 1: it has more than 64 types in each other"
+
+
+def test_bytes_that_the_schema_has_not_written_are_malformed() -> None:
+    schema = record(*BASE, ("more", {"type": "array", "items": "string"}))
+    read = reader(avro_text(schema)).read
+    value = avro(schema, ORDER | {"more": ["a", "b"]})
+    assert read(value)[0] is None
+    none_of_it = "malformed Avro: the bytes are not those of a record of its schema"
+    for end in range(5, len(value)):
+        reason = read(value[:end])[0]
+        assert reason == none_of_it, end
+    assert read(value + b"!")[0] == "malformed Avro: 1 bytes follow the record"
+    # A text of more bytes than there are, of a negative number of bytes, and one that is not UTF-8.
+    assert read(framed(1, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"))[0] == none_of_it
+    assert read(framed(1, b"\1" + value[6:]))[0] is not None
+    assert read(framed(1, b"\2\xff"))[0] == none_of_it
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_bytes_end_the_reader(seed: int) -> None:
+    import random
+
+    chance = random.Random(seed)
+    schema = record(
+        *BASE,
+        ("moment", {"type": "long", "logicalType": "timestamp-micros"}),
+        ("day", {"type": "int", "logicalType": "date"}),
+        ("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+        ("uuid", {"type": "string", "logicalType": "uuid"}),
+        ("more", {"type": "map", "values": ["null", "double", {"type": "array", "items": "long"}]}),
+    )
+    read = reader(avro_text(schema)).read
+    reason, values = read(framed(1, chance.randbytes(chance.randrange(200))))
+    assert (reason is None) == (values[0] is not None)
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+message Other { string a = 1; }
+message Order {
+  message Line { string sku = 1; int64 count = 2; }
+  enum State { OPEN = 0; PAID = 1; }
+  string event_id = 1;
+  optional string shop = 2;
+  int64 event_time_ms = 3;
+  double amount = 4;
+  repeated Line lines = 5;
+  map<string, Line> by_name = 6;
+  State state = 7;
+  google.protobuf.Timestamp at = 8;
+  google.protobuf.StringValue channel = 9;
+  uint64 large = 10;
+  bytes raw = 11;
+}
+"""
+ORDER_INDEXES = b"\2\2"
+"""One index, 1: the second message of the file."""
+
+
+def proto_class(text: str, indexes: tuple[int, ...] = (1,)) -> Any:
+    return ProtobufFile(SchemaText("PROTOBUF", text)).message(indexes)._class
+
+
+def proto_reader(*texts: str, fields: tuple[Field, ...]) -> EventReader:
+    return reader(*(SchemaText("PROTOBUF", text) for text in texts), fields=fields, form=Format.PROTOBUF)
+
+
+def test_fields_of_a_message_are_found_by_name() -> None:
+    order = proto_class(PROTO)(
+        event_id="o-1", shop="north", event_time_ms=MOMENT_MS, amount=2.5, state=1, large=2**63
+    )
+    order.lines.add(sku="x", count=3)
+    order.by_name["a b"].count = 4
+    order.at.FromMilliseconds(MOMENT_MS)
+    order.channel.value = "web"
+    fields = (
+        Field("event_id", Kind.TEXT),
+        Field("shop", Kind.TEXT),
+        Field("at", Kind.INTEGER),
+        Field("amount", Kind.NUMBER),
+        Field("state", Kind.TEXT),
+        Field("sku", Kind.TEXT, path="lines[0].sku"),
+        Field("count", Kind.INTEGER, path='by_name."a b".count'),
+        Field("other", Kind.INTEGER, required=False, path="by_name.other.count"),
+        Field("channel", Kind.TEXT),
+    )
+    read = proto_reader(PROTO, fields=fields).read
+    value = framed(1, order.SerializeToString(), ORDER_INDEXES)
+    assert read(value) == (None, ("o-1", "north", MOMENT_MS, 2.5, "PAID", "x", 4, None, "web"))
+    order.state = 9
+    order.ClearField("shop")
+    assert read(framed(1, order.SerializeToString(), ORDER_INDEXES))[0] == "missing field: shop"
+    order.shop = ""
+    # A field that does not track its presence has its type's default.
+    order.ClearField("event_id")
+    assert read(framed(1, order.SerializeToString(), ORDER_INDEXES))[1][:5] == ("", "", MOMENT_MS, 2.5, "9")
+    large = proto_reader(PROTO, fields=(Field("large", Kind.INTEGER),)).read
+    assert large(framed(1, order.SerializeToString(), ORDER_INDEXES)) == ("wrong type: large", (None,))
+
+
+def test_a_message_that_evolves_goes_on_until_it_cannot() -> None:
+    head = 'syntax = "proto3"; message Order { string event_id = 1; '
+    steps = [
+        head + "int32 amount = 2; }",
+        head + "int64 amount = 2; string channel = 3; }",
+        head + "double amount = 4; reserved 2; optional string channel = 3; bool test = 9; }",
+        head + "string amount = 5; }",
+    ]
+    fields = (
+        Field("event_id", Kind.TEXT),
+        Field("amount", Kind.NUMBER),
+        Field("channel", Kind.TEXT, default="shop"),
+    )
+    read = proto_reader(*steps, fields=fields).read
+    found = []
+    for number, text in enumerate(steps, 1):
+        message = proto_class(text, (0,))(event_id="o", amount="7" if number == 4 else 7)
+        found.append(read(framed(number, message.SerializeToString(), b"\0")))
+    assert found == [
+        (None, ("o", 7.0, "shop")),
+        (None, ("o", 7.0, "")),
+        (None, ("o", 7.0, "shop")),
+        (
+            "incompatible schema: id 4: Order: field amount is string, and the job reads a number",
+            (None, None, None),
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "why"),
+    [
+        ("absent", Kind.TEXT, "shop.Order has no field absent"),
+        ("lines", Kind.TEXT, "shop.Order: field lines is repeated, and the job reads text"),
+        ("lines[0]", Kind.TEXT, "shop.Order: field lines[0] is shop.Order.Line, and the job reads text"),
+        ("lines.sku", Kind.TEXT, "shop.Order has no field lines.sku"),
+        ("event_id[0]", Kind.TEXT, "shop.Order has no field event_id[0]"),
+        ("by_name", Kind.TEXT, "shop.Order: field by_name is map, and the job reads text"),
+        ("raw", Kind.TEXT, "shop.Order: field raw is bytes, and the job reads text"),
+        ("amount", Kind.INTEGER, "shop.Order: field amount is double, and the job reads a whole number"),
+        ("state", Kind.BOOLEAN, "shop.Order: field state is enum, and the job reads true or false"),
+    ],
+)
+def test_a_message_without_what_the_job_needs_is_incompatible(path: str, kind: Kind, why: str) -> None:
+    read = proto_reader(PROTO, fields=(Field("a", kind, path=path),)).read
+    assert read(framed(1, b"", ORDER_INDEXES)) == (f"incompatible schema: id 1: {why}", (None,))
+
+
+def test_a_file_may_import_others() -> None:
+    text = 'syntax = "proto3"; import "shop/line.proto"; message Order { shop.Line line = 1; }'
+    line = 'syntax = "proto3"; package shop; message Line { string sku = 1; }'
+    whole = SchemaText("PROTOBUF", text, (("shop/line.proto", line),))
+    fields = (Field("sku", Kind.TEXT, path="line.sku"),)
+    assert reader(whole, fields=fields, form=Format.PROTOBUF).read(framed(1, b"\n\3\n\1x", b"\0")) == (
+        None,
+        ("x",),
+    )
+    for name, told in (
+        ("../line.proto", "it imports '../line.proto', which is no name of a file"),
+        ("/a", "it imports '/a'"),
+    ):
+        bad = SchemaText("PROTOBUF", text, ((name, line),))
+        reason, _ = reader(bad, fields=fields, form=Format.PROTOBUF).read(framed(1, b"", b"\0"))
+        assert reason is not None
+        assert reason.startswith(f"incompatible schema: id 1: {told}")
+
+
+def test_protobuf_that_nobody_should_have_written_is_told_apart() -> None:
+    fields = (Field("event_id", Kind.TEXT),)
+    read = proto_reader(PROTO, "no schema", fields=fields).read
+    assert read(framed(1, b"\xff\xff", ORDER_INDEXES))[0] == (
+        "malformed Protobuf: the bytes are not those of a message shop.Order"
+    )
+    assert read(framed(1, b"\n\1\xff", ORDER_INDEXES))[0] is not None
+    assert (
+        read(framed(1, b"", b"\2\x08"))[0]
+        == "incompatible schema: id 1: it has no message with the indexes 4"
+    )
+    assert (
+        read(framed(1, b"", b"\2\1"))[0] == "incompatible schema: id 1: it has no message with the indexes -1"
+    )
+    reason = read(framed(2, b"", b"\0"))[0]
+    assert reason is not None
+    assert reason.startswith("incompatible schema: id 2: it is no valid Protobuf schema: schema.proto:1:1: ")
+    deep = b"\n\0"
+    nested = 'syntax = "proto3"; message A { A a = 1; string event_id = 2; }'
+    for _ in range(2000):
+        size = len(deep)
+        deep = b"\n" + (bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])) + deep
+        if size > 16000:
+            break
+    assert proto_reader(nested, fields=fields).read(framed(1, deep, b"\0"))[0] == (
+        "malformed Protobuf: the bytes are not those of a message A"
+    )
+
+
+def test_a_topic_has_one_format() -> None:
+    schema = record(*BASE)
+    fields = (Field("event_id", Kind.TEXT),)
+    texts = (avro_text(schema), SchemaText("PROTOBUF", PROTO), SchemaText("JSON", "{}"))
+    told = [
+        reader(*texts, fields=fields, form=form).read(framed(number, b"", b"\0"))[0]
+        for form, number in ((Format.PROTOBUF, 1), (Format.AVRO, 2), (Format.AVRO, 3))
+    ]
+    assert told == [
+        "incompatible schema: id 1: it is avro, and the topic's format is protobuf",
+        "incompatible schema: id 2: it is protobuf, and the topic's format is avro",
+        "incompatible schema: id 3: it is of type JSON, not AVRO or PROTOBUF",
+    ]
+
+
+def test_each_schema_is_asked_for_once_and_an_unknown_one_again_after_a_while() -> None:
+    now_s = 0.0
+    schema = record(*BASE)
+    registry = InMemory(n1=avro_text(schema))
+    read = EventReader(Format.AVRO, FIELDS, Schemas(registry, lambda: now_s)).read
+    for _ in range(3):
+        assert read(avro(schema, ORDER, 1))[0] is None
+        assert read(avro(schema, ORDER, 2))[0] == "unknown schema: the registry has no schema with id 2"
+    assert registry.asked == [1, 2]
+    now_s = reading.UNKNOWN_S
+    registry.texts[2] = avro_text(schema)
+    assert read(avro(schema, ORDER, 2))[0] is None
+    assert registry.asked == [1, 2, 2]
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SCHEMAS_MAX", 2)
+    monkeypatch.setattr(reading, "UNKNOWN_MAX", 2)
+    schema = record(*BASE)
+    registry = InMemory(n1=avro_text(schema), n2=avro_text(schema), n3=avro_text(schema))
+    schemas = Schemas(registry)
+    read = EventReader(Format.AVRO, FIELDS, schemas).read
+    for number in range(10, 20):
+        assert read(avro(schema, ORDER, number))[0] is not None
+    assert len(schemas._unknown) == 2
+    assert read(avro(schema, ORDER, 1))[0] is None
+    assert read(avro(schema, ORDER, 2))[0] is None
+    with pytest.raises(PipelineFailed) as failed:
+        read(avro(schema, ORDER, 3))
+    assert str(failed.value).startswith(
+        "schema id 3 of the schema registry http://registry:8081 is beyond the 2 schemas that are kept"
+    )
+
+
+def test_protoc_has_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf, "COMPILE_TIMEOUT_S", 0.000_001)
+    fields = (Field("event_id", Kind.TEXT),)
+    assert proto_reader(PROTO, fields=fields).read(framed(1, b"", ORDER_INDEXES))[0] == (
+        "incompatible schema: id 1: protoc has not read it within 1e-06 s"
+    )

@@ -1,0 +1,206 @@
+"""Reads records of topics with Avro or Protobuf as a job's fields: for `pipeline try`, and in Spark's Python workers."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.fields import Field, Kind, Value
+from kafkacompat.pipeline.formats.named_fields import Place
+from kafkacompat.pipeline.schemas.avro import AvroSchema, Unusable
+from kafkacompat.pipeline.schemas.client import SchemaText, UnknownSchema
+from kafkacompat.pipeline.schemas.protobuf import ProtobufFile, ProtobufMessage
+from kafkacompat.pipeline.schemas.wire_format import Malformed, message_indexes, schema_id
+
+SCHEMAS_MAX: Final = 1000
+"""Maximum number of schemas that a process keeps."""
+UNKNOWN_MAX: Final = 1000
+"""Maximum number of ids of which it remembers that the registry lacks them. Any bytes may be such an id."""
+UNKNOWN_S: Final = 10.0
+"""For how long it remembers that."""
+
+UNKNOWN_SCHEMA: Final = "unknown schema"
+INCOMPATIBLE: Final = "incompatible schema"
+REASON_CHARACTERS_MAX: Final = 500
+
+
+class Format(Enum):
+    """How the records of a topic are written. All but JSON have a schema in a registry."""
+
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+MODULES: Final = {Format.AVRO: "fastavro", Format.PROTOBUF: "grpc_tools"}
+"""What each needs besides a plain install."""
+
+
+class Registry(Protocol):
+    @property
+    def place(self) -> str:
+        """For messages."""
+
+    def schema(self, number: int) -> SchemaText:
+        """Return the schema with this id. UnknownSchema."""
+
+
+class Record(NamedTuple):
+    """A record by its writer's schema."""
+
+    schema: AvroSchema | ProtobufMessage
+    schema_id: int
+    content: Any
+
+    def value(self, place: Place, kind: Kind) -> object:
+        return self.schema.value(self.content, place, kind)
+
+    def shown(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return self.schema.shown(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A schema by which no record is read."""
+
+    reason: str
+
+
+class Schemas:
+    """The schemas of one registry, each asked for once. PipelineFailed if it does not answer, or if they are too many."""
+
+    def __init__(self, registry: Registry, now: Callable[[], float] = time.monotonic) -> None:
+        self._registry = registry
+        self._now = now
+        self._kept: dict[int, AvroSchema | ProtobufFile | _Unread] = {}
+        self._unknown: OrderedDict[int, tuple[float, str]] = OrderedDict()
+
+    def read(self, form: Format, value: bytes | None) -> Record:
+        """Return a record. Malformed has the reason why it is none."""
+        if value is None:
+            raise Malformed("malformed record: it has no value")
+        number = schema_id(value)
+        found = self._schema(number)
+        if isinstance(found, AvroSchema) and form is Format.AVRO:
+            return Record(found, number, found.read(value))
+        if isinstance(found, ProtobufFile) and form is Format.PROTOBUF:
+            indexes, start = message_indexes(value)
+            try:
+                message = found.message(indexes)
+            except Unusable as problem:
+                raise Malformed(incompatible(number, str(problem))) from None
+            return Record(message, number, message.read(value, start))
+        if isinstance(found, _Unread):
+            raise Malformed(found.reason)
+        other = Format.AVRO if isinstance(found, AvroSchema) else Format.PROTOBUF
+        raise Malformed(incompatible(number, f"it is {other.value}, and the topic's format is {form.value}"))
+
+    def _schema(self, number: int) -> AvroSchema | ProtobufFile | _Unread:
+        found = self._kept.get(number)
+        if found is not None:
+            return found
+        unknown = self._unknown.get(number)
+        if unknown is not None and self._now() - unknown[0] < UNKNOWN_S:
+            return _Unread(unknown[1])
+        try:
+            text = self._registry.schema(number)
+        except UnknownSchema as problem:
+            reason = f"{UNKNOWN_SCHEMA}: {problem}"
+            self._unknown[number] = self._now(), reason
+            self._unknown.move_to_end(number)
+            if len(self._unknown) > UNKNOWN_MAX:
+                self._unknown.popitem(last=False)
+            return _Unread(reason)
+        if len(self._kept) >= SCHEMAS_MAX:
+            raise PipelineFailed(
+                f"schema id {number} of the schema registry {self._registry.place} is beyond the {SCHEMAS_MAX} schemas that "
+                "are kept: writers must not register a schema for each record"
+            )
+        self._unknown.pop(number, None)
+        self._kept[number] = found = _made(number, text)
+        return found
+
+
+def incompatible(number: int, problem: str) -> str:
+    """Return the reason for records of a schema that a job cannot read."""
+    return f"{INCOMPATIBLE}: id {number}: {problem}"[:REASON_CHARACTERS_MAX]
+
+
+def _made(number: int, text: SchemaText) -> AvroSchema | ProtobufFile | _Unread:
+    try:
+        if text.kind == Format.AVRO.name:
+            return AvroSchema(text)
+        if text.kind == Format.PROTOBUF.name:
+            return ProtobufFile(text)
+    except Unusable as problem:
+        return _Unread(incompatible(number, str(problem)))
+    return _Unread(incompatible(number, f"it is of type {text.kind}, not AVRO or PROTOBUF"))
+
+
+class EventReader:
+    """Reads the records of a topic as events of these fields. The reader's fields are found in the writer's schema by name."""
+
+    def __init__(self, form: Format, fields: Sequence[Field], schemas: Schemas) -> None:
+        self._format = form
+        self._fields = [(field, field.place) for field in fields]
+        self._schemas = schemas
+        self._judged: dict[tuple[int, str], tuple[str | None, list[bool]]] = {}
+
+    def read(self, value: bytes | None) -> tuple[str | None, tuple[Value | None, ...]]:
+        """Return the reason why it is no event, or None, and the values of the fields. Bounds are not checked."""
+        try:
+            record = self._schemas.read(self._format, value)
+        except Malformed as problem:
+            return str(problem), self._nothing
+        reason, present = self._judge(record)
+        if reason is not None:
+            return reason, self._nothing
+        values: list[Value | None] = []
+        for (field, place), is_present in zip(self._fields, present, strict=True):
+            found = record.value(place, field.kind) if is_present else None
+            if found is None:
+                if field.is_needed:
+                    return f"missing field: {field.name}", self._nothing
+                values.append(field.default)
+            elif not field.kind.takes(found):
+                return f"wrong type: {field.name}", self._nothing
+            else:
+                values.append(float(found) if field.kind is Kind.NUMBER else found)  # type: ignore[arg-type]
+        return None, tuple(values)
+
+    @property
+    def _nothing(self) -> tuple[None, ...]:
+        return (None,) * len(self._fields)
+
+    def _judge(self, record: Record) -> tuple[str | None, list[bool]]:
+        """Return why no record of this schema is an event, or None, and which fields it has."""
+        key = record.schema_id, record.schema.name
+        judged = self._judged.get(key)
+        if judged is None:
+            judged = self._judged[key] = self._judgement(record)
+        return judged
+
+    def _judgement(self, record: Record) -> tuple[str | None, list[bool]]:
+        present = []
+        for field, place in self._fields:
+            found = record.schema.kinds(place)
+            present.append(found is not None)
+            if found is None:
+                if field.is_needed:
+                    return incompatible(
+                        record.schema_id, f"{record.schema.name} has no field {place.text}"
+                    ), []
+                continue
+            kinds, text = found
+            if field.kind not in kinds:
+                told = (
+                    f"{record.schema.name}: field {place.text} is {text}, and the job reads {field.kind.text}"
+                )
+                return incompatible(record.schema_id, told), []
+        return None, present
