@@ -264,6 +264,9 @@ class Followed:
     def likeness(self, read: Read, size_bytes: int) -> Likeness:
         """Compare the content behind `read`, of this size, with what was read of this file."""
         known = self._known()
+        if self.is_open and not self.left:
+            # A record that waits has no mark yet.
+            known.append(Mark(self.scanned, digest(self._before)))
         found = UNLIKE
         for index in range(len(known) - 1, -1, -1):
             mark = known[index]

@@ -250,7 +250,7 @@ class Following:
             return
         file.left = True
         self.must_save = True
-        if not file.scanned and not file.marks:
+        if not file.marks and not file.chunks and (file.is_open or not file.scanned):
             # Nothing was shipped under its identity, so there is nothing to continue.
             if file.fingerprint is not None:
                 self._unread[file.fingerprint] = file
@@ -326,7 +326,7 @@ class Following:
             old = max(ended, key=lambda other: other.scanned)
             # Wait until the broker has acknowledged all lines, because they are saved under the old entry. What is
             # still to be read of a file without a name is read there, because the copy may differ.
-            if not old.unacknowledged and (old.left or not old.unread_bytes):
+            if not old.unacknowledged and (old.left or not (old.unread_bytes or old.is_open)):
                 self._take_over(file, old, look.size_bytes)
             return False
         for _, likeness in alike:
