@@ -22,6 +22,7 @@ from benchmarks import warm
 from benchmarks.measure import KINDS
 from benchmarks.report import plot, rows, sections_of, update_document, update_first_table, written
 from benchmarks.scenarios import SCENARIOS, Scenario
+from interop_tests.harness.kafka_jars import KAFKA_VERSION
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
 Named = dict[str, dict[str, list[float]]]
@@ -112,14 +113,14 @@ def measured(scenario: Scenario, rounds: int) -> Named:
 
 
 def machine() -> str:
-    """What the figures depend on besides the brokers."""
+    """What the figures depend on besides kafkacompat."""
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60).stderr
     java = said.splitlines()[0] if said else "no Java"
     optimized = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
     profile = "with" if optimized else "configured without"
     return (
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()} "
-        f"({profile} --enable-optimizations), {java}"
+        f"({profile} --enable-optimizations), {java}, Apache Kafka {KAFKA_VERSION}"
     )
 
 
