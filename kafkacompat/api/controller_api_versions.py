@@ -48,7 +48,7 @@ def handle(node: ControllerNode, context: RequestContext, request: ApiVersionsRe
             for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
             if low >= lowest
         ],
-        finalized_features_epoch=image.offset,
+        finalized_features_epoch=image.features_epoch,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in sorted(image.features.items())

@@ -255,8 +255,10 @@ def validate(
             text = f"The topic '{name}' does not exist."
             raise ConfigRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     elif resource_type == BROKER:
+        # Each broker has its own directories, and has looked at them itself.
+        known = {key: value for key, value in wanted.items() if key != CORDONED_LOG_DIRS}
         try:
-            validate_dynamic_broker(wanted, per_broker=bool(name), current=settings.dynamic(image))
+            validate_dynamic_broker(known, per_broker=bool(name), current=settings.dynamic(image))
         except ConfigError as error:
             raise ConfigRefused(ErrorCode.INVALID_REQUEST, str(error)) from error
     elif resource_type == GROUP:
@@ -363,21 +365,30 @@ def describe_new_topic(
 
 
 def incremental_alter_configs(
-    image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: IncrementalAlterConfigsRequest,
+    is_direct: bool = False,
 ) -> Work[ControllerResult[MetadataRecord, IncrementalAlterConfigsResponse]]:
+    """`is_direct`: no broker has checked the request."""
     records, responses = yield from _alter_all(
-        image, settings, request.resources, AlterConfigsResourceResponse, incremental=True
+        image,
+        settings,
+        request.resources,
+        AlterConfigsResourceResponse,
+        incremental=True,
+        is_direct=is_direct,
     )
     response = IncrementalAlterConfigsResponse(responses=responses)
     return ControllerResult(() if request.validate_only else records, response)
 
 
 def legacy_alter_configs(
-    image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
+    image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest, is_direct: bool = False
 ) -> Work[ControllerResult[MetadataRecord, AlterConfigsResponse]]:
     """The old API: settings that are not named are removed."""
     records, responses = yield from _alter_all(
-        image, settings, request.resources, OldResourceResponse, incremental=False
+        image, settings, request.resources, OldResourceResponse, incremental=False, is_direct=is_direct
     )
     response = AlterConfigsResponse(responses=responses)
     return ControllerResult(() if request.validate_only else records, response)
@@ -390,13 +401,14 @@ def _alter_all(
     answer_of: Callable[..., T],
     *,
     incremental: bool,
+    is_direct: bool,
 ) -> Work[tuple[tuple[MetadataRecord, ...], list[T]]]:
     pace = Pace(STEP)
     named = yield from _named(resources, pace)
     records: list[MetadataRecord] = []
     answers: list[T] = []
     for each in resources:
-        code, message = yield from _alter(image, settings, each, named, records, pace, incremental)
+        code, message = yield from _alter(image, settings, each, named, records, pace, incremental, is_direct)
         answers.append(
             answer_of(
                 error_code=code,
@@ -429,6 +441,7 @@ def _alter(
     records: list[MetadataRecord],
     pace: Pace,
     incremental: bool,
+    is_direct: bool,
 ) -> Work[tuple[ErrorCode, str | None]]:
     """Alter one resource and add its records. Returns its error code and message."""
     try:
@@ -436,7 +449,9 @@ def _alter(
             raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         check_count(element)
         resource = yield from changes_of(element, pace, incremental=incremental)
-        records.extend((yield from _alter_config_resource(image, settings, resource, incremental, pace)))
+        records.extend(
+            (yield from _alter_config_resource(image, settings, resource, incremental, is_direct, pace))
+        )
     except ConfigRefused as refusal:
         return refusal.code, refusal.message
     finally:
@@ -450,6 +465,7 @@ def _alter_config_resource(
     settings: ControllerSettings,
     resource: ResourceChange,
     incremental: bool,
+    is_direct: bool,
     pace: Pace,
 ) -> Work[list[MetadataRecord]]:
     yield from check_shape(resource, pace)
@@ -471,14 +487,8 @@ def _alter_config_resource(
         written.update({name: None for name in current if name not in wanted})
     if resource.type == ConfigResourceType.CLIENT_METRICS:
         yield TURN_COST  # its expressions may take some milliseconds to compile
-    if (
-        resource.type == BROKER
-        and CORDONED_LOG_DIRS in written
-        and not cordoned_directories_supported(metadata_version(image.features))
-    ):
-        least = METADATA_VERSIONS[CORDONED_LOG_DIRS_SINCE]
-        text = f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= {least}"
-        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
+    if resource.type == BROKER and CORDONED_LOG_DIRS in written:
+        _check_cordoned(image, current.get(CORDONED_LOG_DIRS), written[CORDONED_LOG_DIRS], is_direct)
     validate(image, settings, resource.type, resource.name, wanted, current)
     elr = elr_enabled(image.features)
     if elr and resource.type == BROKER and MIN_INSYNC_REPLICAS in written:
@@ -497,6 +507,22 @@ def _alter_config_resource(
     if elr and MIN_INSYNC_REPLICAS in written and resource.type in (TOPIC, BROKER):
         records.extend(clear_elr_records(image, resource.name if resource.type == TOPIC else EVERY_TOPIC))
     return records
+
+
+def _check_cordoned(image: MetadataImage, current: str | None, wanted: str | None, is_direct: bool) -> None:
+    """A controller does not know a broker's directories: what it is asked directly can only take some off the list."""
+    if not cordoned_directories_supported(metadata_version(image.features)):
+        least = METADATA_VERSIONS[CORDONED_LOG_DIRS_SINCE]
+        text = f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= {least}"
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
+    if is_direct and wanted is not None and wanted.strip():
+        cordoned = {each.strip() for each in current.split(",")} if current is not None else set()
+        if not cordoned.issuperset(each.strip() for each in wanted.split(",")):
+            text = (
+                f"When updating {CORDONED_LOG_DIRS} via controllers,  the new value must be a subset of the current "
+                "configuration value."
+            )
+            raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
 
 
 def allows_unclean_elections(records: Iterable[MetadataRecord]) -> bool:

@@ -166,6 +166,8 @@ class MetadataImage:
     epoch: int = -1
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels, including metadata.version. Level 0 is left out."""
+    features_epoch: int = field(default=-1, compare=False)
+    """The offset of the image in which they changed last. An image of a snapshot has the snapshot's."""
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)

@@ -62,11 +62,13 @@ if TYPE_CHECKING:
 
 
 class FeaturesDelta:
-    __slots__ = ("_base", "_changed")
+    __slots__ = ("_base", "_changed", "has_records")
 
     def __init__(self, base: Mapping[str, int]) -> None:
         self._base = base
         self._changed: dict[str, int] = {}
+        self.has_records = False
+        """Also when they leave each feature at its level. Those of kraft.version are not meant, which count for no epoch."""
 
     def apply(self) -> Mapping[str, int]:
         """The levels after the changes. Level 0 is left out."""
@@ -82,6 +84,7 @@ class FeaturesDelta:
                 f"but this software supports {lowest} to {highest}"
             )
         self._changed[record.name] = record.feature_level
+        self.has_records = True
 
     def set_kraft_version(self, level: int) -> None:
         """From the KRaftVersion control record."""
@@ -396,6 +399,7 @@ class MetadataDelta:
             offset=offset,
             epoch=epoch,
             features=self.features.apply(),
+            features_epoch=offset if self.features.has_records else base.features_epoch,
             brokers=self.cluster.apply(),
             topics=topics,
             topics_by_id=topics_by_id,

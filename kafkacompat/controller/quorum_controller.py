@@ -401,15 +401,17 @@ class QuorumController:
     def incremental_alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.configuration_control_manager import incremental_alter_configs
 
+        is_direct = self._settings.is_direct(context)
         return self._commands.run_config_change(
-            lambda: incremental_alter_configs(self._image, self._settings, request)
+            lambda: incremental_alter_configs(self._image, self._settings, request, is_direct)
         )
 
     def alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.configuration_control_manager import legacy_alter_configs
 
+        is_direct = self._settings.is_direct(context)
         return self._commands.run_config_change(
-            lambda: legacy_alter_configs(self._image, self._settings, request)
+            lambda: legacy_alter_configs(self._image, self._settings, request, is_direct)
         )
 
     def elect_leaders(self, request: Any, context: RequestContext) -> Deferred[Any]:

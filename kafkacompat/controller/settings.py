@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.ids import parse_int
 from kafkacompat.security.delegation_tokens import token_settings
+
+if TYPE_CHECKING:
+    from kafkacompat.api.request_context import RequestContext
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
@@ -34,6 +38,10 @@ class ControllerSettings:
         self.tokens = token_settings(static)
         self._layers: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._dynamic: DynamicConfig | None = None
+
+    def is_direct(self, context: RequestContext) -> bool:
+        """Whether a client has sent the request to a controller's listener, and no broker has forwarded it."""
+        return not context.is_forwarded and context.listener_name in self.static.controller_listener_names
 
     def dynamic(self, image: MetadataImage) -> DynamicConfig:
         """Static settings with the cluster default and this node's dynamic layer."""

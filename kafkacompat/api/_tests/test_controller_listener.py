@@ -93,7 +93,7 @@ class ListeningController:
             random=FirstRandom(),
             controller=self.controller,
             quorum=self.quorum,
-            image=image or MetadataImage(offset=5, features={"metadata.version": 30}),
+            image=image or MetadataImage(offset=5, features={"metadata.version": 30}, features_epoch=3),
             dynamic=api.settings,
         )
         self.dispatcher = ApiDispatcher(
@@ -132,7 +132,7 @@ def test_versions_and_features_are_those_of_a_controller() -> None:
     assert [(each.name, each.max_version_level) for each in response.finalized_features] == [
         ("metadata.version", 30)
     ]
-    assert response.finalized_features_epoch == 5
+    assert response.finalized_features_epoch == 3, "where the levels changed last, and not where the log ends"
     older = ListeningController().call(
         ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -280,6 +281,38 @@ def test_directories_are_cordoned_from_their_metadata_version_on(level: int, cod
     (answer,) = at_once(incremental_alter_configs(image, settings(), request)).response.responses
     text = "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
     assert (answer.error_code, answer.error_message) == (code, text if code else None)
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "is_taken"),
+    [
+        (None, "/a", False),
+        (None, "*", False),
+        ("", "/a", False),
+        ("/a, /b", "/b", True),
+        ("/a,/b", " /b , /a ", True),
+        ("/a", "/a,", False),
+        ("/a", "/a,/b", False),
+        ("*", "/a", False),
+        ("*", "*", True),
+        ("/a", " ", True),
+        ("/a", None, True),
+    ],
+)
+def test_who_asks_a_controller_cordons_no_other_directories(
+    current: str | None, wanted: str | None, is_taken: bool
+) -> None:
+    before = {} if current is None else {(BROKER, "1"): {"cordoned.log.dirs": current}}
+    image = replace(cluster(features={METADATA_VERSION: 33}), configs=before)
+    operation = DELETE if wanted is None else SET
+    config = incremental.AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=wanted)
+    resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = at_once(incremental_alter_configs(image, settings(), request, True)).response.responses
+    text = "When updating cordoned.log.dirs via controllers,  the new value must be a subset of the current configuration value."
+    assert (answer.error_code, answer.error_message) == ((0, None) if is_taken else (40, text))
+    (answer,) = at_once(incremental_alter_configs(image, settings(), request)).response.responses
+    assert answer.error_code == 0, "a broker has checked its directories"
 
 
 @pytest.mark.parametrize(

@@ -267,6 +267,21 @@ def test_transactions_show_at_their_end_and_never_when_aborted() -> None:
             replayer.copy().apply(wrong)
 
 
+def test_the_epoch_of_the_features_is_where_they_changed_last() -> None:
+    replayer = Replayer(MetadataImage())
+    level = FeatureLevelRecord(name="metadata.version", feature_level=33)
+    assert replayer.publish(1, 1).features_epoch == -1
+    replayer.apply([(12, level)])
+    assert replayer.publish(4, 1).features_epoch == 4
+    replayer.apply([(2, TopicRecord(name="t", topic_id=ID))])
+    assert replayer.publish(6, 1).features_epoch == 4
+    replayer.set_kraft_version(1)
+    assert replayer.publish(7, 1).features_epoch == 4
+    replayer.apply([(12, level)])
+    assert replayer.publish(9, 2).features_epoch == 9, "a record counts although the level stays"
+    assert replayer.publish(10, 2).features_epoch == 9
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
