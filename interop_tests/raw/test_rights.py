@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from interop_tests.harness.schema import ZERO_UUID
 from interop_tests.raw.rights import AREA, SENDER, administer, entry, make, start
 from interop_tests.side_by_side.area import SOAK, kept_brokers, seeds
 from interop_tests.side_by_side.comparison import Comparison
@@ -115,3 +117,69 @@ def test_resources_that_may_not_be_altered_are_answered_in_their_places(tmp_path
     assert ours == apaches
     assert [(each["ResourceType"], each["ResourceName"]) for each in ours[0]] == resources
     assert [each["ErrorCode"] for each in ours[1]] == [31, 29, 31, 0, 30, 29, 31]
+
+
+GROUPS = ["denied-1", "group", "denied-2", "denied-3"]
+"""Of which the sender may see and delete the second."""
+DENIED, ALLOWED, DENIED_TOO = TOPICS[:3]
+ASKED_TOPICS = [DENIED, ALLOWED, DENIED_TOO]
+BY_TOPIC: list[tuple[str, int, str, str, str, list[Any], dict[str, Any]]] = [
+    ("ListOffsets", 7, "Topics", "Topics", "Name",
+     [{"Name": each, "Partitions": [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": -1}]}
+      for each in ASKED_TOPICS], {"ReplicaId": -1, "IsolationLevel": 0}),
+    ("OffsetForLeaderEpoch", 4, "Topics", "Topics", "Topic",
+     [{"Topic": each, "Partitions": [{"Partition": 0, "CurrentLeaderEpoch": -1, "LeaderEpoch": 0}]}
+      for each in ASKED_TOPICS], {"ReplicaId": -1}),
+    ("DescribeProducers", 0, "Topics", "Topics", "Name",
+     [{"Name": each, "PartitionIndexes": [0]} for each in ASKED_TOPICS], {}),
+    ("CreateTopics", 7, "Topics", "Topics", "Name",
+     [{"Name": each, "NumPartitions": 1, "ReplicationFactor": 1, "Assignments": [], "Configs": []}
+      for each in ("new-b", "new-allowed", "new-a")], {"timeoutMs": 10000, "validateOnly": True}),
+    ("CreatePartitions", 3, "Topics", "Results", "Name",
+     [{"Name": each, "Count": 9, "Assignments": None} for each in ASKED_TOPICS],
+     {"TimeoutMs": 10000, "ValidateOnly": True}),
+    ("DeleteTopics", 6, "Topics", "Responses", "Name",
+     [{"Name": each, "TopicId": ZERO_UUID} for each in (DENIED, "absent", DENIED_TOO)], {"TimeoutMs": 10000}),
+    ("DescribeGroups", 6, "Groups", "Groups", "GroupId", GROUPS, {"IncludeAuthorizedOperations": False}),
+    ("ConsumerGroupDescribe", 1, "GroupIds", "Groups", "GroupId", GROUPS, {"IncludeAuthorizedOperations": False}),
+    ("ShareGroupDescribe", 1, "GroupIds", "Groups", "GroupId", GROUPS, {"IncludeAuthorizedOperations": False}),
+    ("StreamsGroupDescribe", 1, "GroupIds", "Groups", "GroupId", GROUPS, {"IncludeAuthorizedOperations": False}),
+    ("DescribeShareGroupOffsets", 1, "Groups", "Groups", "GroupId",
+     [{"GroupId": each, "Topics": []} for each in GROUPS], {}),
+    ("DeleteGroups", 2, "GroupsNames", "Results", "GroupId", GROUPS, {}),
+    ("DescribeTransactions", 0, "TransactionalIds", "TransactionStates", "TransactionalId",
+     ["denied-1", "transaction", "denied-2"], {}),
+    ("DescribeConfigs", 4, "Resources", "Results", "ResourceName",
+     [{"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": ["retention.ms"]}
+      for kind, name in ((2, DENIED), (4, "1"), (2, ALLOWED), (2, DENIED_TOO))],
+     {"IncludeSynonyms": False, "IncludeDocumentation": False}),
+]  # fmt: skip
+
+
+IN_KAFKAS_HASH_ORDER = ("CreatePartitions", "DeleteTopics")
+
+
+def test_refused_elements_are_answered_in_kafkas_order(tmp_path: Path) -> None:
+    rights = [
+        entry(ResourceType.TOPIC, ALLOWED, SENDER),
+        entry(ResourceType.TOPIC, "new-allowed", SENDER),
+        entry(ResourceType.TOPIC, "absent", SENDER),
+        entry(ResourceType.GROUP, "group", SENDER),
+        entry(ResourceType.TRANSACTIONAL_ID, "transaction", SENDER),
+    ]
+    with start(tmp_path) as sides:
+        told = []
+        for side in sides:
+            administer(side)
+            make(side, rights)
+            sender = side.connection_of_a_sender()
+            order = {}
+            for api, version, array, answers, name, asked, others in BY_TOPIC:
+                answer = sender.call(api, version, others | {array: asked})
+                order[api] = [(each[name], each.get("ErrorCode")) for each in answer[answers]]
+            sender.close()
+            told.append(order)
+    apache, ours = told
+    for api in IN_KAFKAS_HASH_ORDER:
+        assert sorted(ours.pop(api)) == sorted(apache.pop(api))
+    assert ours == apache

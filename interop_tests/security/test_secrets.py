@@ -1,4 +1,7 @@
-"""No secret leaves a node: it is searched for in logs, answers, messages, command lines and files, after everything has failed."""
+"""No secret leaves a node: it is searched for in logs, answers, messages, command lines and files, after everything has failed.
+
+Everything logs at DEBUG: CVE-2026-33558, passwords and tokens of requests and responses in debug logs.
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,10 @@ on names: fetch sessions, transactions, and lists from which denied elements are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import chain
 from operator import attrgetter
 from types import CoroutineType, GeneratorType
@@ -45,6 +46,14 @@ PARTITIONS_LIKE_AN_ELEMENT = 8
 """The partitions within an element whose refusal takes as long as one more element."""
 
 
+class Order(Enum):
+    """Where the answers to refused elements are, as in Kafka's responses."""
+
+    REFUSED_LAST = auto()
+    REFUSED_FIRST = auto()
+    AS_ASKED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class NamedRights:
     """The rights to the resources that the elements of one of the request's arrays name."""
@@ -65,8 +74,10 @@ class NamedRights:
     """Whether an element is refused with INVALID_REQUEST before any right is checked."""
     unless: Callable[[Any], bool] | None = None
     """Whether the handler refuses the whole request, so that no right is checked."""
-    keeps_order: bool = False
-    """Whether the answers are in the order of the request, as Kafka's are. Otherwise the refused elements come last."""
+    order: Order = Order.REFUSED_LAST
+    answer_name: str | None = None
+    """The field in which an answer names its element, of handlers that answer once what is asked for twice. Of elements that
+    are no names it is the same field."""
 
     def guarded(
         self, function: Callable[..., Any], error_response: ErrorResponse
@@ -107,16 +118,26 @@ class NamedRights:
             return await _given(function(node, context, request))
         setattr(request, self.request_field, allowed)
         answers = await in_turns(self._refusals(error_response, context, request, refused))
+        if len(refused) > 1 and self.order is Order.REFUSED_LAST and not self.describes:
+            together = chain.from_iterable(refused.values())
+            answers = answers[0], await in_turns(_in_order(elements, together, answers[1]))
         if not allowed:
             response, response_answers = answers
         else:
             response = await _given(function(node, context, request))
             if getattr(response, "error_code", ErrorCode.NONE):
                 return response
-            response_answers = [*getattr(response, self.response_field), *answers[1]]
-        if self.keeps_order:
-            answered = [*allowed, *chain.from_iterable(refused.values())]
-            response_answers = await in_turns(_in_order(elements, answered, response_answers))
+            parts = [getattr(response, self.response_field), answers[1]]
+            if self.order is Order.REFUSED_FIRST:
+                parts.reverse()
+            response_answers = [*chain.from_iterable(parts)]
+        if self.order is Order.AS_ASKED:
+            if self.answer_name is not None:
+                ordering = _in_order_of_names(elements, self.answer_name, response_answers)
+            else:
+                answered = [*allowed, *chain.from_iterable(refused.values())]
+                ordering = _in_order(elements, answered, response_answers)
+            response_answers = await in_turns(ordering)
         setattr(response, self.response_field, response_answers)
         return response
 
@@ -207,8 +228,8 @@ class NamedRights:
         return response, answers
 
 
-def _in_order(elements: Any, answered: list[Any], answers: list[Any]) -> Work[list[Any]]:
-    """The answers in the order of `elements`, of which `answered` has another order."""
+def _in_order(elements: Any, answered: Iterable[Any], answers: list[Any]) -> Work[list[Any]]:
+    """The answers in the order of `elements`, of which `answered` has all or some in another order."""
     pace = Pace(SORTED_A_STEP)
     of: dict[int, Any] = {}
     for each, answer in zip(answered, answers, strict=True):
@@ -217,7 +238,27 @@ def _in_order(elements: Any, answered: list[Any], answers: list[Any]) -> Work[li
             yield TURN_COST
     in_order = []
     for each in elements:
-        in_order.append(of[id(each)])
+        if id(each) in of:
+            in_order.append(of[id(each)])
+        if pace.is_over():
+            yield TURN_COST
+    return in_order
+
+
+def _in_order_of_names(elements: Any, answer_name: str, answers: list[Any]) -> Work[list[Any]]:
+    pace = Pace(SORTED_A_STEP)
+    of: dict[str, list[Any]] = {}
+    for each in elements:
+        of.setdefault(each if isinstance(each, str) else getattr(each, answer_name), [])
+        if pace.is_over():
+            yield TURN_COST
+    for answer in answers:
+        of[getattr(answer, answer_name)].append(answer)
+        if pace.is_over():
+            yield TURN_COST
+    in_order: list[Any] = []
+    for together in of.values():
+        in_order += together
         if pace.is_over():
             yield TURN_COST
     return in_order
@@ -337,7 +378,9 @@ def names_unknown_config_types(request: Any) -> bool:
 
 TOPICS = "topics", "topics"
 DESCRIBE_TOPICS = NamedRights(*TOPICS, to_topic(AclOperation.DESCRIBE))
-READ_PRODUCERS = NamedRights(*TOPICS, to_legal_topic(AclOperation.READ))
+READ_PRODUCERS = NamedRights(
+    *TOPICS, to_legal_topic(AclOperation.READ), order=Order.AS_ASKED, answer_name="name"
+)
 DESCRIBE_EPOCHS = NamedRights(*TOPICS, to_topic(AclOperation.DESCRIBE, "topic"), instead=CLUSTER_ACTION)
 CREATE_TOPICS = NamedRights(
     *TOPICS,
@@ -365,18 +408,24 @@ DELETE_TOPICS_BY_NAME = NamedRights(
     text_of=error_text,
     repeats_by=str,
 )
-DESCRIBE_GROUPS = NamedRights("groups", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP))
+DESCRIBE_GROUPS = NamedRights(
+    "groups", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP), order=Order.REFUSED_FIRST
+)
 DESCRIBE_CONSUMER_GROUPS = NamedRights(
-    "group_ids", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP)
+    "group_ids", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP), order=Order.REFUSED_FIRST
 )
 DESCRIBE_SHARE_GROUPS = DESCRIBE_CONSUMER_GROUPS
 DESCRIBE_STREAMS_GROUPS = DESCRIBE_CONSUMER_GROUPS
-DESCRIBE_SHARE_GROUP_OFFSETS = NamedRights("groups", "groups", to_group(AclOperation.DESCRIBE))
+DESCRIBE_SHARE_GROUP_OFFSETS = NamedRights(
+    "groups", "groups", to_group(AclOperation.DESCRIBE), order=Order.AS_ASKED, answer_name="group_id"
+)
 DELETE_GROUPS = NamedRights("groups_names", "results", to_itself(AclOperation.DELETE, ResourceType.GROUP))
 DESCRIBE_TRANSACTIONS = NamedRights(
     "transactional_ids",
     "transaction_states",
     to_itself(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    order=Order.AS_ASKED,
+    answer_name="transactional_id",
 )
 DESCRIBE_CONFIGS = NamedRights(
     "resources",
@@ -391,7 +440,7 @@ ALTER_CONFIGS = NamedRights(
     text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
-    keeps_order=True,
+    order=Order.AS_ASKED,
 )
 INCREMENTALLY_ALTER_CONFIGS = NamedRights(
     "resources",
@@ -400,7 +449,7 @@ INCREMENTALLY_ALTER_CONFIGS = NamedRights(
     text_of=error_text,
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
-    keeps_order=True,
+    order=Order.AS_ASKED,
 )
 ALTER_CONFIGS_HERE = NamedRights(
     "resources",
@@ -408,7 +457,7 @@ ALTER_CONFIGS_HERE = NamedRights(
     to_configs_here(ConfigResourceType.BROKER),
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
-    keeps_order=True,
+    order=Order.AS_ASKED,
 )
 INCREMENTALLY_ALTER_CONFIGS_HERE = NamedRights(
     "resources",
@@ -416,5 +465,5 @@ INCREMENTALLY_ALTER_CONFIGS_HERE = NamedRights(
     to_configs_here(ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER),
     repeats_by=config_resource,
     is_flawed=has_flawed_configs,
-    keeps_order=True,
+    order=Order.AS_ASKED,
 )

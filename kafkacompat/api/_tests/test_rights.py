@@ -14,6 +14,7 @@ from kafkacompat.api._tests.test_access import allow, authorizer, context
 from kafkacompat.api._tests.test_produce import request as produce
 from kafkacompat.api._tests.test_produce import results as produced
 from kafkacompat.api.handler import NoResponse
+from kafkacompat.api.named_rights import Order
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable
 from kafkacompat.api.request_context import NotController
 from kafkacompat.api.serve import Route, serve
@@ -141,6 +142,14 @@ ANSWERS_LATER: dict[str, Callable[[Any], Any]] = {
 """What a handler may return that does not answer at once."""
 
 
+class Done:
+    """The handler's answer to an element, with its name where answers are told apart by it."""
+
+    def __init__(self, element: Any, name: str | None) -> None:
+        if name is not None:
+            setattr(self, name, element if isinstance(element, str) else getattr(element, name))
+
+
 def asked(
     table: ApiTable,
     key: ApiKey,
@@ -154,14 +163,14 @@ def asked(
     requested one. `topics` exist, besides `a` and `b`. `is_active`: on the active controller."""
     version = APIS[key].latest
     reached: list[Any] = []
-    field, answers = (
-        table.by_key[int(key)].named[0].request_field,
-        table.by_key[int(key)].named[0].response_field,
-    )
+    named = table.by_key[int(key)].named[0]
+    field, answers = named.request_field, named.response_field
 
     def handler(node: Any, context: Any, request: Any) -> Any:
         reached.append(list(getattr(request, field)))
-        response = response_class(int(key))(**{answers: ["done"] * len(reached[-1])})
+        response = response_class(int(key))(
+            **{answers: [Done(each, named.answer_name) for each in reached[-1]]}
+        )
         return response if kind_of_answer == MESSAGE else ANSWERS_LATER[kind_of_answer](response)
 
     route = Route(int(key), version, table)
@@ -193,8 +202,8 @@ def test_what_is_allowed_reaches_the_handler_and_the_rest_is_refused_beside_it(
     assert only == elements_of(key, field, make, "a")
     rights = table.by_key[int(key)].named[0]
     answers = getattr(answer, rights.response_field)
-    refused, done = answers if rights.keeps_order else reversed(answers)
-    assert done == "done"
+    refused, done = reversed(answers) if rights.order is Order.REFUSED_LAST else answers
+    assert isinstance(done, Done)
     code = getattr(refused, "error_code", None)
     partitions = getattr(refused, "partitions", [])
     assert code == REFUSALS[kind] or (code is None and partitions == [])
@@ -267,7 +276,8 @@ def test_resources_are_answered_in_the_order_of_the_request(key: ApiKey) -> None
     assert reached == [topics]
     refused, done, refused_too, done_too = answer.responses
     assert (refused.resource_name, refused_too.resource_name) == ("1", "2")
-    assert (done, done_too) == ("done", "done")
+    assert isinstance(done, Done)
+    assert isinstance(done_too, Done)
 
 
 def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
@@ -519,3 +529,19 @@ def test_refusals_have_the_texts_of_kafka(key: ApiKey, field: str, make: Any, te
         told for name in ("topics", "responses", "results") if (told := getattr(answer, name, None))
     )
     assert (reached, refusal.error_message) == ([], text)
+
+
+def test_refusals_are_in_their_places_where_what_is_named_twice_is_answered_together() -> None:
+    acls = (allow(ResourceType.TRANSACTIONAL_ID, AclOperation.DESCRIBE, name) for name in "ab")
+    request = request_class(int(ApiKey.DESCRIBE_TRANSACTIONS))(transactional_ids=["no", "a", "b", "a", "nor"])
+    answer, _ = asked(BROKER_APIS, ApiKey.DESCRIBE_TRANSACTIONS, request, *acls)
+    assert [each.transactional_id for each in answer.transaction_states] == ["no", "a", "a", "b", "nor"]
+
+
+def test_groups_that_may_not_be_described_come_first() -> None:
+    request = request_class(int(ApiKey.DESCRIBE_GROUPS))(groups=["a", "no"])
+    acl = allow(ResourceType.GROUP, AclOperation.DESCRIBE, "a")
+    answer, _ = asked(BROKER_APIS, ApiKey.DESCRIBE_GROUPS, request, acl)
+    refused, done = answer.groups
+    assert refused.group_id == "no"
+    assert isinstance(done, Done)
