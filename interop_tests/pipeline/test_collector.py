@@ -359,11 +359,12 @@ def lag(collector: CollectorRun) -> int:
 def test_stack_traces_of_standard_input_arrive_as_one_record_each(broker: BrokerProcess) -> None:
     text = b"2026-11-29 failed\n at a\n\tat b\n2026-11-29 went on\nand on"
     command = [sys.executable, "-m", "kafkacompat", "pipeline", "collect", "-", "--record-start", r"\d{4}-"]
-    where = ["--bootstrap", broker.bootstrap, "--host", "input"]
+    where = ["--bootstrap", broker.bootstrap, "--host", "input", "--field", "env=test"]
     done = subprocess.run([*command, *where], input=text, capture_output=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     assert b"2 lines" in done.stdout.splitlines()[-1]
     found = [line for line in read_lines(broker.bootstrap) if line.headers["source"] == b"input/dev/stdin"]
+    assert {line.headers["env"] for line in found} == {b"test"}
     assert sorted((int(line.headers["position"]), line.value) for line in found) == [
         (0, b"2026-11-29 failed\n at a\n\tat b"),
         (30, b"2026-11-29 went on\nand on"),

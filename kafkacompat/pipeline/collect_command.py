@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import resource
 import signal
 import socket
@@ -20,7 +21,16 @@ from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.options import add_bootstrap, address_of
 from kafkacompat.pipeline.terminal import Terminal
-from kafkacompat.pipeline.topics import DEFAULT_TIMEOUT_S, LOGS_RAW, create_missing, plans
+from kafkacompat.pipeline.topics import (
+    CUT_HEADER,
+    DEFAULT_TIMEOUT_S,
+    FILE_HEADER,
+    LOGS_RAW,
+    POSITION_HEADER,
+    SOURCE_HEADER,
+    create_missing,
+    plans,
+)
 from kafkacompat.pipeline.user_data import user_data
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -29,6 +39,10 @@ TOPICS_AGAIN_TIMEOUT_S: Final = 3.0
 """Timeout for requests to the broker while files are followed. No file is read during such a request."""
 
 STDIN: Final = "-"
+FIELDS_MAX: Final = 16
+FIELD_CHARACTERS_MAX: Final = 256
+OWN_HEADERS: Final = (SOURCE_HEADER, FILE_HEADER, POSITION_HEADER, CUT_HEADER)
+
 OTHER_HANDLES: Final = 96
 """File descriptors reserved for the state, the connections to brokers and the interpreter."""
 
@@ -56,6 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topic", default=LOGS_RAW, help="the topic to which the lines are sent (%(default)s)"
     )
     parser.add_argument(
+        "--field",
+        action="append",
+        type=_field,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a header of every record, such as env=production; repeatable",
+    )
+    parser.add_argument(
         "--record-start",
         type=_rule,
         metavar="EXPRESSION",
@@ -72,6 +94,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _field(text: str) -> tuple[str, bytes]:
+    name, mark, value = text.partition("=")
+    if not mark or re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", name) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    if name in OWN_HEADERS:
+        raise argparse.ArgumentTypeError(f"{name} is a header of the collector's own")
+    if len(value) > FIELD_CHARACTERS_MAX:
+        raise argparse.ArgumentTypeError(f"{name} has more than {FIELD_CHARACTERS_MAX} characters")
+    return name, value.encode("utf-8", "surrogateescape")
+
+
+def _fields(arguments: argparse.Namespace) -> list[tuple[str, bytes]]:
+    """Return the fields of every record. PipelineFailed for those that cannot be used together."""
+    fields: list[tuple[str, bytes]] = arguments.field
+    names = [name for name, _ in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise PipelineFailed(f"--field has {name} twice")
+    if len(fields) > FIELDS_MAX:
+        raise PipelineFailed(f"--field was given {len(fields)} times, at most {FIELDS_MAX} are possible")
+    return fields
+
+
 def _rule(text: str) -> Begins:
     try:
         found: Begins = compiled(text).match
@@ -86,6 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     address = address_of(arguments)
     if STDIN in arguments.files:
         return _collect_standard_input(arguments, address)
+    fields = _fields(arguments)
     state = StateFile(arguments.state)
     try:
         stopping = _stopping()
@@ -104,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             away = failure
         disk = Disk(arguments.files, allow_handles())
-        shipper = Shipper(address, arguments.host, ensure_topics, topic=arguments.topic)
+        shipper = Shipper(address, arguments.host, ensure_topics, topic=arguments.topic, fields=fields)
         if away is not None:
             terminal.warn(f"collector: {away}; follows the files meanwhile")
             shipper.seek_topic()
@@ -140,7 +186,9 @@ def _collect_standard_input(arguments: argparse.Namespace, address: ClusterAddre
         create_missing(address, plans([arguments.topic]), timeout_s)
 
     ensure_topics(DEFAULT_TIMEOUT_S)
-    shipper = Shipper(address, arguments.host, ensure_topics, topic=arguments.topic)
+    shipper = Shipper(
+        address, arguments.host, ensure_topics, topic=arguments.topic, fields=_fields(arguments)
+    )
     source = StandardInput(shipper, arguments.host, begins=arguments.record_start)
     terminal.say(f"collector reads standard input -> {arguments.topic} at {address}")
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -40,6 +42,7 @@ def words(tmp_path: Path, until_end: bool = False) -> SimpleNamespace:
         interval=1e6,
         until_end=until_end,
         record_start=None,
+        field=[],
     )
 
 
@@ -125,3 +128,29 @@ def open_files() -> list[str]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("env", "'env' is not NAME=VALUE"),
+        ("=a", "'=a' is not NAME=VALUE"),
+        ("position=1", "position is a header of the collector's own"),
+        ("env=" + "a" * 257, "env has more than 256 characters"),
+    ],
+)
+def test_a_field_that_is_none_is_refused(text: str, why: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=re.escape(why)):
+        collect_command._field(text)
+
+
+def test_fields_have_different_names_and_a_bound(tmp_path: Path) -> None:
+    given = words(tmp_path)
+    given.field = [collect_command._field("env=a=b"), collect_command._field("team=")]
+    assert collect_command._fields(given) == [("env", b"a=b"), ("team", b"")]  # type: ignore[arg-type]
+    given.field.append(("env", b""))
+    with pytest.raises(PipelineFailed, match="--field has env twice"):
+        collect_command.run(given)  # type: ignore[arg-type]
+    given.field = [(f"f{number}", b"") for number in range(17)]
+    with pytest.raises(PipelineFailed, match="--field was given 17 times, at most 16 are possible"):
+        collect_command.run(given)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ callers check `room` first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -54,8 +54,10 @@ class Shipper:
         ensure_topics: Callable[[], object],
         stamp_age_max_ms: int = STAMP_AGE_MAX_MS,
         topic: str = LOGS_RAW,
+        fields: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        """host: the start of `source`. ensure_topics is called if the topic is missing."""
+        """host: the start of `source`. ensure_topics is called if the topic is missing. fields: headers of every line."""
+        self._fields = fields
         self._topic = topic
         self._bootstrap = bootstrap
         self._stamp_age_max_ms = stamp_age_max_ms
@@ -89,7 +91,7 @@ class Shipper:
     def ship(self, chunk: Chunk, lines: list[Line], identity: str, path: str) -> None:
         """Send the lines of one chunk."""
         source = (self._host + path).encode("utf-8", "surrogateescape")
-        fixed = [(SOURCE_HEADER, source), (FILE_HEADER, identity.encode("ascii"))]
+        fixed = [(SOURCE_HEADER, source), (FILE_HEADER, identity.encode("ascii")), *self._fields]
         produce = self._produce
         self.on_the_way_bytes += chunk.size_bytes + len(lines) * LINE_COST_BYTES
         for position, value, length in lines:
