@@ -52,6 +52,7 @@ REPORT_INTERVAL_S = 10.0
 FAILURE_CHARACTERS_MAX = 600
 WORKER_FAILED: Final = f"{PipelineFailed.__module__}.{PipelineFailed.__name__}: "
 """Before the reason of a Python worker in its traceback."""
+WORKER_LACKS: Final = "ModuleNotFoundError: "
 
 
 class StopRequest:
@@ -162,6 +163,9 @@ def failure_of(query: StreamingQuery) -> str | None:
     for line in lines:
         if line.startswith(WORKER_FAILED):
             return line.removeprefix(WORKER_FAILED)[:FAILURE_CHARACTERS_MAX]
+        if line.startswith(WORKER_LACKS):
+            lacks = line.removeprefix(WORKER_LACKS)
+            return f"an executor's Python: {lacks}: PYSPARK_PYTHON must name one with kafkacompat[registry]"
     causes = [line for line in lines if line.startswith("Caused by:")]
     said = causes[-1].removeprefix("Caused by: ") if causes else (lines[0] if lines else type(error).__name__)
     return said[:FAILURE_CHARACTERS_MAX]

@@ -147,3 +147,16 @@ def test_a_registry_out_of_reach_ends_the_query_and_says_which(
         "--registry-config"
     )
     assert "s3cret" not in str(failed.value)
+
+
+def test_an_executor_without_the_package_says_so() -> None:
+    class Query:
+        @staticmethod
+        def exception() -> Exception:
+            return Exception(
+                "Traceback (most recent call last):\n\nModuleNotFoundError: No module named 'kafkacompat'\n"
+            )
+
+    assert failure_of(Query()) == (  # type: ignore[arg-type]
+        "an executor's Python: No module named 'kafkacompat': PYSPARK_PYTHON must name one with kafkacompat[registry]"
+    )
