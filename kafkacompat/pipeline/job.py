@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as declared
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -30,6 +31,7 @@ from kafkacompat.pipeline.results import one_record_each, rejected_records, with
 from kafkacompat.pipeline.schemas.reading import MODULES, Format
 from kafkacompat.pipeline.tables import partitioned_by
 from kafkacompat.pipeline.topics import CONFIGS, EVENTS, PIPELINE_PROGRESS, RESULTS
+from kafkacompat.pipeline.transactions import TransactionalSink
 
 __all__ = ["Field", "Format", "Job", "Kind", "Query", "RunOptions", "Table", "Topic"]
 
@@ -91,7 +93,8 @@ class Topic:
     """A topic of JSON records, at least once and with the same ids: the latest record of a key counts.
 
     name: JOB.NAME. rows and key are as in Table. output_mode: update, or append for rows of closed windows and
-    sessions. configs: of the topic, if it is created.
+    sessions. configs: of the topic, if it is created. is_exactly_once: each batch is one transaction, so that readers
+    of committed records get it once (transactions.py). Executors then run Python.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Topic:
     output_mode: str = UPDATE
     is_deduplicated: bool = True
     configs: Mapping[str, str] | None = None
+    is_exactly_once: bool = False
 
 
 Sink = Table | Topic | Query
@@ -254,7 +258,8 @@ class Job:
             return Query(name, self.inputs, self._table_rows(sink), APPEND, sink.name)
         if name in tables:
             name += "-live"
-        return Query(name, self.inputs, self._topic_records(sink), sink.output_mode, writes=(sink.name,))
+        made = Query(name, self.inputs, self._topic_records(sink), sink.output_mode, writes=(sink.name,))
+        return replace(made, writer=partial(_exactly_once, made)) if sink.is_exactly_once else made
 
     def _table_rows(self, sink: Table) -> Build:
         def build(records: DataFrame, options: RunOptions) -> DataFrame:
@@ -291,6 +296,11 @@ class Job:
 
     def _rejects(self, records: DataFrame, options: RunOptions) -> DataFrame:
         return rejected_records(self.rejected_topic, rejected(self.validated(records, options)))
+
+
+def _exactly_once(query: Query, checkpoint: str, options: RunOptions) -> BatchWriter:
+    (topic,) = query.writes
+    return TransactionalSink(options.bootstrap.spark(), topic, f"{options.group_prefix}{query.name}")
 
 
 def _query_name(sink: str) -> str:

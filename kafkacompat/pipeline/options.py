@@ -23,6 +23,9 @@ DEFAULT_WATERMARK_S: Final = 10 * 60
 
 DEFAULT_DUPLICATE_HORIZON_S: Final = 60 * 60
 DEFAULT_SHUFFLE_PARTITIONS: Final = 2
+DEFAULT_GROUP_PREFIX: Final = "pipeline-"
+GROUP: Final = "group"
+"""Start from what the query's group has committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,11 @@ class RunOptions:
     bootstrap: ClusterAddress = field(default_factory=ClusterAddress)
     # None: spark-submit decides.
     master: str | None = "local[*]"
+    # earliest, latest or GROUP.
     starting: str = "earliest"
+    # Before the name of a query: its group, and its transactional ids.
+    group_prefix: str = DEFAULT_GROUP_PREFIX
+    commits_to_groups: bool = True
     fail_on_data_loss: bool = True
     until_caught_up: bool = False
     trigger_s: float = DEFAULT_TRIGGER_S

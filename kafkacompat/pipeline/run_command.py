@@ -18,7 +18,14 @@ from kafkacompat.pipeline.formats.registry import FORMATS, log_format
 from kafkacompat.pipeline.formats.server_formats import AUTO
 from kafkacompat.pipeline.loading import OWN, installed, is_known, load
 from kafkacompat.pipeline.manifest import manifest_of
-from kafkacompat.pipeline.options import RunOptions, add_bootstrap, add_registry, address_of, registry_of
+from kafkacompat.pipeline.options import (
+    GROUP,
+    RunOptions,
+    add_bootstrap,
+    add_registry,
+    address_of,
+    registry_of,
+)
 from kafkacompat.pipeline.reports import Reports
 from kafkacompat.pipeline.schemas.client import registry_at
 from kafkacompat.pipeline.session import (
@@ -154,9 +161,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--starting",
-        choices=["earliest", "latest"],
+        choices=["earliest", "latest", GROUP],
         default="earliest",
-        help="where to start without a checkpoint",
+        help="where to start without a checkpoint; group: from the commits of each query's group, or else the earliest",
+    )
+    parser.add_argument(
+        "--group-prefix",
+        default=defaults.DEFAULT_GROUP_PREFIX,
+        metavar="TEXT",
+        help="each query commits what it has finished to the consumer group TEXT and its name (%(default)s)",
+    )
+    parser.add_argument(
+        "--no-group-commits", action="store_true", help="commit nothing; lag then shows in the console only"
     )
     for name, default, purpose in (
         ("--window", defaults.DEFAULT_WINDOW_S, "length of windows"),
@@ -246,6 +262,8 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         bootstrap=address_of(arguments),
         master=arguments.master,
         starting=arguments.starting,
+        group_prefix=arguments.group_prefix,
+        commits_to_groups=not arguments.no_group_commits,
         fail_on_data_loss=not arguments.ignore_data_loss,
         until_caught_up=arguments.until_caught_up,
         trigger_s=arguments.trigger,
@@ -298,6 +316,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Imported here, because these modules need pyspark.
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
     from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
+    from kafkacompat.pipeline.groups import GroupCommits
     from kafkacompat.pipeline.runner import Run, StopRequest
 
     stop = StopRequest()
@@ -331,10 +350,15 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
             reports = Reports(options.bootstrap, say)
+            commits = None
+            if options.commits_to_groups:
+                commits = GroupCommits(options.bootstrap.spark(), options.group_prefix, say)
             try:
-                Run(session, queries, options, say, progress, reports.tell).run(stop)
+                Run(session, queries, options, say, progress, reports.tell, commits).run(stop)
             finally:
                 reports.close()
+                if commits is not None:
+                    commits.close()
         except Exception as error:
             if is_jvm_gone(error):
                 raise PipelineFailed("Spark's JVM has ended; start the run again to continue") from None

@@ -25,9 +25,10 @@ from kafkacompat.pipeline.checkpoint_validation import (
     table_of,
 )
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.groups import GroupCommits, finished_by, finished_in, starting_offsets
 from kafkacompat.pipeline.job import Query
 from kafkacompat.pipeline.jobs.validation import cap_timestamps
-from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.options import GROUP, RunOptions
 from kafkacompat.pipeline.progress import (
     FAILED,
     RUNNING,
@@ -94,13 +95,19 @@ def source_options(query: Query, options: RunOptions) -> dict[str, str]:
     given = {
         **options.bootstrap.spark(),
         "subscribe": ",".join(query.reads),
-        "startingOffsets": options.starting,
+        "startingOffsets": _starting(query, options),
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
         "includeHeaders": "true",
     }
     if options.records_per_batch_max is not None:
         given["maxOffsetsPerTrigger"] = str(options.records_per_batch_max)
     return given
+
+
+def _starting(query: Query, options: RunOptions) -> str:
+    if options.starting != GROUP:
+        return options.starting
+    return starting_offsets(options.bootstrap.spark(), options.group_prefix + query.name, query.reads)
 
 
 def source(session: SparkSession, query: Query, options: RunOptions) -> DataFrame:
@@ -182,15 +189,17 @@ class Run:
         say: Callable[[str], None] = print,
         progress: IO[str] | None = None,
         report: Callable[[Mapping[str, Any]], None] = lambda report: None,
+        commits: GroupCommits | None = None,
     ) -> None:
         """`say` gets the lines for a person. `progress` gets Spark's StreamingQueryProgress as JSON lines. `report` gets the
-        state of a query, for the console."""
+        state of a query, for the console. `commits` gets what queries have finished."""
         self._session = session
         self._queries = queries
         self._options = options
         self._say = say
         self._progress = progress
         self._report = report
+        self._commits = commits
         self._reported_s: dict[str, float] = {}
         self._failures: dict[str, str] = {}
         self._running: list[StreamingQuery] = []
@@ -255,6 +264,11 @@ class Run:
             _stop(repeated)
 
     def _start(self, query: Query) -> None:
+        if self._commits is not None:
+            # A run that was killed may have ended a batch without committing it.
+            finished = finished_in(self._session, checkpoint_of(query, self._options), query.name)
+            if finished is not None:
+                self._commits.commit(finished)
         self._running.append(start(self._session, query, self._options))
         self._report_state(query, RUNNING)
 
@@ -284,6 +298,8 @@ class Run:
         for query in self._queries:
             if now_s - self._reported_s.get(query.name, float("-inf")) >= REPORT_INTERVAL_S:
                 self._report_state(query, RUNNING)
+                if self._commits is not None:
+                    self._commits.renew()
 
     def _report_state(self, query: Query, state: str) -> None:
         name = query.name
@@ -302,6 +318,8 @@ class Run:
             if self._progress is not None:
                 self._progress.write(json.dumps(said, separators=(",", ":")) + "\n")
                 self._progress.flush()
+            if self._commits is not None and (finished := finished_by(said)) is not None:
+                self._commits.commit(finished)
             self._reported_s.pop(name, None)
 
     def _tell_the_rest(self) -> None:

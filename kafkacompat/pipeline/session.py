@@ -147,7 +147,7 @@ def start_session(options: RunOptions) -> SparkSession:
         builder = builder.master(options.master)
         if options.master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            # Python workers read Avro and Protobuf by this package.
+            # Python workers read Avro and Protobuf by this package, and write in transactions.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in settings(options).items():
         builder = builder.config(key, value)

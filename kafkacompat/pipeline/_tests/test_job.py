@@ -53,6 +53,16 @@ def orders(**changes: Any) -> Job:
     return Job(**given | changes)
 
 
+def test_a_topic_that_is_exactly_once_has_transactions_of_its_query() -> None:
+    once = Topic("orders.windows", per_shop, KEY, is_exactly_once=True)
+    query = orders(sinks=(once,)).query("orders-windows")
+    assert query.writes == ("orders.windows",)
+    assert query.writer is not None
+    sink: Any = query.writer("a checkpoint", replace(OPTIONS, group_prefix="team-"))
+    assert (sink._target.topic, sink._target.name) == ("orders.windows", "team-orders-windows")
+    assert orders().query("orders-windows-live").writer is None
+
+
 def test_queries_and_topics_follow_from_the_value() -> None:
     job = orders()
     assert [(query.name, query.table, query.output_mode, query.writes) for query in job.queries] == [

@@ -18,6 +18,7 @@ pytest.importorskip("pyspark")
 
 from kafkacompat.pipeline import runner
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.groups import Finished
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import QUERIES, Query
 from kafkacompat.pipeline.terminal import Terminal
@@ -305,6 +306,40 @@ def test_an_idle_query_is_reported_now_and_then(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(runner.time, "monotonic", lambda: float(next(clock)))
     found = reported(monkeypatch, [query], Polls(until_stop=11))
     assert 3 <= found.count(("logs-events", "running", None)) < 9
+
+
+def test_what_a_query_has_finished_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it starts, what its checkpoint has: a run that was killed may not have committed it."""
+
+    class Query(Scripted):
+        def tell(self) -> None:
+            super().tell()
+            said = self.told[-1]._told
+            said["id"] = "i"
+            said["durationMs"]["addBatch"] = 1
+            said["sources"] = [{"endOffset": {"logs.raw": {"0": 10 * len(self.told)}}}]
+
+    class Commits:
+        def __init__(self) -> None:
+            self.offsets: list[int] = []
+
+        def commit(self, finished: Finished) -> None:
+            assert finished.query == "logs-events"
+            self.offsets.append(finished.offsets["logs.raw", 0])
+
+        def renew(self) -> None:
+            pass
+
+    of_checkpoint = Finished("logs-events", "i", 0, {("logs.raw", 0): 5})
+    monkeypatch.setattr(runner, "finished_in", lambda *arguments: of_checkpoint)
+    commits, make = Commits(), runner.Run
+
+    def making(*arguments: Any) -> runner.Run:
+        return make(*arguments, commits=commits)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runner, "Run", making)
+    run(monkeypatch, [Query("logs-events", 3)], Polls(), until_caught_up=True)
+    assert commits.offsets == [5, 10, 20, 30]
 
 
 def test_the_query_that_failed_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
