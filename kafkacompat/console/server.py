@@ -122,8 +122,10 @@ class Pages:
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus' text format."""
-        make, reading = self._state.cluster(self._clock()), reading_view(self._state.results)
-        text = await trio.to_thread.run_sync(lambda: metrics_text(make(), reading))
+        now_ms = self._clock()
+        make, reading = self._state.cluster(now_ms), reading_view(self._state.results)
+        queries = self._state.queries(now_ms)
+        text = await trio.to_thread.run_sync(lambda: metrics_text(make(), reading, queries))
         return Response(text, media_type=CONTENT_TYPE)
 
 

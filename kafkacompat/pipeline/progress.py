@@ -58,6 +58,23 @@ def watermark_of(progress: dict[str, Any]) -> str | None:
     return None if not watermark or watermark.startswith("1970") else watermark
 
 
+def newest_event_of(progress: dict[str, Any]) -> str | None:
+    """Return the latest event time of a batch in ISO format. None without records, and for queries without a watermark."""
+    newest: str | None = progress.get("eventTime", {}).get("max")
+    return newest
+
+
+def behind_ms(progress: dict[str, Any]) -> int | None:
+    """Return how old the newest event of a batch was when the batch had ended. None if its events have no time."""
+    newest = newest_event_of(progress)
+    if newest is None:
+        return None
+    ended_ms = _milliseconds(progress["timestamp"]) + progress.get("durationMs", {}).get(
+        "triggerExecution", 0
+    )
+    return max(0, int(ended_ms) - _milliseconds(newest))
+
+
 @dataclass(slots=True)
 class Totals:
     """A query's sums over the batches of this run."""
@@ -111,6 +128,9 @@ def line_of(name: str, progress: dict[str, Any], totals: Totals) -> str:
     watermark = watermark_of(progress)
     if watermark is not None:
         words.append(f"watermark {watermark[:19]}Z")
+    behind = behind_ms(progress)
+    if behind is not None:
+        words.append(f"behind {behind / 1000:,.0f} s")
     return "  ".join(words)
 
 
@@ -130,6 +150,7 @@ def report_of(
     """
     last = totals.last_with_records
     watermark = watermark_of(totals.last)
+    newest = newest_event_of(last)
     return {
         "event_id": f"{query}-{at_ms}",
         "query": query,
@@ -146,6 +167,7 @@ def report_of(
         "recent_late": sum(late for late, _ in totals.recent),
         "recent_kept": sum(kept for _, kept in totals.recent),
         "watermark_ms": None if watermark is None else _milliseconds(watermark),
+        "newest_event_ms": None if newest is None else _milliseconds(newest),
         "batch": last.get("batchId"),
         "batch_records": last.get("numInputRows"),
         "batch_start_ms": _milliseconds(last["timestamp"]) if last else None,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kafkacompat.console._tests.making import partition, record, snapshot, topic
+from kafkacompat.console.core.prometheus import metrics_text
 from kafkacompat.console.core.queries_view import FORGOTTEN_MS, SILENT_MS, STANDING_MS
+from kafkacompat.console.core.views import reading_view
 from kafkacompat.console.reader import Batch
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.pipeline.progress import RUNNING, Totals, report_of
@@ -28,7 +30,7 @@ def progress(records: int, late: int, kept: int, end: int) -> dict[str, Any]:
         "stateOperators": [dedupe],
         "durationMs": {"triggerExecution": 1500},
         "sources": [{"endOffset": {"logs.raw": {"0": end, "1": 0}}}],
-        "eventTime": {"watermark": "2026-09-21T14:03:20.000Z"},
+        "eventTime": {"watermark": "2026-09-21T14:03:20.000Z", "max": "2026-09-21T14:12:50.000Z"},
     }
 
 
@@ -89,9 +91,44 @@ def test_the_last_batch_the_watermark_and_late_events_are_told() -> None:
         "batch_start_ms": NOW_MS,
         "batch_ms": 1500,
         "behind": 4,
+        "behind_ms": 30_000,
         "available": 14,
     }
     assert reported_run.health() == ("good", "healthy")
+
+
+def test_how_far_results_are_behind_grows_while_records_wait() -> None:
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 0, 10, 10))
+    reported_run.look(11)
+    reported_run.now_ms += 60_000
+    assert reported_run.query()["behind_ms"] == 90_000
+    reported_run.look(10)
+    assert reported_run.query()["behind_ms"] == 0
+
+
+def test_prometheus_has_the_queries() -> None:
+    reported_run = ReportedRun()
+    reported_run.report(progress(10, 2, 8, 10))
+    reported_run.report(query="logs-rejected")
+    reported_run.look(14)
+    state = reported_run.state
+    state.connection.answered(NOW_MS)
+    text = metrics_text(state.cluster(NOW_MS)(), reading_view(state.results), state.queries(NOW_MS)).decode()
+    found = [line for line in text.splitlines() if line.startswith("kafkacompat_pipeline_query_")]
+    assert [line for line in found if "logs-events" in line] == [
+        'kafkacompat_pipeline_query_records_total{query="logs-events"} 10.0',
+        'kafkacompat_pipeline_query_late_total{query="logs-events"} 2.0',
+        'kafkacompat_pipeline_query_lag_records{query="logs-events"} 4.0',
+        'kafkacompat_pipeline_query_behind_seconds{query="logs-events"} 30.0',
+        'kafkacompat_pipeline_query_watermark_timestamp_seconds{query="logs-events"} 1.7899994e+09',
+        'kafkacompat_pipeline_query_up{query="logs-events"} 1.0',
+    ]
+    assert [line for line in found if "logs-rejected" in line] == [
+        'kafkacompat_pipeline_query_records_total{query="logs-rejected"} 0.0',
+        'kafkacompat_pipeline_query_late_total{query="logs-rejected"} 0.0',
+        'kafkacompat_pipeline_query_up{query="logs-rejected"} 1.0',
+    ]
 
 
 def test_a_run_that_has_read_nothing_yet_is_known_and_healthy() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,17 +13,18 @@ from kafkacompat.console.core.cluster_view import View
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-def metrics_text(cluster: View, reading: View) -> bytes:
-    """Return the metrics of a cluster view and a reading view, in Prometheus' text format."""
-    return generate_latest(Seen(cluster, reading))
+def metrics_text(cluster: View, reading: View, queries: Sequence[View] = ()) -> bytes:
+    """Return the metrics of a cluster view, a reading view and the views of queries, in Prometheus' text format."""
+    return generate_latest(Seen(cluster, reading, queries))
 
 
 class Seen(Collector):
     """The metrics of one look at the cluster. The values come from the views, so no registry keeps them between two looks."""
 
-    def __init__(self, cluster: View, reading: View) -> None:
+    def __init__(self, cluster: View, reading: View, queries: Sequence[View]) -> None:
         self._cluster = cluster
         self._reading = reading
+        self._queries = queries
 
     def collect(self) -> Iterator[Metric]:
         up = self._cluster["broker"]["state"] == "reachable"
@@ -38,6 +39,7 @@ class Seen(Collector):
         if seen is not None and up:
             yield from _topics(seen["topics"])
             yield from _groups(seen["groups"])
+            yield from _queries(self._queries)
             alive = [(str(node["node"]), node["alive"]) for node in seen["nodes"]]
             text = "1 if the cluster's metadata names the node as alive."
             yield _gauge("kafka_node_up", text, "node", alive)
@@ -63,6 +65,33 @@ def _groups(groups: list[View]) -> Iterator[Metric]:
     yield _gauge("kafka_group_lag_records", "Records that a group has yet to read.", "group", lags)
     members = ((group["group"], group["members"]) for group in groups)
     yield _gauge("kafka_group_members", "Members of a group.", "group", members)
+
+
+def _queries(queries: Sequence[View]) -> Iterator[Metric]:
+    """The sums start anew with each run of a job, as those of a process do."""
+    for name, text in (
+        ("records", "Records read by a query."),
+        ("late", "Events dropped as late by a query."),
+    ):
+        counter = CounterMetricFamily(f"kafkacompat_pipeline_query_{name}", text, labels=("query",))
+        for query in queries:
+            counter.add_metric((query["query"],), query[name])
+        yield counter
+    for metric, field, text, share in (
+        ("lag_records", "behind", "Records that wait for a query.", 1),
+        (
+            "behind_seconds",
+            "behind_ms",
+            "Age of the newest event that a query has read, while records wait.",
+            1000,
+        ),
+        ("watermark_timestamp_seconds", "watermark_ms", "Watermark of a query, in seconds since 1970.", 1000),
+    ):
+        values = [(query["query"], query[field]) for query in queries]
+        shown = ((query, None if value is None else value / share) for query, value in values)
+        yield _gauge(f"kafkacompat_pipeline_query_{metric}", text, "query", shown)
+    running = ((query["query"], float(query["state"] == "running")) for query in queries)
+    yield _gauge("kafkacompat_pipeline_query_up", "1 if a query runs.", "query", running)
 
 
 def _gauge(name: str, text: str, label: str, values: Iterable[tuple[str, float | None]]) -> Metric:

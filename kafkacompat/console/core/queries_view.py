@@ -59,6 +59,15 @@ def behind(row: Fields, ends: Mapping[str, int]) -> int | None:
     return max(0, sum(ends[topic] for topic in topics) - int(row["read_to"]))
 
 
+def behind_ms(row: Fields, waiting: int | None, now_ms: int) -> int | None:
+    """Return how far the results are behind the present: the age of the newest event that was read, while records wait.
+    0 if none waits. None if that is not known."""
+    if waiting == 0:
+        return 0
+    newest_ms = row["newest_event_ms"]
+    return None if waiting is None or newest_ms is None else max(0, now_ms - int(newest_ms))
+
+
 class Standing:
     """Since when records wait for a query that reads none. The times are those of this console's clock."""
 
@@ -124,6 +133,7 @@ def _query_view(row: Fields, ends: Mapping[str, int], standing: Standing, now_ms
     return shown | {
         "state": state,
         "behind": waiting,
+        "behind_ms": behind_ms(row, waiting, now_ms),
         "available": available,
         "level": level,
         "said": said,

@@ -161,7 +161,16 @@ RESULT_TOPICS: dict[str, ResultTopic] = {
             ),
             {"reason": TEXT}
             | dict.fromkeys(
-                ("read_to", "watermark_ms", "batch", "batch_records", "batch_start_ms", "batch_ms"), WHOLE
+                (
+                    "read_to",
+                    "watermark_ms",
+                    "newest_event_ms",
+                    "batch",
+                    "batch_records",
+                    "batch_start_ms",
+                    "batch_ms",
+                ),
+                WHOLE,
             ),
         ),
     )

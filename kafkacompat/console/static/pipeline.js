@@ -96,6 +96,7 @@ export class PipelineView {
         { title: "Records", number: true, class: "hide-small", cell: (row) => count(row.records) },
         { title: "Late", number: true, cell: (row) => count(row.late) },
         { title: "Waiting", number: true, class: "hide-small", cell: (row) => count(row.behind) },
+        { title: "Behind", number: true, class: "hide-small", cell: (row) => duration(row.behind_ms) },
         { title: "Watermark", number: true, cell: (row) => (row.watermark_ms === null ? "–" : when(row.watermark_ms)) },
       ], this.queries, (row) => row.said && h("span", { class: "muted" }, row.said)));
   }

@@ -48,7 +48,10 @@ def test_every_word_reaches_the_options() -> None:
             "--progress",
             "p",
             "--starting",
-            "latest",
+            "group",
+            "--group-prefix",
+            "team-",
+            "--no-group-commits",
         ),
         *("--window", "10", "--session-gap", "20", "--watermark", "30", "--duplicate-horizon", "40"),
         *("--max-records-per-batch", "50", "--shuffle-partitions", "6", "--files-per-batch", "7"),
@@ -61,7 +64,9 @@ def test_every_word_reaches_the_options() -> None:
         output="o",
         bootstrap=ClusterAddress("b:2"),
         master="spark://h:1",
-        starting="latest",
+        starting="group",
+        group_prefix="team-",
+        commits_to_groups=False,
         fail_on_data_loss=False,
         until_caught_up=True,
         trigger_s=0.5,
@@ -382,6 +387,11 @@ def test_a_progress_is_added_once_and_told_in_a_line() -> None:
         *("logs-events", "batch", "1", "1,000", "records", "500/s", "2.0", "s", "total", "2,000"),
         *("copies", "9", "late", "9", "state", "12", "watermark", "2026-11-21T10:50:00Z"),
     ]
+    timed = told(1, 5) | {
+        "timestamp": "2026-11-21T10:52:00.000Z",
+        "eventTime": {"max": "2026-11-21T10:51:52.000Z"},
+    }
+    assert progress.line_of("logs-events", timed, totals).endswith("behind 10 s")
     assert "2,000         9         9        12" in progress.summary_of({"logs-events": totals})
 
 
@@ -407,7 +417,7 @@ def test_a_report_tells_the_last_batch_with_records_and_the_watermark() -> None:
     }
     batch = {"batchId": 4, "timestamp": "2026-11-21T10:55:00.500Z", "stateOperators": [dedupe]}
     totals = progress.Totals()
-    totals.add(told(4, 0, **batch, sources=sources))
+    totals.add(told(4, 0, **batch, sources=sources, eventTime={"max": "2026-11-21T10:54:58.000Z"}))
     idle = {"batchId": 5, "timestamp": "2026-11-21T10:55:10.000Z", "numInputRows": 0}
     totals.add(told(5, 0, **idle, stateOperators=[], eventTime={"watermark": "2026-11-21T10:54:00.000Z"}))
     found = progress.report_of("activity-live", ("a", "b"), 2.5, totals, progress.RUNNING, None, 17)
@@ -428,6 +438,7 @@ def test_a_report_tells_the_last_batch_with_records_and_the_watermark() -> None:
         "recent_late": 300,
         "recent_kept": 600,
         "watermark_ms": start_ms - 60_500,
+        "newest_event_ms": start_ms - 2_500,
         "batch": 4,
         "batch_records": 1000,
         "batch_start_ms": start_ms,
