@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
 from interop_tests.cli.pages import CHECKOUT, blocks, commands, section, text_of
 from interop_tests.harness.kafka_jars import require_program
@@ -81,6 +83,15 @@ def test_a_job_is_written_tested_and_run_as_the_page_says(bootstrap: str, tmp_pa
     assert (windows[-1]["orders"], windows[-1]["amount_cents"]) == (3, 750)
     assert [(row["reason"], row["line"]) for row in rejects] == [("malformed JSON", "no order")]
     assert json.loads((tmp_path / "run/checkpoint/orders.manifest.json").read_text())["job"] == "orders"
+    # Each query has committed what it has finished to a group of its name.
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for query in ("orders-windows", "orders-windows-live", "orders-rejected"):
+        group = f"pipeline-{query}"
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+        read = sum(each.offset for each in asked.result().topic_partitions)
+        ends = list((tmp_path / f"run/checkpoint/{query}/offsets").glob("[0-9]*"))
+        planned = max(ends, key=lambda each: int(each.name)).read_text().splitlines()[-1]
+        assert read == sum(json.loads(planned)["orders.raw"].values()), query
 
 
 def test_the_job_of_the_page_is_thirty_lines() -> None:
