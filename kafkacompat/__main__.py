@@ -29,6 +29,7 @@ COMMANDS = {
     "pipeline": "run the data pipeline on Spark: jobs, generator, collector, demo",
     "console": "serve the web console: results, topics, groups, nodes, records",
     "testserver": "serve a Kafka for tests in any language, with a control API over HTTP on loopback",
+    "watch": "show live the requests of nodes that allow it, and why they refuse some",
     "dump": "print the contents of a log segment, index or snapshot file",
     "completion": "print a script that lets a shell complete these commands",
 }

@@ -125,6 +125,7 @@ ALLOWED: dict[str, set[str]] = {
         "share",
         "telemetry",
         "wire.errors",
+        "exchanges.watching",
     },
     "net": {"wire", "quota", "security.sasl_client"},
     "security": {"wire"},

@@ -247,6 +247,10 @@ class Supervisor:
         config = self._folder.config
         if config.get_int(plan.METRICS_PORT) < 0:
             return
+        if config.get_string("watch.token.file"):
+            raise CommandFailed(
+                "watch.token.file: several brokers of a machine (num.brokers) cannot be watched"
+            )
         try:
             from kafkacompat.cli.brokers_metrics import AllBrokers
             from kafkacompat.metrics.endpoint import MetricsEndpoint

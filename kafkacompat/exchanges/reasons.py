@@ -175,7 +175,10 @@ def _unknown_topic(refusal: Refusal, state: State) -> str | None:
     index = refusal.names.get(PARTITION)
     if index is not None and index >= topics[name]:
         return f"{name} has {topics[name]} partitions, and {index} is none of them"
-    return f"{name} is there, and {refusal.principal} may not describe it, or node {state.node} does not serve it yet"
+    return (
+        f"{name} is there now: it was not yet when it was asked for, or {refusal.principal} may not describe it, or node "
+        f"{state.node} does not serve it yet"
+    )
 
 
 def _unknown_topic_id(refusal: Refusal, state: State) -> str | None:

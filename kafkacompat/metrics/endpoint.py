@@ -135,6 +135,14 @@ class Shown(Protocol):
     async def why_not_ready(self) -> str | None: ...
 
 
+class Page(Protocol):
+    """What has a path of its own."""
+
+    async def answer(self, stream: trio.SocketStream, request: Request) -> None:
+        """Answer for as long as it takes. It bounds its own time."""
+        ...
+
+
 class OneNode:
     """Shows a node."""
 
@@ -152,8 +160,10 @@ class OneNode:
 class MetricsEndpoint:
     """`bind`, then `run` in a task; it ends when it is cancelled."""
 
-    def __init__(self, shown: Shown) -> None:
+    def __init__(self, shown: Shown, pages: Mapping[str, Page] | None = None) -> None:
+        """`pages`: by their paths."""
         self._shown = shown
+        self._pages = pages or {}
         self._listeners: list[trio.SocketListener] = []
         self._connections = 0
         self._scraping = 0
@@ -218,6 +228,9 @@ class MetricsEndpoint:
                 request = parse_head(await _head(stream))
             except HttpError as problem:
                 refused = problem
+        if request is not None and request.path in self._pages:
+            await self._pages[request.path].answer(stream, request)
+            return
         with trio.move_on_after(ANSWER_S):
             if request is not None:
                 await self._answered(stream, request)

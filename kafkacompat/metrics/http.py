@@ -13,6 +13,8 @@ METHODS = ("GET", "HEAD")
 REASONS = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
@@ -36,11 +38,13 @@ class Request(NamedTuple):
     """Without the query."""
     takes_chunks: bool
     """HTTP/1.1: the answer may come in chunks, without a length."""
+    query: str = ""
+    authorization: str | None = None
 
 
 def parse_head(head: bytes) -> Request:
     """The request line of a whole head. HttpError."""
-    line = head.split(b"\r\n", 1)[0]
+    line, *fields = head.split(b"\r\n")
     parts = line.split(b" ")
     if len(parts) != 3 or parts[2] not in (b"HTTP/1.1", b"HTTP/1.0") or not parts[1].startswith(b"/"):
         raise HttpError(400, "a request line of HTTP/1.0 or HTTP/1.1 is expected")
@@ -50,7 +54,14 @@ def parse_head(head: bytes) -> Request:
         raise HttpError(400, "the request line is not ASCII") from None
     if method not in METHODS:
         raise HttpError(405, "GET and HEAD are served")
-    return Request(method, target.split("?", 1)[0], parts[2] == b"HTTP/1.1")
+    path, _, query = target.partition("?")
+    return Request(method, path, parts[2] == b"HTTP/1.1", query, _only(fields, b"authorization"))
+
+
+def _only(fields: list[bytes], wanted: bytes) -> str | None:
+    """The value of a header. None if it is not there, or more than once."""
+    values = [value for name, _, value in (each.partition(b":") for each in fields) if name.lower() == wanted]
+    return values[0].strip().decode("latin-1") if len(values) == 1 else None
 
 
 def answer_head(status: int, content_type: str, length: int | None, *, in_chunks: bool = False) -> bytes:

@@ -111,6 +111,9 @@ class TrioSocketServer:
         self._server.dispatcher = dispatcher
         return later(self._nursery, partial(self._nursery.start, self._server.run))
 
+    def redirect(self, dispatcher: Dispatcher) -> None:
+        self._server.dispatcher = dispatcher
+
     def hold(self, listeners: Collection[str]) -> None:
         self._server.hold(listeners)
 

@@ -120,6 +120,11 @@ class SocketServer(Protocol):
         """Pass requests to the dispatcher. Resolves when they are accepted."""
         ...
 
+    def redirect(self, dispatcher: Dispatcher) -> None:
+        """Pass requests to another dispatcher than `serve` has named, those of open connections too. What waits for the last one
+        is answered by it."""
+        ...
+
     def hold(self, listeners: Collection[str]) -> None:
         """Let the clients of these listeners wait, and those of no others."""
         ...

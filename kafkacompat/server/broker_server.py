@@ -52,6 +52,7 @@ from kafkacompat.server.shared_server import (
 
 if TYPE_CHECKING:
     from kafkacompat.ports import SocketServer
+    from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.quota.client_quotas import QuotaManagers
     from kafkacompat.server.broker_coordinators import BrokerCoordinators
 
@@ -86,6 +87,8 @@ class BrokerServer:
         """The client listeners, with the bound ports."""
         self._is_hurried = False
         self._server: SocketServer | None = None
+        self.admitted: Dispatcher
+        """What serves clients, once the broker listens."""
 
         self.lifecycle = BrokerLifecycleManager(
             config.node_id, LifecycleSettings.from_config(config), services.work_clock, tasks, services.halt
@@ -198,7 +201,9 @@ class BrokerServer:
         await self.broker_logs.load()
         self._server = server = services.network.socket_server()
         listeners = config.broker_listeners()
-        dispatcher = admitting(self._dispatcher, services, listeners, lambda: shared.machine.image)
+        self.admitted = dispatcher = admitting(
+            self._dispatcher, services, listeners, lambda: shared.machine.image
+        )
         self.bound = await server.bind(listeners)
         advertised = await broker_addresses(config, self.bound, services.network)
         await shared.machine.when_at(await self._register(advertised))

@@ -128,7 +128,7 @@ class ControllerServer:
             elements_max=config.get_int("request.max.elements"),
             meters=services.meters,
         )
-        self._admitted = admitting(
+        self.admitted = admitting(
             self._dispatcher, services, config.controller_listeners(), lambda: machine.image
         )
         registration = ControllerRegistrationManager(
@@ -171,7 +171,7 @@ class ControllerServer:
         late = _late_listeners(self._services.config)
         names = [each.listener_name for each in late]
         self._server.hold(names)
-        await self._server.serve(self._admitted)
+        await self._server.serve(self.admitted)
         if late:
             logger.info(
                 "%s opens when the access control entries are loaded (%s)", ", ".join(names), EARLY_START

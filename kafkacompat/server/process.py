@@ -46,12 +46,14 @@ from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
+    from kafkacompat.metrics.endpoint import Page
     from kafkacompat.security.ssl_listeners import SslListener
     from kafkacompat.server.node_metrics import NodeMetrics
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
     from kafkacompat.telemetry.series import ClientSeries
 
 METRICS_PORT = "metrics.listener.port"
+WATCH_TOKEN_FILE = "watch.token.file"
 FEW_FILES = 1_024
 """A limit of open files below this is worth a warning."""
 
@@ -96,6 +98,8 @@ async def _serve(
     stopped.
     """
     refuse_what_is_not_served(config)
+    if config.get_string(WATCH_TOKEN_FILE) and config.get_int(METRICS_PORT) < 0:
+        raise StartRefused(f"{WATCH_TOKEN_FILE}: it needs {METRICS_PORT}, where requests are shown")
     tls = listeners_with_tls(config)
     try:
         async with trio.open_nursery() as nursery:
@@ -168,7 +172,7 @@ async def _shown(
         ) from missing
     metrics = NodeMetrics(services, node, lambda: pool_loads(services.workers))
     metrics.idle = LoopIdle().read
-    endpoint = MetricsEndpoint(OneNode(metrics))
+    endpoint = MetricsEndpoint(OneNode(metrics), _watch_page(services, node, metrics))
     host = services.config.get_string("metrics.listener.host") or ""
     port = await endpoint.bind(host, services.config.get_int(METRICS_PORT))
     logger.info("metrics are served on http://%s/metrics", host_and_port(host, port))
@@ -176,6 +180,21 @@ async def _shown(
         tell_port(port)
     nursery.start_soon(endpoint.run)
     return metrics
+
+
+def _watch_page(services: NodeServices, node: KafkaRaftServer, metrics: NodeMetrics) -> Mapping[str, Page]:
+    """Where nobody may watch, none of its modules is imported. Raises StartRefused."""
+    path = services.config.get_string(WATCH_TOKEN_FILE)
+    if not path:
+        return {}
+    from kafkacompat.metrics.watch_page import WatchPage
+    from kafkacompat.server.node_watch import BadTokenFile, NodeWatch, token_of
+
+    try:
+        token = token_of(path)
+    except BadTokenFile as problem:
+        raise StartRefused(f"{WATCH_TOKEN_FILE}: {problem}") from problem
+    return {"/watch": WatchPage(token, NodeWatch(services, node, metrics))}
 
 
 def refuse_what_is_not_served(config: ServerConfig) -> None:

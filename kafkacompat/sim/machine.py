@@ -620,6 +620,9 @@ class SimulatedSocketServer:
             call()
         return Deferred.of(None)
 
+    def redirect(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
+
     def hold(self, listeners: Collection[str]) -> None:
         """Do nothing: only listeners with port 0 are bound before they are served."""
 

@@ -131,6 +131,9 @@ class KeptServer:
         self._serves = True
         return self._inner.serve(self._transit.dispatcher(self._switch))
 
+    def redirect(self, dispatcher: Dispatcher) -> None:
+        self._switch.serve(self._wrap(dispatcher))
+
     def node_is_gone(self, config: ServerConfig) -> None:
         """Keep the connections for the next node. What was set while the last one ran is undone."""
         self._switch.hold()

@@ -130,6 +130,9 @@ class FrameServer:
         self.serves = True
         return Deferred.of(None)
 
+    def redirect(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
+
     def hold(self, listeners: Collection[str]) -> None:
         """All listeners are one."""
 

@@ -9,11 +9,11 @@ from kafkacompat.metrics.http import HttpError, answer, answer_head, chunk, pars
 
 def test_a_scraper_s_request() -> None:
     head = b"GET /metrics?x=1 HTTP/1.1\r\nHost: h:1\r\nAccept: text/plain\r\n\r\n"
-    assert parse_head(head) == ("GET", "/metrics", True)
+    assert parse_head(head) == ("GET", "/metrics", True, "x=1", None)
 
 
 def test_an_old_client_gets_no_chunks() -> None:
-    assert parse_head(b"HEAD /live HTTP/1.0\r\n\r\n") == ("HEAD", "/live", False)
+    assert parse_head(b"HEAD /live HTTP/1.0\r\n\r\n") == ("HEAD", "/live", False, "", None)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,9 @@ def test_an_answer_in_chunks_has_no_length() -> None:
     assert b"Content-Length" not in head
     assert chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"
     assert chunk(b"") == b"0\r\n\r\n"
+
+
+def test_a_header_that_comes_twice_is_none() -> None:
+    head = b"GET /watch HTTP/1.1\r\nauthorization:  Bearer x \r\n"
+    assert parse_head(head + b"\r\n").authorization == "Bearer x"
+    assert parse_head(head + b"Authorization: Bearer y\r\n\r\n").authorization is None

@@ -67,7 +67,7 @@ class Start:
         self._carry_out(ControllerServer.listen(services))
         shared = SimpleNamespace(acls_loaded=self.loaded)
         controller: Any = SimpleNamespace(
-            _services=services, _server=self.server, _shared=shared, _admitted=None
+            _services=services, _server=self.server, _shared=shared, admitted=None
         )
         self._start = ControllerServer.start(controller)
         self.goes_on()
