@@ -16,6 +16,7 @@ The tasks are Python: executors need kafkacompat and confluent-kafka.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -157,10 +158,12 @@ def write(target: Target, writer: int, batch: int, records: Iterable[Record]) ->
                 TopicPartition(target.topic, partition, end, metadata=metadata)
                 for partition, end in ends.items()
             ]
+            end_s = time.monotonic() + target.transaction_timeout_ms / 1000
             _patiently(
-                partial(producer.send_offsets_to_transaction, offsets, reader.consumer_group_metadata())
+                partial(producer.send_offsets_to_transaction, offsets, reader.consumer_group_metadata()),
+                end_s,
             )
-            _patiently(partial(producer.commit_transaction, TIMEOUT_S))
+            _patiently(partial(producer.commit_transaction, TIMEOUT_S), end_s)
         except BaseException as failure:
             if not (isinstance(failure, KafkaException) and failure.args[0].fatal()):
                 # A failure to abort would hide the reason. The next InitProducerId aborts too.
@@ -213,8 +216,8 @@ def _last_batch(reader: Any, target: Target) -> int | None:
     return max((batch for batch in found if batch is not None), default=None)
 
 
-def _patiently(call: Any) -> None:
-    """Call again after a failure that passes. librdkafka bounds how often: by the timeout of the transaction."""
+def _patiently(call: Any, end_s: float) -> None:
+    """Call again after a failure that passes, as long as the transaction can last. Each call waits for the broker."""
     from confluent_kafka import KafkaException
 
     while True:
@@ -222,7 +225,7 @@ def _patiently(call: Any) -> None:
             call()
             return
         except KafkaException as error:
-            if not error.args[0].retriable():
+            if not error.args[0].retriable() or time.monotonic() >= end_s:
                 raise
 
 
