@@ -152,7 +152,13 @@ class Kafka:
     def start(self) -> None:
         """Return when clients are served."""
         self._begin({node_id: self._formatted(node_id) for node_id in self._configs})
+        # A client that asks for a coordinator whose topic is still to be created is told to ask again: librdkafka after a second.
+        self._patiently(self._create_coordinators_topics)
         self._blank = self.snapshot()
+
+    def _create_coordinators_topics(self) -> None:
+        node = self._any()
+        self._one(node, lambda operations: operations.create_coordinators_topics(node.config))
 
     def _formatted(self, node_id: int) -> MemoryDisk:
         config, disk = self._configs[node_id], MemoryDisk(self.clock.now_ms)

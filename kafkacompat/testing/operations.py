@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.group.consumer_protocol import version_of
-from kafkacompat.ids import ZERO_UUID, TopicPartition
+from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, ZERO_UUID, TopicPartition
+from kafkacompat.node.auto_topic_creation_manager import creatable_topic
 from kafkacompat.ports.dispatcher import Principal
 from kafkacompat.records.batch import BatchHeader, build_batch, iterate_batches
 from kafkacompat.records.control import ControlType, parse_control_key
@@ -39,6 +40,7 @@ from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDes
 from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 
 if TYPE_CHECKING:
+    from kafkacompat.config import ServerConfig
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.server.broker_server import BrokerServer
@@ -109,6 +111,14 @@ class NodeOperations:
         )
         (made,) = (await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))).topics
         check(made.error_code, f"topic {name}", made.error_message)
+
+    async def create_coordinators_topics(self, config: ServerConfig) -> None:
+        """The topics of groups and of transactions, as their first use would create them. Raises Refused."""
+        topics = [creatable_topic(config, name) for name in (OFFSETS_TOPIC, TRANSACTION_TOPIC)]
+        answer = await self.ask(CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS))
+        for made in answer.topics:
+            if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                check(made.error_code, f"topic {made.name}", made.error_message)
 
     async def delete_topic(self, name: str) -> None:
         """Raises Refused."""

@@ -21,13 +21,15 @@ FOR_TESTS = {
     "log.dirs": DIRECTORY,
     "group.initial.rebalance.delay.ms": "0",
     "metadata.max.idle.interval.ms": "0",
-    "offsets.topic.num.partitions": "5",
-    "transaction.state.log.num.partitions": "5",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "5",
 }
 """Defaults other than Kafka's: a test waits for nobody, needs few partitions of internal topics, and moves its clock past nothing
 that is written for no reason but time."""
 OF_CLUSTERS = {
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
     "controller.quorum.election.timeout.ms": "300",
     "controller.quorum.election.backoff.max.ms": "200",
     "controller.quorum.fetch.timeout.ms": "1000",
