@@ -75,8 +75,9 @@ def test_a_refusal_names_the_leader_that_a_client_does_not_know_yet(kafka: Kafka
     producer.flush(WAIT_S)
     refused = [each for each in kafka.requests(api="Produce", client_id="stale") if each.errors]
     epoch = state(kafka, topic).leader_epoch
+    since = f"since epoch {epoch}, which began after move_leader made node 2 the leader of {topic}-0"
     assert [each.reasons for each in refused] == [
-        (f"NOT_LEADER_OR_FOLLOWER: {topic}-0 is led by node 2 since epoch {epoch}; node 1 follows it",)
+        (f"NOT_LEADER_OR_FOLLOWER: {topic}-0 is led by node 2 {since}; node 1 follows it",)
     ]
     assert values(kafka, topic) == [b"1", b"2"]
 
@@ -99,7 +100,7 @@ def test_too_few_replicas_in_sync(kafka: Kafka) -> None:
     producer.flush(WAIT_S)
     assert told
     reasons = {each for request in kafka.requests(api="Produce") for each in request.reasons}
-    why = f"{topic}-0 has 1 replicas in sync (nodes 1), and min.insync.replicas is 2"
+    why = f"{topic}-0 has 1 replicas in sync (nodes 1), and min.insync.replicas is 2; shrink_isr left only nodes [1] in sync"
     assert f"NOT_ENOUGH_REPLICAS: {why}" in reasons
     fault.remove()
     wait_until(lambda: set(state(kafka, topic).isr) == {1, 2, 3}, "the replicas are in sync again")

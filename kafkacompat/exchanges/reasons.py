@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
+from kafkacompat.exchanges.causes import Causes
 from kafkacompat.exchanges.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.wire.errors import ErrorCode, error_text
@@ -61,6 +62,9 @@ class State(Protocol):
 
     @property
     def node(self) -> int: ...
+
+    @property
+    def causes(self) -> Causes: ...
 
     def topics(self) -> Mapping[str, int]:
         """The number of partitions of each topic."""
@@ -137,20 +141,31 @@ def _nodes(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids)) or "none"
 
 
+def _since(cause: str | None) -> str:
+    return "" if cause is None else f"; {cause}"
+
+
 def _led_by(refusal: Refusal, state: State) -> str | None:
     partition = _partition(refusal, state)
     if partition is None:
         return None
     name = refusal.partition_name
+    since = f"since epoch {partition.leader_epoch}{_began(refusal, partition, state)}"
     if partition.leader < 0:
         return (
-            f"{name} has no leader since epoch {partition.leader_epoch}: of its replicas {_nodes(partition.replicas)}, "
+            f"{name} has no leader {since}: of its replicas {_nodes(partition.replicas)}, "
             f"those in sync were {_nodes(partition.isr)}"
         )
     if partition.leader != state.node:
         place = "follows it" if state.node in partition.replicas else "has no replica of it"
-        return f"{name} is led by node {partition.leader} since epoch {partition.leader_epoch}; node {state.node} {place}"
-    return f"node {state.node} leads {name} since epoch {partition.leader_epoch}, and does not serve it yet, or no more"
+        return f"{name} is led by node {partition.leader} {since}; node {state.node} {place}"
+    return f"node {state.node} leads {name} {since}, and does not serve it yet, or no more"
+
+
+def _began(refusal: Refusal, partition: PartitionState, state: State) -> str:
+    """A clause behind the leader epoch."""
+    cause = state.causes.of_epoch(refusal.names[TOPIC], refusal.names[PARTITION], partition.leader_epoch)
+    return "" if cause is None else f", which began after {cause}"
 
 
 def _other_epoch(refusal: Refusal, state: State) -> str | None:
@@ -160,7 +175,7 @@ def _other_epoch(refusal: Refusal, state: State) -> str | None:
         return _led_by(refusal, state)
     return (
         f"the request says leader epoch {asked}, and {refusal.partition_name} is in epoch {partition.leader_epoch}, "
-        f"led by node {partition.leader}"
+        f"led by node {partition.leader}{_began(refusal, partition, state)}"
     )
 
 
@@ -205,9 +220,10 @@ def _few_replicas(refusal: Refusal, state: State) -> str | None:
     partition = _partition(refusal, state)
     if partition is None:
         return None
+    cause = state.causes.of_isr(refusal.names[TOPIC], refusal.names[PARTITION], partition.isr)
     return (
         f"{refusal.partition_name} has {len(partition.isr)} replicas in sync (nodes {_nodes(partition.isr)}), "
-        f"and min.insync.replicas is {partition.min_insync_replicas}"
+        f"and min.insync.replicas is {partition.min_insync_replicas}" + _since(cause)
     )
 
 
@@ -227,7 +243,7 @@ def _fenced_producer(refusal: Refusal, state: State) -> str | None:
     asked = "" if epoch is None else f", and the request says epoch {epoch}"
     return (
         f"transactional id {names[TRANSACTION]!r} belongs to producer {transaction.producer_id} "
-        f"with epoch {transaction.epoch}{asked}"
+        f"with epoch {transaction.epoch}{asked}{_since(state.causes.of_name(TRANSACTION, names[TRANSACTION]))}"
     )
 
 
@@ -273,7 +289,10 @@ def _unknown_member(refusal: Refusal, state: State) -> str | None:
         return f"node {state.node} has no group {name!r}"
     member = getattr(refusal.request, "member_id", "")
     members = ", ".join(sorted(group.member_epochs)) or "nobody"
-    return f"group {name!r} ({group.state}) has no member {member!r}; its members are {members}"
+    cause = state.causes.of_name(GROUP, name)
+    return f"group {name!r} ({group.state}) has no member {member!r}; its members are {members}" + _since(
+        cause
+    )
 
 
 def _rebalances(refusal: Refusal, state: State) -> str | None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.exchanges.causes import Causes
 from kafkacompat.exchanges.reasons import GroupState, PartitionState, ProducerState, TransactionState
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, partition_for_key
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.exchanges.causes import Stand
     from kafkacompat.ids import Uuid
     from kafkacompat.server.raft_server import KafkaRaftServer
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 class NodeState:
     """Implements State of reasons.py."""
 
-    def __init__(self, server: KafkaRaftServer, node: int) -> None:
+    def __init__(self, server: KafkaRaftServer, node: int, causes: Causes | None = None) -> None:
+        self.causes = causes or Causes()
         self._server = server
         self._node = node
 
@@ -30,6 +33,14 @@ class NodeState:
     def _image(self) -> MetadataImage:
         assert self._server.shared is not None
         return self._server.shared.machine.image
+
+    def stand(self) -> Stand:
+        """How all partitions stand."""
+        return {
+            (name, index): (each.leader_epoch, frozenset(each.isr))
+            for name, topic in self._image.topics.items()
+            for index, each in topic.partitions.items()
+        }
 
     def topics(self) -> Mapping[str, int]:
         return {name: len(topic.partitions) for name, topic in self._image.topics.items()}

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.partitioner import partition_of_key
 from kafkacompat.controller.features import default_levels
+from kafkacompat.exchanges.causes import Causes
 from kafkacompat.exchanges.exchange import Watcher
+from kafkacompat.exchanges.levels import GROUP, TRANSACTION
 from kafkacompat.exchanges.recorded import Recorded
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.net.runtime import SystemRandom
@@ -122,7 +124,11 @@ class Kafka:
         self.log = log.BrokerLog(self.name)
         """What its nodes have logged."""
         self._hooks = Hooks()
-        self.exchanges = Exchanges(lambda node_id: NodeState(self.nodes[node_id].server, node_id))
+        self._causes = Causes()
+        """What was done to it, for the reasons of refusals."""
+        self.exchanges = Exchanges(
+            lambda node_id: NodeState(self.nodes[node_id].server, node_id, self._causes)
+        )
         """The last requests, while they are recorded."""
         self.paused = cluster.Paused()
         self._ports = ReservedPorts()
@@ -249,11 +255,13 @@ class Kafka:
     def stop_node(self, node_id: int) -> None:
         """Stop a node in order, as by a signal."""
         self.paused.resume(node_id)
+        self._note(f"node {node_id} was stopped")
         self.nodes[node_id].stop()
 
     def kill_node(self, node_id: int) -> None:
         """End a node as kill -9 does. What it has written stays."""
         self.paused.resume(node_id)
+        self._note(f"node {node_id} was killed")
         self.nodes[node_id].kill()
 
     def restart_node(self, node_id: int) -> None:
@@ -263,6 +271,7 @@ class Kafka:
 
     def pause_node(self, node_id: int) -> None:
         """Let a node stand still, as kill -STOP does: its connections stay, and nothing is answered."""
+        self._note(f"node {node_id} was paused")
         self.paused.pause(node_id, self.nodes[node_id])
 
     def resume_node(self, node_id: int) -> None:
@@ -270,6 +279,8 @@ class Kafka:
 
     def partition(self, *sides: Collection[int]) -> None:
         """Cut the links between nodes of different sides: `partition([1], [2, 3])`. Clients reach all of them."""
+        parts = " and ".join(str([*side]) for side in sides)
+        self._note(f"nodes {parts} were cut off from each other")
         self._links.cut(sides)
 
     def heal(self) -> None:
@@ -284,6 +295,7 @@ class Kafka:
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
         """Make a node the leader of a partition. It becomes a replica, in place of the last one, if it is none. Raises Refused."""
+        self._note(f"move_leader made node {to} the leader of {topic}-{partition}")
         cluster.move_leader(self, topic, partition, to)
 
     def move_coordinator(
@@ -293,19 +305,31 @@ class Kafka:
         if (group is None) == (transactional_id is None):
             raise TypeError("name a group or a transactional id")
         key_type = cluster.TRANSACTION_KEYS if group is None else cluster.GROUP_KEYS
+        self._note(f"move_coordinator made node {to} the one of {group or transactional_id!r}")
         cluster.move_coordinator(self, group or transactional_id or "", key_type, to)
 
     def shrink_isr(self, topic: str, partition: int = 0, *, to: Collection[int]) -> Fault:
         """Leave only these replicas in sync. The others cannot fetch until the fault is removed."""
+        self._note(f"shrink_isr left only nodes {[*to]} in sync")
         return cluster.shrink_isr(self, topic, partition, to)
 
     def expire_session(self, group: str, member_id: str | None = None) -> None:
         """Remove a member from its group, or all members, as when their sessions end. Raises LookupError, Refused."""
+        who = "its members" if member_id is None else f"member {member_id!r}"
+        self._causes.note(f"expire_session has removed {who}", about=(GROUP, group))
         cluster.expire_session(self, group, member_id)
 
     def fence_producer(self, transactional_id: str) -> None:
         """Fence the producers that have a transactional id now, as another producer does. Raises Refused."""
+        self._causes.note("fence_producer has begun an epoch of it", about=(TRANSACTION, transactional_id))
         cluster.fence_producer(self, transactional_id)
+
+    def _note(self, text: str) -> None:
+        """Keep what is about to be done, and how partitions stand before."""
+        running = self._running()
+        if len(self._configs) > 1 and running:
+            node = running[0]
+            self._causes.note(text, node.call(lambda: NodeState(node.server, node.config.node_id).stand()))
 
     def assign(self, group: str, assignment: Mapping[str, Mapping[str, Collection[int]]]) -> None:
         """Give a group of the consumer protocol (KIP-848) a target assignment: partitions by topic, by member id. It holds until
@@ -406,6 +430,7 @@ class Kafka:
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a state. Clients that wait for an answer are disconnected, the others stay connected. All nodes run then."""
         self.paused.resume_all()
+        self._causes.clear()
         running = {node_id: node for node_id, node in self.nodes.items() if node.is_running}
         for retirement in [node.begin_retirement() for node in running.values()]:
             retirement.result(TIMEOUT_S)

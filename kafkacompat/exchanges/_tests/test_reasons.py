@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.exchanges.causes import Causes
 from kafkacompat.exchanges.reasons import (
     Batch,
     GroupState,
@@ -26,6 +27,9 @@ class Known:
     """A State of which everything is said."""
 
     node = 1
+
+    def __init__(self) -> None:
+        self.causes = Causes()
 
     def topics(self) -> Mapping[str, int]:
         return {"orders": 2, "gone": 1, "__consumer_offsets": 50}

@@ -210,6 +210,25 @@ def test_bad(kafka):
     assert "from 'good'" not in told.replace("Metadata v13 from 'good'", "")
 
 
+def test_the_last_requests_of_a_cluster_are_in_the_report_with_what_was_done_to_it(run: Pytest) -> None:
+    said = run(
+        """
+from kafka import KafkaProducer
+def test_bad(kafka_cluster):
+    topic = kafka_cluster.topic("orders", replication_factor=3)
+    kafka_cluster.move_leader(topic, to=1)
+    producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, client_id="bad")
+    producer.send(topic, b"x").get(20)
+    kafka_cluster.move_leader(topic, to=2)
+    producer.send(topic, b"x").get(20)
+    assert False
+"""
+    )
+    _, _, told = said.partition("last requests of <Kafka")
+    assert "NOT_LEADER_OR_FOLLOWER: orders-" in told
+    assert "which began after move_leader made node 2 the leader of orders-" in told
+
+
 def test_a_marker_has_racks(run: Pytest) -> None:
     said = run(
         """
