@@ -356,6 +356,52 @@ def _not_controller(refusal: Refusal, state: State) -> str | None:
     return f"the active controller is node {controller}, and not node {state.node}"
 
 
+def _exists(refusal: Refusal, state: State) -> str | None:
+    name = refusal.names.get(TOPIC)
+    if name is None or name not in state.topics():
+        return None
+    return f"there is a topic {name!r} already, with {state.topics()[name]} partitions"
+
+
+def _no_group(refusal: Refusal, state: State) -> str | None:
+    name, group = _group(refusal, state)
+    return f"node {state.node} has no group {name!r}" if name is not None and group is None else None
+
+
+def _has_members(refusal: Refusal, state: State) -> str | None:
+    name, group = _group(refusal, state)
+    if group is None:
+        return None
+    members = ", ".join(sorted(group.member_epochs)) or "nobody"
+    return f"group {name!r} is {group.state}, and its members are {members}"
+
+
+def _other_producer(refusal: Refusal, state: State) -> str | None:
+    transaction = state.transaction(refusal.names[TRANSACTION]) if TRANSACTION in refusal.names else None
+    asked = getattr(refusal.request, "producer_id", None)
+    if transaction is None or asked is None:
+        return None
+    return (
+        f"transactional id {refusal.names[TRANSACTION]!r} belongs to producer {transaction.producer_id}, "
+        f"and the request says {asked}"
+    )
+
+
+def _unknown_producer(refusal: Refusal, state: State) -> str | None:
+    if refusal.batch is None:
+        return None
+    return f"{refusal.partition_name} knows nothing of producer {refusal.batch.producer_id}"
+
+
+def _needs_a_member_id(refusal: Refusal, state: State) -> str | None:
+    name = refusal.names.get(GROUP)
+    return (
+        None
+        if name is None
+        else f"the first request of a member to group {name!r} gets it an id, with which it joins"
+    )
+
+
 _REASONS: Mapping[ErrorCode, Reason] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: _led_by,
     ErrorCode.LEADER_NOT_AVAILABLE: _led_by,
@@ -381,6 +427,12 @@ _REASONS: Mapping[ErrorCode, Reason] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _unauthorized("transactional id", TRANSACTION),
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _unauthorized("the cluster", None),
     ErrorCode.MESSAGE_TOO_LARGE: _too_large,
+    ErrorCode.TOPIC_ALREADY_EXISTS: _exists,
+    ErrorCode.GROUP_ID_NOT_FOUND: _no_group,
+    ErrorCode.NON_EMPTY_GROUP: _has_members,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: _other_producer,
+    ErrorCode.UNKNOWN_PRODUCER_ID: _unknown_producer,
+    ErrorCode.MEMBER_ID_REQUIRED: _needs_a_member_id,
     ErrorCode.NOT_COORDINATOR: _elsewhere,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _elsewhere,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _elsewhere,

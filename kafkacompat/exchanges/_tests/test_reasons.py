@@ -107,6 +107,32 @@ ORDERS_0 = {"topic": "orders", "partition": 0}
             "node 1 knows no topic with the id AAAAAAAAAAAAAAAAAAAAYw",
         ),
         (
+            "TOPIC_ALREADY_EXISTS",
+            {"names": {"topic": "orders"}},
+            "there is a topic 'orders' already, with 2 partitions",
+        ),
+        ("GROUP_ID_NOT_FOUND", {"names": {"group": "none"}}, "node 1 has no group 'none'"),
+        (
+            "NON_EMPTY_GROUP",
+            {"names": {"group": "consumer"}},
+            "group 'consumer' is Stable, and its members are m",
+        ),
+        (
+            "INVALID_PRODUCER_ID_MAPPING",
+            {"names": {"transactional_id": "tx"}, "request": Said(producer_id=9)},
+            "transactional id 'tx' belongs to producer 4, and the request says 9",
+        ),
+        (
+            "UNKNOWN_PRODUCER_ID",
+            {"names": ORDERS_0, "batch": Batch(11, 0, 5, 10)},
+            "orders-0 knows nothing of producer 11",
+        ),
+        (
+            "MEMBER_ID_REQUIRED",
+            {"names": {"group": "classic"}},
+            "the first request of a member to group 'classic' gets it an id, with which it joins",
+        ),
+        (
             "OFFSET_OUT_OF_RANGE",
             {"names": ORDERS_0, "element": Said(fetch_offset=17)},
             "orders-0 has the offsets 20 to 30, and 17 is outside of them",
