@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kafkacompat.config import ServerConfig
-from kafkacompat.server.node_watch import BadTokenFile, token_of
+from kafkacompat.exchanges.exchange import WatchedDispatcher
+from kafkacompat.exchanges.watching import Selection, Waiting
+from kafkacompat.server.node_watch import BadTokenFile, NodeWatch, token_of
 from kafkacompat.server.process import StartRefused, serve_until_stopped
 from kafkacompat.server.process_wide import StopSignals
 
@@ -61,3 +65,22 @@ def test_the_setting_needs_the_listener_for_metrics(tmp_path: Path) -> None:
             signals=StopSignals(),
         )
     assert not (tmp_path / "token").exists()
+
+
+def test_connections_call_the_nodes_own_dispatcher_while_nobody_watches() -> None:
+    serving: list[object] = []
+    own: Any = object()
+    broker = SimpleNamespace(admitted=own, socket_server=SimpleNamespace(redirect=serving.append))
+    node: Any = SimpleNamespace(broker=broker, controller=None)
+    services: Any = SimpleNamespace(config=SimpleNamespace(node_id=1), clock=None)
+    metrics: Any = SimpleNamespace(stalls=None)
+    watch = NodeWatch(services, node, metrics)
+    assert watch.why_not() == "the node starts"
+    metrics.stalls = object()
+    assert watch.why_not() is None
+    assert not serving
+    waiting = Waiting(Selection(), lambda: None)
+    watch.watchers.add(waiting)
+    assert [type(each) for each in serving] == [WatchedDispatcher]
+    watch.watchers.remove(waiting)
+    assert serving[-1] is own
