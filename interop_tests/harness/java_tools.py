@@ -1,7 +1,8 @@
 """Kafka's command-line tools, called as their shell scripts call them: a Java class, arguments, standard input.
 
 `KafkaTools.run` sends a tool to one long-lived JVM (java_tools/ToolServer.java), because the start of a JVM takes
-longer than most tools. If the installed Java has no compiler for that program, every tool gets a new JVM.
+longer than most tools. If the installed Java has no compiler for that program, every tool gets a new JVM. If the program
+does not start for another reason, the test fails, because a suite of new JVMs takes many minutes longer.
 `KafkaTools.spawn` always starts a new JVM, for tools that run until they are stopped.
 """
 
@@ -13,6 +14,7 @@ import os
 import re
 import select
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -27,7 +29,9 @@ LOGGING = f"-Dlog4j2.configurationFile={HARNESS / 'tools_log4j2.properties'}"
 TOOLS = "org.apache.kafka.tools."
 HEAP = "-Xmx256m"
 TIMEOUT_S = 60.0
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+NO_COMPILER = "jdk.compiler"
+"""What Java names when it cannot run a source file."""
 
 
 def class_name(tool: str) -> str:
@@ -163,16 +167,20 @@ class KafkaTools:
 
     def _running_server(self) -> subprocess.Popen[bytes] | None:
         if self._server is None and self._has_server:
-            process = subprocess.Popen(
-                [*java_command(), str(TOOL_SERVER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            self._server = process
-            if self._read_line(process, START_TIMEOUT_S).strip() != "ready":
-                self._has_server = False
-                self.close()
+            with tempfile.TemporaryFile() as said:
+                process = subprocess.Popen(
+                    [*java_command(), str(TOOL_SERVER)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                )
+                self._server = process
+                if self._read_line(process, START_TIMEOUT_S).strip() != "ready":
+                    self.close()
+                    said.seek(0)
+                    why = said.read().decode(errors="replace")
+                    assert NO_COMPILER in why, f"{TOOL_SERVER.name} does not start:\n{why}"
+                    self._has_server = False
         return self._server
 
     def _ask(
