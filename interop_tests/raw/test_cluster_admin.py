@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from interop_tests.harness.wire import Connection
 
 METADATA_PARTITION = {"TopicName": "__cluster_metadata", "Partitions": [{"PartitionIndex": 0}]}
 UNKNOWN_PARTITION = "This server does not host this topic-partition."
+SOFTWARE = {"ClientSoftwareName": "interop", "ClientSoftwareVersion": "1.0"}
 NO_DIRECTORY = uuid.UUID(int=0)
 
 
@@ -306,8 +308,7 @@ def test_metadata_is_not_lost_by_a_downgrade(kind: int, text: str, connection: C
 
 
 def finalized(connection: Connection) -> dict[str, int]:
-    software = {"ClientSoftwareName": "interop", "ClientSoftwareVersion": "1.0"}
-    reply = connection.call("ApiVersions", 4, software)
+    reply = connection.call("ApiVersions", 4, SOFTWARE)
     return {each["Name"]: each["MaxVersionLevel"] for each in reply["FinalizedFeatures"]}
 
 
@@ -343,3 +344,53 @@ def test_levels_change_and_outlive_a_restart(make_broker: MakeBroker) -> None:
         assert topic["Partitions"][0]["CurrentVoters"][0]["ReplicaDirectoryId"] == voter["ReplicaDirectoryId"]
         assert update_features(connection, 2, (elr, 1, UPGRADE))["ErrorCode"] == 0
         wait_until(lambda: finalized(connection).get(elr) == 1, "the feature is back")
+
+
+@pytest.mark.needs_control
+def test_a_controller_tells_where_the_levels_changed_last(
+    make_broker: MakeBroker, unique: Callable[[str], str]
+) -> None:
+    broker = make_broker()
+    controller = f"127.0.0.1:{broker.controller_port}"
+    with Connection(broker.bootstrap) as connection, Connection(controller) as direct:
+
+        def epoch() -> int:
+            reply = direct.call("ApiVersions", 4, SOFTWARE)
+            return int(reply["FinalizedFeaturesEpoch"])
+
+        wait_until(lambda: epoch() >= 0, "the controller has read its log", 30)
+        before = epoch()
+        for number in range(3):
+            topic = {"Name": unique(f"of-{number}"), "NumPartitions": 2, "ReplicationFactor": 1}
+            body = {"Topics": [topic | {"Assignments": [], "Configs": []}], "timeoutMs": 10000}
+            assert (
+                connection.call("CreateTopics", 5, body | {"validateOnly": False})["Topics"][0]["ErrorCode"]
+                == 0
+            )
+        assert epoch() == before
+        assert update_features(connection, 2, ("group.version", 0, SAFE))["ErrorCode"] == 0
+        wait_until(lambda: epoch() > before, "a level has changed", 30)
+
+
+@pytest.mark.needs_control
+def test_a_controller_that_is_asked_itself_cordons_no_other_directories(make_broker: MakeBroker) -> None:
+    """A broker knows its directories, and a controller does not. Kafka 4.4."""
+    broker = make_broker()
+    own = str(broker.data_dir)
+
+    def cordon(connection: Connection, value: str) -> tuple[int, str | None]:
+        config = {"Name": "cordoned.log.dirs", "ConfigOperation": 0, "Value": value}
+        resource = {"ResourceType": 4, "ResourceName": "1", "Configs": [config]}
+        body = {"Resources": [resource], "ValidateOnly": False}
+        (answer,) = connection.call("IncrementalAlterConfigs", 1, body)["Responses"]
+        return answer["ErrorCode"], answer["ErrorMessage"]
+
+    controller = f"127.0.0.1:{broker.controller_port}"
+    text = "When updating cordoned.log.dirs via controllers,  the new value must be a subset of the current configuration value."
+    with Connection(broker.bootstrap) as through, Connection(controller) as direct:
+        assert cordon(direct, own) == cordon(direct, "*") == (40, text)
+        assert cordon(through, own)[0] == 0
+        assert cordon(direct, own)[0] == 0
+        assert cordon(direct, f"{own},/elsewhere") == (40, text)
+        assert cordon(direct, "")[0] == 0
+        assert cordon(direct, own) == (40, text)
