@@ -19,8 +19,9 @@ from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, download, re
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.harness.waiting import wait_until
+from kafkacompat.pipeline.packages import packages
+from kafkacompat.pipeline.tables import FORMATS
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
 RESOLVE_TIMEOUT_S = 300.0
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -38,9 +39,11 @@ def spark_home() -> Path:
 
 
 def ivy_dir() -> Path:
-    """The value of spark.jars.ivy: Spark's cache, with the connector in it. Ivy fails if two processes fill it at
-    once."""
-    complete = IVY_DIR / f"has-{CONNECTOR.replace(':', '-')}"
+    """The value of spark.jars.ivy: Spark's cache, with the connector and the table formats. Ivy fails if two processes
+    fill it at once."""
+    home = spark_home()
+    wanted = packages(FORMATS)
+    complete = IVY_DIR / f"has-{wanted.replace(':', '-')}"
     IVY_DIR.mkdir(parents=True, exist_ok=True)
     with open(IVY_DIR / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -48,11 +51,13 @@ def ivy_dir() -> Path:
             require_program("java")
             program = IVY_DIR / "nothing.py"
             program.write_text("")
-            words = ["--packages", CONNECTOR, "--master", "local[1]"]
+            words = ["--packages", wanted, "--master", "local[1]"]
             for setting in (f"spark.jars.ivy={IVY_DIR}", f"spark.pyspark.python={sys.executable}"):
                 words += ["--conf", setting]
-            submit = str(spark_home() / "bin" / "spark-submit")
-            download([submit, *words, str(program)], "Spark's Kafka connector", RESOLVE_TIMEOUT_S)
+            submit = str(home / "bin" / "spark-submit")
+            download(
+                [submit, *words, str(program)], "Spark's Kafka connector and table formats", RESOLVE_TIMEOUT_S
+            )
             complete.touch()
     return IVY_DIR
 

@@ -16,8 +16,9 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, ivy_dir, spark_environment, spark_home
+from interop_tests.harness.spark_cluster import ivy_dir, spark_environment, spark_home
 from interop_tests.harness.spark_jvm import quick_jvm
+from kafkacompat.pipeline.packages import connector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,7 +180,7 @@ def submitted(master: str, conf: tuple[str, ...]) -> list[str]:
         for name, value in {"spark.jars.ivy": str(ivy_dir()), **SUBMIT_CONF}.items()
         for word in ("--conf", f"{name}={value}")
     ]
-    command = [str(spark_home() / "bin" / "spark-submit"), "--packages", CONNECTOR, "--master", master]
+    command = [str(spark_home() / "bin" / "spark-submit"), "--packages", connector(), "--master", master]
     return [*command, *given, *conf, str(SUBMIT)]
 
 

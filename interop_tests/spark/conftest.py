@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from interop_tests.harness.kafka_jars import MissingTool, require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, ivy_dir
+from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
+from kafkacompat.pipeline.packages import connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -32,7 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     folder = tmp_path_factory.mktemp("spark")
     settings = {
-        "spark.jars.packages": CONNECTOR,
+        "spark.jars.packages": connector(),
         "spark.jars.ivy": str(ivy_dir()),
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",

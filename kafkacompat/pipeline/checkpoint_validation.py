@@ -1,7 +1,8 @@
 """Checks whether a run may continue from a checkpoint. Otherwise rows could be lost or mixed without any error.
 
 The conditions: no other run uses the checkpoint, it was started with the same settings on the same topics, and its
-tables match it. Spark's file sink skips every batch whose number is already in the table's `_spark_metadata`. A new
+tables match it. Spark's file sink skips every batch whose number is already in the table's `_spark_metadata`, and the
+sinks of Delta and Iceberg do the same by the id of the checkpoint. A new
 checkpoint counts from 0, so what it reads until it reaches the old number is not written to the table. A checkpoint
 without its table continues after rows that are lost. Spark's file systems read the folders, so this also works for
 HDFS and S3. Knows the layout of Spark 4.0.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.file_systems import lock, names_in, read_text, write_text
@@ -25,12 +26,10 @@ from kafkacompat.pipeline.manifest import (
     topics_made_anew,
 )
 from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.table_commits import NONE, last_batch, skips_without_running, written_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-NONE: Final = -1
-SINK_LOG: Final = "_spark_metadata"
 
 
 def checkpoint_of(query: Query, options: RunOptions) -> str:
@@ -43,11 +42,9 @@ def table_of(query: Query, options: RunOptions) -> str | None:
     return None if query.table is None else f"{options.output.rstrip('/')}/{query.table}"
 
 
-def last_batch(names: Iterable[str]) -> int:
-    """Return the highest batch number in these file names, or NONE. Compacted logs are named `N.compact`. Temporary
-    files and checksums start with a dot."""
-    numbers = (name.removesuffix(".compact") for name in names)
-    return max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=NONE)
+def format_of(query: Query, options: RunOptions) -> str:
+    """Return the format of the query's table."""
+    return options.table_format or query.format
 
 
 def mismatch(checkpoint: str, table: str, planned: int, ended: int, written: int) -> str | None:
@@ -75,7 +72,7 @@ def require_matching_table(session: SparkSession, query: Query, options: RunOpti
     checkpoint = checkpoint_of(query, options)
     planned = _planned(session, query, options)
     ended = last_batch(names_in(session, f"{checkpoint}/commits"))
-    written = last_batch(names_in(session, f"{table}/{SINK_LOG}"))
+    written = _written(session, query, options)
     found = mismatch(checkpoint, table, planned, ended, written)
     if found is not None:
         raise PipelineFailed(found)
@@ -92,13 +89,12 @@ def skips(planned: int, ended: int, written: int) -> bool:
 
 def table_has_last_batch(session: SparkSession, query: Query, options: RunOptions) -> bool:
     """Return whether Spark skips a batch of this query, as in `skips`."""
-    table = table_of(query, options)
-    if table is None:
+    if query.table is None or not skips_without_running(format_of(query, options)):
         return False
     return skips(
         _planned(session, query, options),
         last_batch(names_in(session, f"{checkpoint_of(query, options)}/commits")),
-        last_batch(names_in(session, f"{table}/{SINK_LOG}")),
+        _written(session, query, options),
     )
 
 
@@ -165,6 +161,14 @@ def require_same_run(
         if kept == now:
             return
     write_text(session, place, encode(now))
+
+
+def _written(session: SparkSession, query: Query, options: RunOptions) -> int:
+    place = table_of(query, options)
+    if query.table is None or place is None:
+        return NONE
+    form = format_of(query, options)
+    return written_batch(session, form, query.table, place, checkpoint_of(query, options))
 
 
 def _planned(session: SparkSession, query: Query, options: RunOptions) -> int:

@@ -36,6 +36,12 @@ def scheme_of(session: SparkSession, place: str) -> str:
     return str(system.getUri().getScheme())
 
 
+def qualified(session: SparkSession, place: str) -> str:
+    """Return the place with its scheme, as every process of a cluster can find it."""
+    path, system = _path(session, place)
+    return str(system.makeQualified(path).toString())
+
+
 def names_in(session: SparkSession, place: str) -> list[str]:
     """Return the names of the files in a folder. Empty if the folder does not exist."""
     path, system = _path(session, place)

@@ -29,7 +29,7 @@ from kafkacompat.pipeline.jobs.validation import (
 from kafkacompat.pipeline.options import OPTIONS, RunOptions
 from kafkacompat.pipeline.results import one_record_each, rejected_records, with_event_id
 from kafkacompat.pipeline.schemas.reading import MODULES, Format
-from kafkacompat.pipeline.tables import partitioned_by
+from kafkacompat.pipeline.tables import FORMATS, PARQUET, partitioned_by
 from kafkacompat.pipeline.topics import CONFIGS, EVENTS, PIPELINE_PROGRESS, RESULTS
 from kafkacompat.pipeline.transactions import TransactionalSink
 
@@ -65,6 +65,8 @@ class Query:
     output_mode: str
     # Folder below --output (tables.py has its partition columns). None for a query that writes to topics.
     table: str | None = None
+    # The format of the table, unless the run has --table-format.
+    format: str = PARQUET
     # Writes each batch, if something other than the rows of `build` must be written.
     writer: MakeWriter | None = None
     # The topics that it writes.
@@ -73,12 +75,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of Parquet files below --output, exactly once: rows of closed windows and sessions (append mode).
+    """A table below --output, exactly once: rows of closed windows and sessions (append mode).
 
     name: JOB/NAME. rows: events to rows. A column `window` becomes window_start_ms and window_end_ms, and `date`, by
     which files are kept, is that of the window or else of the event. key: the columns that identify a row. Rows without
     a key have their own event_id. is_deduplicated: events that were read before are dropped before `rows`. is_one_file:
-    a batch writes one file for each date.
+    a batch writes one file for each date. format: parquet, delta or iceberg, unless the run has --table-format.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Table:
     key: tuple[str, ...] = ()
     is_deduplicated: bool = True
     is_one_file: bool = True
+    format: str = PARQUET
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,8 @@ class Job:
                 yield f"the name of {type(sink).__name__} {sink.name!r} is not {self.name}{mark}NAME"
             if isinstance(sink, Topic) and not sink.key:
                 yield f"topic {sink.name} has no key"
+            if isinstance(sink, Table) and sink.format not in FORMATS:
+                yield f"the format {sink.format!r} of table {sink.name} is none of {', '.join(FORMATS)}"
         names = [query.name for query in self.queries]
         for name in names:
             if names.count(name) > 1:
@@ -255,7 +260,7 @@ class Job:
             return sink
         name = _query_name(sink.name)
         if isinstance(sink, Table):
-            return Query(name, self.inputs, self._table_rows(sink), APPEND, sink.name)
+            return Query(name, self.inputs, self._table_rows(sink), APPEND, sink.name, sink.format)
         if name in tables:
             name += "-live"
         made = Query(name, self.inputs, self._topic_records(sink), sink.output_mode, writes=(sink.name,))

@@ -13,7 +13,6 @@ from kafkacompat.pipeline.schemas.client import RegistrySettings
 from kafkacompat.pipeline.topics import LOGS_RAW
 from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
 
-CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 DEFAULT_TRIGGER_S: Final = 5.0
 DEFAULT_TABLE_TRIGGER_S: Final = 30.0
 DEFAULT_WINDOW_S: Final = 60
@@ -55,6 +54,8 @@ class RunOptions:
     records_per_batch_max: int | None = None
     shuffle_partitions: int = DEFAULT_SHUFFLE_PARTITIONS
     files_per_batch: int = 1
+    # None: that of each table of the job, or else Parquet.
+    table_format: str | None = None
     # A name, or the text of a format (formats/registry).
     log_format: str = AUTO
     # Topics of lines with the format of each. Empty: logs.raw with log_format.

@@ -35,6 +35,8 @@ from kafkacompat.pipeline.session import (
     start_session,
     stop_session,
 )
+from kafkacompat.pipeline.tables import FORMATS as TABLE_FORMATS
+from kafkacompat.pipeline.tables import ICEBERG
 from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import (
     BROKERS_REPLICATION,
@@ -136,6 +138,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=str(folder / "tables"),
         metavar="DIR",
         help=f"folder of the tables ({IN_USER_DATA}/tables)",
+    )
+    parser.add_argument(
+        "--table-format",
+        choices=TABLE_FORMATS,
+        help="format of all tables (that of each table of the job, which is parquet for those of kafkacompat)",
     )
     parser.add_argument(
         "--trigger",
@@ -275,6 +282,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         records_per_batch_max=arguments.max_records_per_batch,
         shuffle_partitions=arguments.shuffle_partitions,
         files_per_batch=arguments.files_per_batch,
+        table_format=arguments.table_format,
         log_format=arguments.log_format,
         sources=_sources(arguments),
         registry=registry_of(arguments),
@@ -315,9 +323,10 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(options.checkpoint, "checkpoint")
     # Imported here, because these modules need pyspark.
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
-    from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
+    from kafkacompat.pipeline.checkpoint_validation import format_of, jobs_locked, require_same_run
     from kafkacompat.pipeline.groups import GroupCommits
     from kafkacompat.pipeline.runner import Run, StopRequest
+    from kafkacompat.pipeline.table_commits import use_output
 
     stop = StopRequest()
     stop.listen()
@@ -334,7 +343,9 @@ def run(arguments: argparse.Namespace) -> int:
         cluster_id, topic_ids = identity_of(
             options.bootstrap, [name for names in read.values() for name in names]
         )
-        session = start_session(options)
+        tables = [query for job in jobs for query in job.queries if query.table is not None]
+        formats = {format_of(query, options) for query in tables}
+        session = start_session(options, formats)
         # Spark has installed its own handler of SIGINT.
         stop.listen()
         try:
@@ -346,6 +357,8 @@ def run(arguments: argparse.Namespace) -> int:
                 manifest = manifest_of(job, options, cluster_id, ids)
                 require_same_run(session, manifest, job.queries, options, say)
             choose_checkpoint_files(session, options)
+            if ICEBERG in formats:
+                use_output(session, options.output)
             queries = [replace(query, reads=job.inputs_of(options)) for job in jobs for query in job.queries]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from kafkacompat.pipeline.checkpoint_validation import (
     checkpoint_of,
+    format_of,
     require_matching_table,
     table_has_last_batch,
     table_of,
@@ -39,7 +40,7 @@ from kafkacompat.pipeline.progress import (
     summary_of,
 )
 from kafkacompat.pipeline.session import is_jvm_gone
-from kafkacompat.pipeline.tables import partitioned_by
+from kafkacompat.pipeline.table_commits import start_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +132,7 @@ def _writer(session: SparkSession, query: Query, options: RunOptions) -> DataStr
 def repeat(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
     """Start the last planned batch again, which the table already contains. Its rows go nowhere, and the query ends with it.
 
-    Spark's file sink skips such a batch without running it. The watermark would stay behind the events of the batch, so
+    Spark's file sink and Delta's skip such a batch without running it. The watermark would stay behind the events of the batch, so
     that events that were late before the driver died would be kept after it.
     """
     writer = _writer(session, query, options).foreachBatch(_run_only)
@@ -149,15 +150,15 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
         writer = writer.foreachBatch(query.writer(checkpoint_of(query, options), options))
     elif query.table is None:
         writer = writer.format("kafka").options(**options.bootstrap.spark())
-    else:
-        writer = writer.format("parquet").partitionBy(*partitioned_by(query.table))
-        writer = writer.option("path", table_of(query, options))
     if options.until_caught_up:
         writer = writer.trigger(availableNow=True)
     else:
         milliseconds = round(trigger_of(query, options) * 1000)
         writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
-    return writer.start()
+    place = table_of(query, options)
+    if query.writer is not None or query.table is None or place is None:
+        return writer.start()
+    return start_table(writer, format_of(query, options), query.table, place)
 
 
 def failure_of(query: StreamingQuery) -> str | None:

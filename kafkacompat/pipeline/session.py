@@ -12,13 +12,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
-from kafkacompat.pipeline.options import CONNECTOR, RunOptions
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.packages import connector, format_settings, packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,8 +66,8 @@ def require_java() -> None:
         raise PipelineFailed("java is not on PATH and JAVA_HOME is not set; Spark 4.0 needs Java 17 or 21")
 
 
-def settings(options: RunOptions) -> dict[str, str]:
-    """Return Spark's settings of this run. Those of `--conf` come last."""
+def settings(options: RunOptions, formats: Collection[str] = ()) -> dict[str, str]:
+    """Return Spark's settings of a run with tables of these formats. Those of `--conf` come last."""
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
@@ -79,8 +80,9 @@ def settings(options: RunOptions) -> dict[str, str]:
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.scheduler.mode": "FAIR",
     }
+    chosen |= format_settings(formats)
     if options.master is not None:
-        chosen["spark.jars.packages"] = CONNECTOR
+        chosen["spark.jars.packages"] = packages(formats)
         if options.ivy is not None:
             chosen["spark.jars.ivy"] = str(Path(options.ivy).absolute())
         if options.master.startswith("local"):
@@ -122,7 +124,7 @@ def _why(log: Path | None, start: int) -> str:
         lines = file.read().decode(errors="replace").splitlines()
     if any("unresolved dependenc" in line for line in lines):
         return (
-            f"the Kafka connector {CONNECTOR} could not be downloaded: without network, pass its jars with "
+            f"the Kafka connector {connector()} or a table format could not be downloaded: without network, pass its jars with "
             f"--conf spark.jars=FILES, or a filled cache with --ivy DIR (Spark's messages: {log})"
         )
     # The line of a warning only announces the exception below it.
@@ -133,8 +135,8 @@ def _why(log: Path | None, start: int) -> str:
     return f"{said} (all messages: {log})"
 
 
-def start_session(options: RunOptions) -> SparkSession:
-    """Start a session with the connector loaded. Raises PipelineFailed in one line if Spark or the connector is not available."""
+def start_session(options: RunOptions, formats: Collection[str] = ()) -> SparkSession:
+    """Start a session with the connector and these table formats loaded. PipelineFailed says in one line what is missing."""
     require_extra("spark", "pyspark", "confluent_kafka")
     require_java()
     from pyspark.errors import PySparkException
@@ -149,7 +151,7 @@ def start_session(options: RunOptions) -> SparkSession:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             # Python workers read Avro and Protobuf by this package, and write in transactions.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for key, value in settings(options).items():
+    for key, value in settings(options, formats).items():
         builder = builder.config(key, value)
     folder = local_path(options.checkpoint)
     # Under spark-submit the JVM already runs and has its own log.
@@ -181,7 +183,7 @@ def _require_connector(session: SparkSession) -> None:
         session.stop()
         if "kafka" in str(error).lower():
             raise PipelineFailed(
-                f"Spark has no Kafka connector; give spark-submit --packages {CONNECTOR}"
+                f"Spark has no Kafka connector; give spark-submit --packages {connector()}"
             ) from None
         raise
 

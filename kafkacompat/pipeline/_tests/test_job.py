@@ -148,6 +148,10 @@ def test_logs_read_the_topics_of_the_run() -> None:
         ),
         ({"settings": ("--windows",)}, "the setting --windows is none of --window, --session-gap"),
         ({"sinks": (Table("windows", per_shop),)}, "the name of Table 'windows' is not orders/NAME"),
+        (
+            {"sinks": (Table("orders/a", per_shop, format="orc"),)},
+            "the format 'orc' of table orders/a is none of parquet, delta, iceberg",
+        ),
         ({"sinks": (Topic("orders/a", per_shop, KEY),)}, "the name of Topic 'orders/a' is not orders.NAME"),
         ({"sinks": (Topic("orders.a", per_shop, ()),)}, "topic orders.a has no key"),
         (

@@ -18,7 +18,6 @@ from kafkacompat.pipeline import failure, progress, run_command, session, submit
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.loading import OWN, load
 from kafkacompat.pipeline.options import (
-    CONNECTOR,
     DEFAULT_DUPLICATE_HORIZON_S,
     DEFAULT_SESSION_GAP_S,
     DEFAULT_WATERMARK_S,
@@ -26,6 +25,7 @@ from kafkacompat.pipeline.options import (
     RunOptions,
     log_sources,
 )
+from kafkacompat.pipeline.packages import connector
 from kafkacompat.pipeline.topics import plans
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -55,6 +55,7 @@ def test_every_word_reaches_the_options() -> None:
         ),
         *("--window", "10", "--session-gap", "20", "--watermark", "30", "--duplicate-horizon", "40"),
         *("--max-records-per-batch", "50", "--shuffle-partitions", "6", "--files-per-batch", "7"),
+        *("--table-format", "delta"),
         *("--log-format", "combined"),
         *("--ignore-data-loss", "--ivy", "i", "--conf", "a.b=c=d", "--conf", "e="),
     )
@@ -78,6 +79,7 @@ def test_every_word_reaches_the_options() -> None:
         records_per_batch_max=50,
         shuffle_partitions=6,
         files_per_batch=7,
+        table_format="delta",
         log_format="combined",
         progress="p",
         ivy="i",
@@ -176,7 +178,7 @@ def options(**changes: Any) -> RunOptions:
 
 
 def test_the_connector_comes_by_package_unless_jars_are_given() -> None:
-    assert session.settings(options())["spark.jars.packages"] == CONNECTOR
+    assert session.settings(options())["spark.jars.packages"] == connector()
     assert "spark.jars.packages" not in session.settings(options(spark_conf={"spark.jars": "x.jar"}))
     # spark-submit has loaded its packages before this code runs.
     assert "spark.jars.packages" not in session.settings(options(master=None))
@@ -221,7 +223,7 @@ def test_the_master_is_handed_to_spark_as_it_is(
     monkeypatch.setattr(sql, "SparkSession", SimpleNamespace(builder=builder))
     session.start_session(parsed("logs", "--master", master, "--checkpoint", str(tmp_path)))
     assert builder.masters == [master]
-    assert builder.configs["spark.jars.packages"] == CONNECTOR
+    assert builder.configs["spark.jars.packages"] == connector()
     # Executors on other machines must reach the driver.
     is_local = master.startswith("local")
     assert ("SPARK_LOCAL_IP" in os.environ) is is_local
@@ -306,7 +308,7 @@ def test_the_words_of_a_failed_start_name_the_connector(tmp_path: Path) -> None:
         file.write("org.apache.spark.SparkException: Must specify the executor container image\n")
     assert session._why(log, start).startswith("org.apache.spark.SparkException: Must specify the executor")
     with log.open("a") as file:
-        file.write(f"unresolved dependency: {CONNECTOR}: not found\n")
+        file.write(f"unresolved dependency: {connector()}: not found\n")
     assert "--conf spark.jars=FILES" in session._why(log, start)
 
 

@@ -1,0 +1,155 @@
+"""Writes one table in each format, dies between the steps of a batch's commit, and continues. A program, because its Spark
+has the packages of the formats.
+
+python -m interop_tests.pipeline.table_formats BOOTSTRAP FOLDER
+
+The states of a dead driver are made from the files of a run that has ended: without the checkpoint's last commit, or
+without the table's last commit too. The result is one JSON object: the event ids in each table, and what is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+
+from interop_tests.harness.spark_cluster import ivy_dir
+from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.pipeline.runs import forget_last_commits
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.job import Field, Job, Kind, Query, Table
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.runner import Run, StopRequest
+from kafkacompat.pipeline.session import start_session
+from kafkacompat.pipeline.table_commits import iceberg_name, use_output
+from kafkacompat.pipeline.tables import DELTA, FORMATS, ICEBERG, PARQUET
+from kafkacompat.security.cluster_address import ClusterAddress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC = "shop.orders"
+ROUNDS = 4
+EVENTS_A_ROUND = 20
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+
+JOB = Job(
+    name="shop",
+    inputs=(TOPIC,),
+    fields=(Field("event_id", Kind.TEXT), Field("event_time_ms", Kind.INTEGER)),
+    sinks=tuple(
+        Table(f"shop/{form}", lambda events, _: events.select("event_id", "event_time_ms"), format=form)
+        for form in FORMATS
+    ),
+)
+TABLES = [query for query in JOB.queries if query.table is not None]
+
+
+def send(bootstrap: str, number: int) -> None:
+    """Send the events of a round, on both sides of the midnight before the last, so that none is late."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    midnight_ms = (int(time.time() * 1000) // DAY_MS - 1) * DAY_MS
+    for each in range(EVENTS_A_ROUND):
+        event = {"event_id": f"{number}-{each:02}", "event_time_ms": midnight_ms - each % 2 * MINUTE_MS}
+        producer.produce(TOPIC, json.dumps(event))
+    assert producer.flush(30) == 0
+
+
+def forget_table_commits(output: Path) -> None:
+    """Each table as it was before its last commit. The files of the batch stay."""
+    last = max(output.glob("shop/parquet/_spark_metadata/[0-9]*"))
+    for path in (last, last.with_name(f".{last.name}.crc")):
+        path.unlink(missing_ok=True)
+    log = output / "shop/delta/_delta_log"
+    last = max(log.glob("*.json"))
+    for path in (last, log / f".{last.name}.crc", last.with_suffix(".crc"), log / f".{last.stem}.crc.crc"):
+        path.unlink(missing_ok=True)
+    metadata = output / "shop/iceberg/metadata"
+    hint = metadata / "version-hint.text"
+    version = int(hint.read_text())
+    metadata.joinpath(f"v{version}.metadata.json").unlink()
+    hint.write_text(str(version - 1))
+    metadata.joinpath(".version-hint.text.crc").unlink(missing_ok=True)
+
+
+def run(session: SparkSession, queries: list[Query], options: RunOptions) -> None:
+    """Run these queries until they have read what is there."""
+    Run(session, queries, options, say=lambda line: print(line, file=sys.stderr)).run(StopRequest())
+
+
+def rows(session: SparkSession, form: str, output: Path) -> list[str]:
+    """The event ids in the table of this format, with the dates by which it is partitioned."""
+    place = str(output / "shop" / form)
+    frame: DataFrame
+    if form == ICEBERG:
+        frame = session.table(iceberg_name("shop/iceberg"))
+    else:
+        frame = session.read.format(form).load(place)
+    found = frame.selectExpr(
+        "event_id", "cast(date AS string) = date(timestamp_millis(event_time_ms)) AS same"
+    )
+    collected = found.collect()
+    assert all(row["same"] for row in collected), form
+    return sorted(row["event_id"] for row in collected)
+
+
+def refusals(session: SparkSession, options: RunOptions) -> dict[str, list[str]]:
+    """What is said about each table with a new checkpoint, without the table, and with another format."""
+    root = Path(options.output).parent
+    others = {
+        "new checkpoint": replace(options, checkpoint=str(root / "new")),
+        "new output": replace(options, output=str(root / "other")),
+    }
+    said: dict[str, list[str]] = {}
+    for query in TABLES:
+        other = PARQUET if query.format == DELTA else DELTA
+        for what, tried in {**others, "other format": replace(options, table_format=other)}.items():
+            try:
+                run(session, [query], tried)
+            except PipelineFailed as failure:
+                said.setdefault(what, []).append(str(failure))
+    return said
+
+
+def main(bootstrap: str, folder: str) -> None:
+    root = Path(folder)
+    options = RunOptions(
+        jobs=("shop",),
+        checkpoint=str(root / "checkpoint"),
+        output=str(root / "tables"),
+        bootstrap=ClusterAddress(bootstrap),
+        master="local[2]",
+        until_caught_up=True,
+        shuffle_partitions=1,
+        ivy=str(ivy_dir()),
+        spark_conf={
+            "spark.driver.extraJavaOptions": quick_jvm(),
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # Each round is one batch, and the last batch has rows.
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        },
+    )
+    root.joinpath("checkpoint").mkdir(parents=True)
+    session = start_session(options, FORMATS)
+    use_output(session, options.output)
+    for number in range(ROUNDS):
+        send(bootstrap, number)
+        run(session, TABLES, options)
+        if number in (1, 2):
+            forget_last_commits(Path(options.checkpoint), "shop")
+        if number == 2:
+            forget_table_commits(Path(options.output))
+    found = {form: rows(session, form, Path(options.output)) for form in FORMATS}
+    print(json.dumps({"rows": found, "refused": refusals(session, options)}))
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
