@@ -171,7 +171,7 @@ RIGHTS_MUTANTS_SEEN_AT = {
     "a_right_to_read_is_kept": 51,
     "brokers_forward_in_their_own_name": 8,
     "credentials_are_kept": 8,
-    "tokens_outlive_their_removal": 49,
+    "tokens_outlive_their_removal": 26,
     "sessions_outlive_their_tokens": 8,
     "nobody_has_to_authenticate": 8,
     "tokens_get_tokens": 26,
