@@ -14,9 +14,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from interop_tests.cli.pages import CHECKOUT, blocks, section, text_of
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, ivy_dir, spark_environment
+from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
 from interop_tests.harness.spark_jvm import quick_jvm
 from kafkacompat.pipeline.groups import starting_offsets
+from kafkacompat.pipeline.packages import packages
 
 TIME_LIMIT_S = 120.0
 PARTITIONS = 2
@@ -69,7 +70,7 @@ def program(bootstrap: str) -> str:
 
 def run(bootstrap: str, folder: Path, killed_at: int | None) -> None:
     """Run the program to its end."""
-    words = [str(word) for word in (ivy_dir(), CONNECTOR, quick_jvm(), killed_at)]
+    words = [str(word) for word in (ivy_dir(), packages(), quick_jvm(), killed_at)]
     done = subprocess.run(
         [sys.executable, "-c", program(bootstrap), *words],
         env=spark_environment() | {"PYTHONPATH": str(CHECKOUT), "PYSPARK_PYTHON": sys.executable},
