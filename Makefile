@@ -12,6 +12,8 @@ INTEROP_WORKERS ?= $(shell $(PYTHON) interop_tests/harness/processors.py --extra
 endif
 INTEROP_WORKERS ?= $(WORKERS)
 PARALLEL = -n $(WORKERS) --dist worksteal
+# Tests start thousands of processes. In a clone without compiled modules each of them would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test own fetch check lint unit browser prometheus kerberos interop wheel mutants branches bench soak compatibility site clean
 
