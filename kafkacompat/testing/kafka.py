@@ -159,7 +159,7 @@ class Kafka:
         """Return when clients are served."""
         self._begin({node_id: self._formatted(node_id) for node_id in self._configs})
         # A client that asks for a coordinator whose topic is still to be created is told to ask again: librdkafka after a second.
-        if len(self._configs) == 1 and self._flavor_name is None:
+        if len(self._configs) == 1 and self._flavor_name is None and self._release is None:
             self._patiently(self._create_coordinators_topics)
         self._blank = self.snapshot()
 
