@@ -71,7 +71,9 @@ class BothBrokers:
             where = [arguments[0], *server, *arguments[1:]] if tool == CLUSTER else [*server, *arguments]
             done = self.tools.run(tool, *where, status=None)
             # Of a set, Java prints the elements in any order.
-            said = sorted(LOG_TIME.sub("", HELP.sub("", done.err)).splitlines())
+            # How Java calls the tool by reflection changes with the number of calls, and is in each stack.
+            lines = LOG_TIME.sub("", HELP.sub("", done.err)).splitlines()
+            said = sorted(line for line in lines if not line.startswith("\tat "))
             text = "\n".join([done.out, "--- stderr", *said, f"--- status {done.status}"])
             text = text.replace(str(broker.port), "PORT").replace(
                 str(broker.controller_port), "CONTROLLER_PORT"
