@@ -99,10 +99,7 @@ class NodeState:
         )
 
     def group(self, group: str) -> GroupState | None:
-        coordinators = self._coordinators()
-        shard = (
-            None if coordinators is None else _shard(coordinators.groups, OFFSETS_TOPIC, group, self._image)
-        )
+        shard = self.group_shard(group)
         found = None if shard is None else shard.machine.groups.get(group)
         if found is None:
             return None

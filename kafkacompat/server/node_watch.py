@@ -66,14 +66,19 @@ def token_of(path: str) -> str:
     try:
         with suppress(FileExistsError):
             _make(path)
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode
+        # A named pipe would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise BadTokenFile(f"{path} is no file")
+        with open(descriptor, encoding="ascii") as file:
             token = file.read(2 * TOKEN_CHARACTERS_MAX).strip()
     except UnicodeDecodeError:
         raise BadTokenFile(f"{path} is no ASCII text") from None
     except OSError as problem:
         raise BadTokenFile(f"{path}: {problem.strerror}") from None
-    if not stat.S_ISREG(mode) or mode & 0o077:
+    if mode & 0o077:
         raise BadTokenFile(f"others than its owner may read {path}; chmod 600 {path}")
     if (
         not TOKEN_CHARACTERS_MIN <= len(token) <= TOKEN_CHARACTERS_MAX
@@ -90,7 +95,7 @@ def _make(path: str) -> None:
     """Readers find a whole token, or no file. FileExistsError if there is one: several nodes may have the same."""
     if os.path.lexists(path):
         raise FileExistsError
-    made = f"{path}.{os.getpid()}"
+    made = f"{path}.{secrets.token_hex(8)}"
     descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="ascii") as file:

@@ -46,6 +46,22 @@ def test_a_file_without_a_token_is_refused_and_not_quoted(tmp_path: Path) -> Non
         token_of(str(tmp_path / "none" / "token"))
 
 
+def test_what_is_no_file_is_refused_without_a_wait(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    os.mkfifo(path, 0o600)
+    with pytest.raises(BadTokenFile, match="no file"):
+        token_of(str(path))
+    with pytest.raises(BadTokenFile, match="no file"):
+        token_of(str(tmp_path))
+
+
+def test_a_start_that_was_killed_while_it_made_the_token_hinders_no_later_one(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    # In a container every start has the same process id.
+    (tmp_path / f"token.{os.getpid()}").write_text("")
+    assert len(token_of(str(path))) >= 40
+
+
 def test_the_setting_needs_the_listener_for_metrics(tmp_path: Path) -> None:
     settings = {
         "process.roles": "broker,controller",
