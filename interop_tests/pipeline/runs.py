@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 END_TIMEOUT_S = 900.0 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 480.0
 READ_TIMEOUT_S = 60.0
+TYPED_TIMEOUT_S = 240.0
 POLL_S = 0.02
 OUTPUT_CHARACTERS = 4000
 SUBMIT = CHECKOUT / "kafkacompat" / "pipeline" / "submit.py"
@@ -160,6 +161,24 @@ class JobRun:
             assert time.monotonic() < deadline, self.said()
             time.sleep(POLL_S)
         return self.is_alive
+
+
+def run_words() -> str:
+    """The options of `pipeline run` with which a line of a page runs quickly, without a network."""
+    return " ".join(f"'{word}'" for word in ("--master", "local[2]", "--ivy", str(ivy_dir()), *quick_spark()))
+
+
+def typed(asked: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of a page, whose commands are named by their paths, in a folder with its files."""
+    environment = spark_environment() | {"PYTHONPATH": str(CHECKOUT), "JAVA_TOOL_OPTIONS": quick_jvm()}
+    return subprocess.run(
+        ["bash", "-c", asked],
+        capture_output=True,
+        text=True,
+        timeout=TYPED_TIMEOUT_S,
+        cwd=folder,
+        env=environment,
+    )
 
 
 def quick_spark() -> tuple[str, ...]:

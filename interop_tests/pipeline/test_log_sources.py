@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from interop_tests.cli.pages import CHECKOUT, blocks, commands, section, text_of
+from interop_tests.cli.pages import blocks, commands, section, text_of
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
-from interop_tests.harness.spark_jvm import quick_jvm
-from interop_tests.pipeline.runs import quick_spark
+from interop_tests.pipeline.runs import run_words, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = text_of("docs/how-to/read-log-formats.md")
-TIME_LIMIT_S = 240.0
 
 pytestmark = pytest.mark.needs_control
 
 
-def typed(line: str, folder: Path, bootstrap: str = "") -> tuple[int, str]:
+def run_line(line: str, folder: Path, bootstrap: str = "") -> tuple[int, str]:
     """Run a line of the page with this Python and broker. Returns its status and output."""
-    quick = " ".join(
-        f"'{word}'" for word in ("--master", "local[2]", "--ivy", str(ivy_dir()), *quick_spark())
-    )
+    quick = run_words()
     command = f"{sys.executable} -m kafkacompat"
     asked = line.replace(
         "kafkacompat pipeline run logs", f"{command} pipeline run logs {quick} --bootstrap {bootstrap}"
@@ -40,15 +34,7 @@ def typed(line: str, folder: Path, bootstrap: str = "") -> tuple[int, str]:
     )
     asked = re.sub(r"^kafkacompat consume", f"{command} consume --bootstrap {bootstrap}", asked)
     asked = asked.replace("kafkacompat pipeline try", f"{command} pipeline try")
-    environment = spark_environment() | {"PYTHONPATH": str(CHECKOUT), "JAVA_TOOL_OPTIONS": quick_jvm()}
-    done = subprocess.run(
-        ["bash", "-c", asked],
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        cwd=folder,
-        env=environment,
-    )
+    done = typed(asked, folder)
     if " try " not in line:
         assert done.returncode == 0, (line, done.stdout, done.stderr)
     return done.returncode, done.stdout
@@ -58,7 +44,7 @@ def tried(folder: Path) -> None:
     """Run the commands before those that need a broker."""
     for block in blocks(PAGE)[:-2]:
         for line, shown in commands(block):
-            status, said = typed(line, folder)
+            status, said = run_line(line, folder)
             assert said.splitlines() == shown
             assert status == (1 if " refused 1" in said else 0)
 
@@ -77,8 +63,8 @@ def test_one_run_reads_two_topics_with_a_format_each(
         for line, _ in commands(block):
             if " run logs " in line:
                 # The page says that a source can be added to a checkpoint later.
-                typed(re.sub(r" --source 'logs\.own=[^']*'", "", line), tmp_path, bootstrap)
-            said[line] = typed(line, tmp_path, bootstrap)[1]
+                run_line(re.sub(r" --source 'logs\.own=[^']*'", "", line), tmp_path, bootstrap)
+            said[line] = run_line(line, tmp_path, bootstrap)[1]
     rejects, summaries = (
         [json.loads(value) for value in text.splitlines()]
         for line, text in said.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,14 +11,11 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from interop_tests.cli.pages import CHECKOUT, blocks, commands, section, text_of
+from interop_tests.cli.pages import blocks, commands, section, text_of
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
-from interop_tests.harness.spark_jvm import quick_jvm
-from interop_tests.pipeline.runs import quick_spark
+from interop_tests.pipeline.runs import run_words, typed
 
 PAGE = text_of("docs/tutorials/first-job.md")
-TIME_LIMIT_S = 240.0
 LINES_MAX = 30
 
 pytestmark = pytest.mark.needs_control
@@ -35,10 +31,6 @@ class Folder:
         (root / "shop_orders.py").write_text(job)
         (root / "test_shop_orders.py").write_text(test)
         self._bootstrap = bootstrap
-        self._environment = spark_environment() | {
-            "PYTHONPATH": str(CHECKOUT),
-            "JAVA_TOOL_OPTIONS": quick_jvm(),
-        }
 
     def type(self, line: str) -> str:
         """Run a line of the page. It must succeed. Returns its output."""
@@ -47,23 +39,14 @@ class Folder:
             rf"{sys.executable} -m kafkacompat \1 --bootstrap {self._bootstrap} ",
             line,
         )
-        quick = " ".join(
-            f"'{word}'" for word in ("--master", "local[2]", "--ivy", str(ivy_dir()), *quick_spark())
-        )
+        quick = run_words()
         asked = asked.replace(
             "kafkacompat pipeline run shop_orders:job",
             f"{sys.executable} -m kafkacompat pipeline run shop_orders:job --bootstrap {self._bootstrap} {quick}",
         )
         asked = re.sub(r"^python ", f"{sys.executable} ", asked)
         assert asked != line
-        done = subprocess.run(
-            ["bash", "-c", asked],
-            capture_output=True,
-            text=True,
-            timeout=TIME_LIMIT_S,
-            cwd=self.root,
-            env=self._environment,
-        )
+        done = typed(asked, self.root)
         assert done.returncode == 0, (line, done.stdout, done.stderr)
         return done.stdout
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from interop_tests.cli.pages import CHECKOUT, blocks, commands, section, text_of
+from interop_tests.cli.pages import blocks, commands, section, text_of
+from interop_tests.conftest import MakeBroker
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
-from interop_tests.harness.spark_jvm import quick_jvm
-from interop_tests.pipeline.runs import quick_spark
+from interop_tests.pipeline.runs import run_words, typed
 from kafkacompat.pipeline._tests.registry_kit import a_registry
 
 PAGE = text_of("docs/how-to/read-avro-and-protobuf.md")
-TIME_LIMIT_S = 240.0
 REGISTRY, BROKER = "http://127.0.0.1:8081", "127.0.0.1:9092"
 
 pytestmark = pytest.mark.needs_control
@@ -36,9 +33,7 @@ class Folder:
 
     def type(self, line: str) -> str:
         """Run a line of the page. Returns its output."""
-        quick = " ".join(
-            f"'{word}'" for word in ("--master", "local[2]", "--ivy", str(ivy_dir()), *quick_spark())
-        )
+        quick = run_words()
         here = f"{sys.executable} -m kafkacompat"
         asked = line.replace(REGISTRY, self._registry).replace(BROKER, self._bootstrap)
         asked = re.sub(
@@ -51,23 +46,16 @@ class Folder:
         )
         asked = re.sub(r"^python ", f"{sys.executable} ", asked)
         assert asked != line
-        environment = spark_environment() | {"PYTHONPATH": str(CHECKOUT), "JAVA_TOOL_OPTIONS": quick_jvm()}
-        done = subprocess.run(
-            ["bash", "-c", asked],
-            capture_output=True,
-            text=True,
-            timeout=TIME_LIMIT_S,
-            cwd=self.root,
-            env=environment,
-        )
+        done = typed(asked, self.root)
         assert done.returncode == (1 if "no order" in line else 0), (line, done.stdout, done.stderr)
         return done.stdout
 
 
-def test_a_job_reads_avro_as_the_page_says(bootstrap: str, tmp_path: Path) -> None:
+def test_a_job_reads_avro_as_the_page_says(make_broker: MakeBroker, tmp_path: Path) -> None:
+    """On a broker of its own: the tutorial's job has the same topics."""
     require_program("java")
     with a_registry() as registry:
-        folder = Folder(tmp_path, bootstrap, registry.url)
+        folder = Folder(tmp_path, make_broker().bootstrap, registry.url)
         for line, _ in commands(blocks(section(PAGE, "## Write a record"))[0]):
             folder.type(line)
         for line, shown in commands(blocks(section(PAGE, "## See a record"))[0]):
