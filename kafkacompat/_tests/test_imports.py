@@ -84,6 +84,7 @@ ALLOWED: dict[str, set[str]] = {
         "partition.service",
         "api.request_context",
     },
+    "remote": set(),
     "txn": {
         "partition.service",
         "controller.image",
@@ -414,6 +415,7 @@ CORES = [
     "partition/fetch_session",
     "partition/traffic",
     "partition/replication_quota_manager",
+    "remote/metadata",
     "raft/effects",
     "raft/elections",
     "raft/epoch_election",

@@ -1,0 +1,1 @@
+"""Tiered storage (KIP-405): segments of partitions' logs in a remote store, and what is known of them."""
