@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.cli import consume_share
+from kafkacompat.cli import consume_share, record_command
 from kafkacompat.cli.consume_share import Answers, share_renderer
 from kafkacompat.cli.output import Terminated, terminable
 from kafkacompat.cli.record_command import Outcome, ending_of, outcome_of, run_for, variables_of, words_of
@@ -573,20 +574,27 @@ def running_clock(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("running_clock")
-def test_a_program_is_ended_with_those_it_started(tmp_path: Any) -> None:
-    words = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path}/pid; wait"]
-    assert run_for(delivery(Record(0, 5, None, b"")), words, 0.5, lambda: None) == -signal.SIGTERM
-    is_gone(int((tmp_path / "pid").read_text()))
+def test_a_program_is_ended_with_those_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit, which comes when the program has started another one, and when it is interrupted then."""
+    begun = tmp_path / "pid"
+    words = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path}/part; mv {tmp_path}/part {begun}; wait"]
+    time_of_the_limit = SimpleNamespace(monotonic=lambda: 10.0 if begun.exists() else 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(record_command, "time", time_of_the_limit)
+        assert run_for(delivery(Record(0, 5, None, b"")), words, 0.5, lambda: None) == -signal.SIGTERM
+    is_gone(int(begun.read_text()))
+    begun.unlink()
 
     class Interrupt(BaseException):
         pass
 
     def tend() -> None:
-        raise Interrupt
+        if begun.exists():
+            raise Interrupt
 
     with pytest.raises(Interrupt):
         run_for(delivery(Record(0, 5, None, b"")), words, None, tend)
-    is_gone(int((tmp_path / "pid").read_text()))
+    is_gone(int(begun.read_text()))
 
 
 def test_a_program_is_ended_though_the_signal_comes_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

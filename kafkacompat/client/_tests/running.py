@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafkacompat._tests.certificates import Authority
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.process import Broker, running_broker
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -28,8 +29,8 @@ def host_and_port_of(broker: Broker) -> tuple[str, int]:
 @contextmanager
 def secured_broker(authority: Authority, folder: Path) -> Iterator[tuple[Broker, int]]:
     """A broker with a listener in the clear, and the port of one with TLS and PLAIN."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
+    ports = ReservedPorts()
+    port = ports.reserve()
     identity = folder / "node.pem"
     identity.write_text(authority.issue().pem())
     settings = {
@@ -40,8 +41,11 @@ def secured_broker(authority: Authority, folder: Path) -> Iterator[tuple[Broker,
         "listener.name.safe.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.safe.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_{USER}="{PASSWORD}";',
     }
-    with running_broker(settings) as broker:
-        yield broker, port
+    try:
+        with running_broker(settings) as broker:
+            yield broker, port
+    finally:
+        ports.release()
 
 
 def secured_address(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -19,10 +20,12 @@ from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.sasl_client import NO_SECURITY
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture
+def unused_port() -> Iterator[int]:
+    """A port that nobody is given meanwhile, and where nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield int(bound.getsockname()[1])
 
 
 def test_a_broker_is_looked_for_where_we_were_told_and_where_it_said() -> None:
@@ -32,17 +35,17 @@ def test_a_broker_is_looked_for_where_we_were_told_and_where_it_said() -> None:
     assert addresses(state)[2:] == [("127.0.0.1", 9001), ("127.0.0.1", 9002)]
 
 
-async def test_one_listener_of_several_is_enough() -> None:
+async def test_one_listener_of_several_is_enough(unused_port: int) -> None:
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(partial(trio.serve_tcp, trio.aclose_forcefully, 0, host="127.0.0.1"))
         port = listeners[0].socket.getsockname()[1]
-        await require_listener([("127.0.0.1", unused_port()), ("127.0.0.1", port)])
+        await require_listener([("127.0.0.1", unused_port), ("127.0.0.1", port)])
         nursery.cancel_scope.cancel()
 
 
-async def test_a_port_where_nobody_listens_is_said_in_words() -> None:
+async def test_a_port_where_nobody_listens_is_said_in_words(unused_port: int) -> None:
     with pytest.raises(BrokerAway, match=r"^connection refused$"):
-        await require_listener([("127.0.0.1", unused_port())])
+        await require_listener([("127.0.0.1", unused_port)])
     with pytest.raises(BrokerAway, match="no address of a broker is known"):
         await require_listener([])
 

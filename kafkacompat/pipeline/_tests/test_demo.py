@@ -21,7 +21,7 @@ from kafkacompat.pipeline.generate_command import moment
 from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.topics import CONFIGS, LOGS_RAW, METRICS_ALERTS
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 SERVING = "kafkacompat 0.1.0 node 1 serving PLAINTEXT://127.0.0.1:5001 data in /somewhere"
 
 

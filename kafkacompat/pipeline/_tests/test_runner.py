@@ -168,7 +168,7 @@ def test_a_stop_is_obeyed_between_polls(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_queries_are_stopped_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each query waits for its batch. One after the other, they would take longer than a service manager waits."""
-    together = threading.Barrier(3, timeout=10.0)
+    together = threading.Barrier(3, timeout=60.0)
     queries = [Scripted(name, 1000) for name in ("logs-events", "logs-summary", "logs-rejected")]
     for query in queries:
         monkeypatch.setattr(

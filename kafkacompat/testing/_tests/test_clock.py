@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,6 +21,7 @@ from kafkacompat.testing import clock as clock_module
 from kafkacompat.testing.clock import NodeTime, NotAtRest, TestClock
 
 MINUTE_MS = 60_000
+TIMEOUT_S = 60
 
 
 class Loop:
@@ -50,7 +51,7 @@ class Loop:
     def call(self, function: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()
         self._token.run_sync_soon(lambda: answer.set_result(function()))
-        return answer.result(10)
+        return answer.result(TIMEOUT_S)
 
     async def run(self, ready: threading.Event) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -77,13 +78,13 @@ def running(clock: TestClock, count: int = 1) -> Iterator[list[Loop]]:
         ready = threading.Event()
         threads.append(threading.Thread(target=trio.run, args=(loop.run, ready)))
         threads[-1].start()
-        assert ready.wait(10)
+        assert ready.wait(TIMEOUT_S)
     try:
         yield loops
     finally:
         for loop, thread in zip(loops, threads, strict=True):
             loop.end()
-            thread.join(10)
+            thread.join(TIMEOUT_S)
 
 
 def test_it_stands_and_goes_on_from_there() -> None:
@@ -105,7 +106,7 @@ def test_work_goes_on_while_it_stands() -> None:
         over = threading.Event()
         loop.call(lambda: loop.time.timers.call_after(1, lambda: loop.note("a timeout")))
         loop.call(lambda: loop.time.work_timers.call_after(1, over.set))
-        assert over.wait(10)
+        assert over.wait(TIMEOUT_S)
         assert loop.happened == []
         clock.advance(seconds=1)
         assert [what for what, _ in loop.happened] == ["a timeout"]
@@ -219,20 +220,37 @@ def test_at_a_time() -> None:
         clock.advance(-1)
 
 
+class Patience:
+    """In place of the real time for which the clock waits: it is over when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._over: Future[None] = Future()
+        self._wait = clock_module.wait_for_futures
+        monkeypatch.setattr(clock_module, "wait_for_futures", self._wait_or_give_up)
+
+    def is_over(self) -> None:
+        self._over.set_result(None)
+
+    def _wait_or_give_up(self, answers: list[Future[None]], timeout: float) -> None:
+        """Of one node."""
+        self._wait([*answers, self._over], timeout, FIRST_COMPLETED)
+
+
 def test_a_node_that_does_not_rest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_module, "REST_TIMEOUT_S", 0.1)
+    Patience(monkeypatch).is_over()
     clock = TestClock()
     with running(clock) as (loop,):
         gate = threading.Event()
         loop.call(lambda: loop.workers.cleaning.submit(gate.wait))
         with pytest.raises(NotAtRest, match=r"node 1 has jobs in threads \(1 of cleaning\)"):
             clock.advance(1)
+        monkeypatch.undo()
         gate.set()
         clock.advance(1)
 
 
 def test_a_clock_that_has_given_up_moves_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_module, "REST_TIMEOUT_S", 0.1)
+    patience = Patience(monkeypatch)
     clock = TestClock()
     clock.freeze()
     with running(clock) as (loop,):
@@ -240,12 +258,14 @@ def test_a_clock_that_has_given_up_moves_no_more(monkeypatch: pytest.MonkeyPatch
 
         def begin() -> None:
             loop.workers.cleaning.submit(gate.wait).on_done(lambda _: loop.time.soon(ended.set))
+            patience.is_over()
 
         loop.call(lambda: loop.time.timers.call_after(10, begin))
         with pytest.raises(NotAtRest):
             clock.advance(1)
+        monkeypatch.undo()
         gate.set()
-        assert ended.wait(10)
+        assert ended.wait(TIMEOUT_S)
         clock.settle()
         assert clock.monotonic_ms() == at_ms + 10
         clock.advance(1)
@@ -261,7 +281,7 @@ def test_loops_that_never_rest_keep_no_clock_from_moving(count: int) -> None:
             loop.call(partial(loop.time.timers.call_after, 1_000, partial(loop.note, "a timeout")))
         mover = threading.Thread(target=clock.advance, args=(2,), daemon=True)
         mover.start()
-        mover.join(60)
+        mover.join(TIMEOUT_S)
         assert not mover.is_alive()
         assert [len(loop.happened) for loop in loops] == [1] * count
 
@@ -282,7 +302,7 @@ def test_loops_in_which_a_little_happens_at_each_look_keep_no_clock_from_moving(
             loop.call(partial(loop.time.timers.call_after, 1_000, partial(loop.note, "a timeout")))
         mover = threading.Thread(target=clock.advance, args=(2,), daemon=True)
         mover.start()
-        mover.join(60)
+        mover.join(TIMEOUT_S)
         assert not mover.is_alive()
         assert [len(loop.happened) for loop in loops] == [1, 1]
 
@@ -303,7 +323,7 @@ def test_a_loop_that_is_paused_is_not_waited_for() -> None:
 
         def stand() -> None:
             paused.time.stands_still = True
-            gate.wait(10)
+            gate.wait(TIMEOUT_S)
             paused.time.stands_still = False
             paused.time.wake_timers()
 

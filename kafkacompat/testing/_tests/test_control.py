@@ -108,8 +108,10 @@ def test_records_are_written_and_read(api: Api) -> None:
 
 def test_what_is_expected_is_waited_for_and_told(api: Api) -> None:
     api.post("/topics", name="late")
-    threading.Timer(0.05, lambda: api.post("/topics/late/records", values=["tea"])).start()
-    assert len(api.post("/topics/late/expect", values=["tea"], timeout_s=20)) == 1
+    later = threading.Timer(0.05, lambda: api.post("/topics/late/records", values=["tea"]))
+    later.start()
+    assert len(api.post("/topics/late/expect", values=["tea"], timeout_s=60)) == 1
+    later.join()
     problem = api.problem("POST", "/topics/late/expect", {"values": ["milk"], "timeout_s": 0.01})
     assert problem.status == 409
     assert "missing: b'milk'" in str(problem)

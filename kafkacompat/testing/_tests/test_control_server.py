@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import struct
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +14,10 @@ import pytest
 from kafkacompat.testing.control_server import BODY_BYTES_MAX, CONNECTIONS_MAX, ControlServer
 from kafkacompat.testing.controlled import Control
 from kafkacompat.testing.kafka import Kafka
+from kafkacompat.testing.waiting import until
 
 TOKEN = "a-token"
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def ask(
     body: bytes | None = None,
     headers: dict[str, str] | None = None,
 ) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=TIMEOUT_S)
     try:
         own = {"Authorization": f"Bearer {TOKEN}", **(headers or {})}
         connection.request(method, path, body, {name: value for name, value in own.items() if value})
@@ -54,7 +55,7 @@ def ask(
 
 def talk(server: ControlServer, said: bytes) -> bytes:
     """All that is answered until the connection ends."""
-    with socket.create_connection(("127.0.0.1", port_of(server)), 20) as connection:
+    with socket.create_connection(("127.0.0.1", port_of(server)), TIMEOUT_S) as connection:
         connection.sendall(said)
         connection.shutdown(socket.SHUT_WR)
         answer = b""
@@ -147,29 +148,27 @@ def test_what_is_no_request_is_answered_and_closed(server: ControlServer, said: 
 
 def test_a_client_that_goes_amid_its_request_is_no_bug(server: ControlServer) -> None:
     head = f"POST /reset HTTP/1.1\r\nHost: 127.0.0.1:{port_of(server)}\r\nContent-Length: 5\r\n\r\n{{"
-    with socket.create_connection(("127.0.0.1", port_of(server)), 20) as connection:
+    with socket.create_connection(("127.0.0.1", port_of(server)), TIMEOUT_S) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset it
         connection.sendall(head.encode())
     assert ask(server, "GET", "/nodes")[0] == 200
 
 
 def test_connections_are_bounded_and_come_free(server: ControlServer) -> None:
-    idle = [socket.create_connection(("127.0.0.1", port_of(server)), 20) for _ in range(CONNECTIONS_MAX)]
-    assert talk(server, b"GET /nodes HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503 ")
+    """Whoever is refused is answered before it says anything: the server does not read what it says."""
+    free = server._server._free
+    until(lambda: free._value == CONNECTIONS_MAX, TIMEOUT_S, lambda: "connections of other tests still end")
+    idle = [
+        socket.create_connection(("127.0.0.1", port_of(server)), TIMEOUT_S) for _ in range(CONNECTIONS_MAX)
+    ]
+    assert talk(server, b"").startswith(b"HTTP/1.1 503 ")
     for each in idle:
         each.shutdown(socket.SHUT_WR)
         assert each.recv(1) == b""
         each.close()
-    answered = threading.Event()
-
-    def ask_until_answered() -> None:
-        while True:
-            try:
-                if ask(server, "GET", "/nodes")[0] == 200:
-                    answered.set()
-                    return
-            except (AssertionError, OSError, http.client.HTTPException):
-                pass  # the threads of the connections that have ended still end
-
-    threading.Thread(target=ask_until_answered, daemon=True).start()
-    assert answered.wait(20)
+    until(
+        lambda: free._value == CONNECTIONS_MAX,
+        TIMEOUT_S,
+        lambda: "connections that have ended do not come free",
+    )
+    assert ask(server, "GET", "/nodes")[0] == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import threading
@@ -14,6 +13,7 @@ import trio
 from kafkacompat.addresses import split_host_and_port
 from kafkacompat.config import ConfigError
 from kafkacompat.testing import Kafka, UnknownSetting
+from kafkacompat.testing._tests.test_memory_disk import open_descriptors
 from kafkacompat.testing.node import NodeEnded, NodeThread
 
 
@@ -87,10 +87,10 @@ def test_a_setting_that_kafka_does_not_have_is_named() -> None:
 
 
 def test_a_kafka_that_cannot_be_made_keeps_no_port() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with pytest.raises(ConfigError) as kept:  # with the frames that know it
         Kafka({"num.partitions": "many"}, nodes=3)
-    assert len(os.listdir("/proc/self/fd")) == before, kept
+    assert open_descriptors() == before, kept
 
 
 def test_a_node_takes_the_place_of_another_behind_the_same_connection() -> None:
