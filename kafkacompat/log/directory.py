@@ -234,11 +234,11 @@ def offsets_of(file: str, logs: Mapping[TopicPartition, UnifiedLog]) -> dict[Top
     """The offsets that a checkpoint file must contain for these logs."""
     offset_of = OFFSETS[file]
     if file == LOG_START_FILE:
-        # Kafka lists only partitions whose log start is above the base offset of their first segment.
+        # Kafka lists only partitions whose log start is above the base offset of their first segment, and tiered ones.
         return {
             name: log.log_start_offset
             for name, log in logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > log.segments[0].base_offset or log.is_tiered
         }
     if file == CLEANER_FILE:
         return {name: log.cleaned_to for name, log in logs.items() if log.cleaned_to >= 0}

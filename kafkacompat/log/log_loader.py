@@ -77,12 +77,14 @@ def open_directory(
     clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    may_be_tiered: bool = False,
     note: Note = lambda text: None,
     cache: IndexCache | None = None,
 ) -> LogParts:
     """Open a directory and return the parts of a UnifiedLog. With `clean`, the last stop was clean and only the tail
     is checked. `note` gets a line about each problem. `cache` is the node's index cache; without it the log gets its
-    own.
+    own. If the log `may_be_tiered`, what is below its first segment may be in the remote storage, so its start and the
+    epochs from there on are kept.
 
     The mark of a failed sync stays: the caller ends with `trust_syncs_again`. Raises OSError.
     """
@@ -92,7 +94,17 @@ def open_directory(
         names = disk.list_directory(directory)
     cache = IndexCache(OWN_CACHE_BYTES) if cache is None else cache
     log = _OpeningLog(
-        disk, directory, names, config, now_ms, cache, note, clean, recovery_point, log_start_offset
+        disk,
+        directory,
+        names,
+        config,
+        now_ms,
+        cache,
+        note,
+        clean,
+        recovery_point,
+        log_start_offset,
+        may_be_tiered,
     )
     log.forget_what_was_not_synced()
     log.load()
@@ -120,10 +132,12 @@ class _OpeningLog:
         clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        may_be_tiered: bool,
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._names = names
+        self._may_be_tiered = may_be_tiered
         self._config = config
         self._now_ms = now_ms
         self._cache = cache
@@ -209,7 +223,8 @@ class _OpeningLog:
             )
         if not self._segments:
             self._segments = [self._first_segment()]
-        self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
+        if not self._may_be_tiered:
+            self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
 
     def _settle_end_below_start(self) -> None:
         end = f"{self._directory}: the log ends at {self._log_end_offset}, below its start {self._log_start_offset}"
@@ -238,10 +253,11 @@ class _OpeningLog:
 
     def complete_epochs(self) -> None:
         epochs, segments = self._epochs, self._segments
-        epochs.truncate_from_start(segments[0].base_offset)
+        first_base = segments[0].base_offset
+        epochs.truncate_from_start(min(self._log_start_offset, first_base))
         epochs.truncate_from_end(self._log_end_offset)
         try:
-            _complete_epochs(segments, epochs, self._log_start_offset, self._log_end_offset)
+            _complete_epochs(segments, epochs, max(self._log_start_offset, first_base), self._log_end_offset)
         except DAMAGE as damage:
             self._note(f"{self._directory}: {damage}; leader epochs of what lies before it are not known")
 

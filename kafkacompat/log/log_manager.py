@@ -83,6 +83,7 @@ class LogManager:
         spares_full: Callable[[], bool] = lambda: True,
         on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None,
         on_stale: Callable[[], None] | None = None,
+        remote_storage: bool = False,
     ) -> None:
         """`directories` has the absolute path and directory id of each entry of log.dirs. The directories must exist.
         `unique_text` is that of each `LogDirectory`. `producer_ids_max` bounds what each log remembers.
@@ -92,7 +93,8 @@ class LogManager:
         `spares_full` tells whether a directory that takes no writes stays readable, because no other broker has its data.
         `on_directory_failed` is called once for each failed directory, after the `on_offline` of `when_offline`.
         `on_stale` is called when checkpoints may have offsets that are too high, after a log was deleted or truncated. They
-        must be written soon. Without it, they are written at once."""
+        must be written soon. Without it, they are written at once.
+        `remote_storage` tells whether topics may be tiered."""
         self._disk = disk
         self._clock = clock
         self._note = note
@@ -121,6 +123,7 @@ class LogManager:
                 rolled=self.rolled.add,
                 flush_times_ms=self.flush_times_ms,
                 producer_ids_max=producer_ids_max,
+                remote_storage=remote_storage,
             ),
         )
         self.futures = FutureLogs(disk, self._opener, self.deletions)

@@ -115,11 +115,11 @@ class LogOpener:
         *,
         clean: bool,
         recovery_point: int = 0,
-        log_start_offset: int = 0,
+        log_start_offset: int | None = None,
         high_watermark: int = 0,
     ) -> UnifiedLog:
         """Open an existing log if `topic_id` is None; otherwise create one. Raises TopicUnknown if an existing log has
-        no topic id."""
+        no topic id. `log_start_offset` is None if there is no checkpoint of it."""
         is_new = topic_id is not None
         has_lost = False
         if topic_id is None:
@@ -132,7 +132,8 @@ class LogOpener:
             self._clock.now_ms(),
             clean=clean,
             recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
+            log_start_offset=log_start_offset or 0,
+            may_be_tiered=self._services.remote_storage and log_start_offset is not None,
             note=self._note,
             cache=self._cache,
         )
@@ -205,7 +206,7 @@ class LoadTask:
         is_future: bool = False,
         clean: bool,
         recovery_point: int,
-        log_start: int,
+        log_start: int | None,
         high_watermark: int,
         cleaned_to: int,
     ) -> None:
@@ -284,7 +285,7 @@ def look_into(
                     is_future=name.endswith(FUTURE_SUFFIX),
                     clean=epoch is not None,
                     recovery_point=offsets[RECOVERY_POINT_FILE].get(partition, 0),
-                    log_start=offsets[LOG_START_FILE].get(partition, 0),
+                    log_start=offsets[LOG_START_FILE].get(partition),
                     high_watermark=offsets[HIGH_WATERMARK_FILE].get(partition, 0),
                     cleaned_to=offsets[CLEANER_FILE].get(partition, -1),
                 )

@@ -155,6 +155,10 @@ class SnapshotStore:
             insort(self.offsets, offset)
         self._last_taken = offset
 
+    def put(self, offset: int, data: bytes) -> None:
+        """Write a snapshot that comes from elsewhere."""
+        self._write(offset, data)
+
     def begin(self, state: ProducerStateManager) -> None:
         """Like `take`, but of many producers only the beginning: `go_on` does the rest. While an earlier snapshot is
         not finished, none is begun: the log can be replayed from that one."""

@@ -68,6 +68,19 @@ def count_deletable(
     return count
 
 
+def count_tiered(segments: Iterable[SegmentFacts], highest_offset: int, log_start_offset: int) -> int:
+    """The number of the oldest segments whose local copies may be deleted: they are in the remote storage, which has
+    everything up to `highest_offset`, or they lie below the log start."""
+    count = 0
+    for segment in segments:
+        is_copied = 0 < segment.next_offset <= highest_offset + 1
+        is_below_start = segment.next_offset <= log_start_offset and not segment.is_last
+        if not is_copied and not is_below_start:
+            break
+        count += 1
+    return count
+
+
 class _Seen(NamedTuple):
     segment: LogSegment
     timestamp_ms: int

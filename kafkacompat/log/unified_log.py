@@ -8,13 +8,13 @@ here. Opening and recovery are in opening.py and log_loader.py. One thread, sync
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
+from kafkacompat.ids import INTERNAL_TOPICS, OffsetAndEpoch, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
@@ -25,9 +25,10 @@ from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn
 from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
+from kafkacompat.log.producer_snapshots import decode_snapshot
 from kafkacompat.log.producer_state import PRODUCER_IDS_MAX, ProducerStateManager
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
-from kafkacompat.log.retention import SegmentAges, count_deletable
+from kafkacompat.log.retention import SegmentAges, count_deletable, count_tiered
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList, change_of_many
 from kafkacompat.ports import (
     EMPTY_RECORDS,
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk, File, TransactionTerms
     from kafkacompat.records.batch import ValidatedBatch
 
+NEVER_TIERED = INTERNAL_TOPICS | {"__remote_log_metadata"}
+"""Topics that stay local, whatever their settings are."""
+FOLLOWS_RETENTION = -2
+"""local.retention.ms or local.retention.bytes that is the same as retention.ms or retention.bytes."""
 SYNCED_AT_ONCE = 64
 """The most closed segments that one periodic flush of a log covers. Opening more would block the loop."""
 RETIRED_AT_ONCE = 16
@@ -75,6 +80,8 @@ class LogServices:
     """Takes the times of flushes. None if nobody reads them."""
     producer_ids_max: int = PRODUCER_IDS_MAX
     """Producer ids that a log remembers."""
+    remote_storage: bool = False
+    """Whether the node has a remote storage (remote.log.storage.system.enable)."""
 
 
 ALONE = LogServices()
@@ -123,6 +130,7 @@ class UnifiedLog:
         "_config",
         "_disk",
         "_epochs",
+        "_has_remote_storage",
         "_indexes_full_from",
         "_latest_epoch",
         "_randrange",
@@ -136,7 +144,10 @@ class UnifiedLog:
         "cleaned_to",
         "directory",
         "high_watermark",
+        "highest_offset_in_remote_storage",
         "is_durable",
+        "is_tiered",
+        "local_log_start_offset",
         "log_end_offset",
         "log_start_offset",
         "recovery_point",
@@ -177,14 +188,21 @@ class UnifiedLog:
         self._snapshots = parts.snapshots
         self._randrange = services.randrange
         self._rolled = partial(services.rolled, self)
+        self._has_remote_storage = services.remote_storage and topic_partition.topic not in NEVER_TIERED
         self.log_start_offset = parts.log_start_offset
+        self.local_log_start_offset = max(parts.log_start_offset, parts.segments[0].base_offset)
+        """The first offset in the local files. Of a log that is not tiered it is the log start."""
+        self.highest_offset_in_remote_storage = -1
+        """The last offset that was copied, as far as known. Local retention deletes up to it."""
+        self.is_tiered = False
+        """Whether closed segments are copied to the remote storage."""
         self.log_end_offset = parts.log_end_offset
         # A high watermark out of range belongs to another log, or to data that the disk has lost. One that is too low
         # does no harm.
-        is_ours = self.log_start_offset <= high_watermark <= self.log_end_offset
-        self.high_watermark = high_watermark if is_ours else self.log_start_offset
+        is_ours = self.local_log_start_offset <= high_watermark <= self.log_end_offset
+        self.high_watermark = high_watermark if is_ours else self.local_log_start_offset
         self._state.on_high_watermark(self.high_watermark)
-        self.config = config
+        self._take_config(config)
         self.recovery_point = parts.recovery_point
         self.syncs = Syncs(self._mark_unsynced, services.flush_times_ms)
         self.cleaned_to = -1
@@ -199,6 +217,13 @@ class UnifiedLog:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
+        self._take_config(config)
+        if not self.is_tiered and self.log_start_offset < self.local_log_start_offset:
+            # The topic is not tiered any more, or is found not to be tiered: a log is opened before its settings are known.
+            self.log_start_offset = self.local_log_start_offset
+            self.highest_offset_in_remote_storage = -1
+
+    def _take_config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
         # An index gets at most one entry per index.interval.bytes. Below this segment size the index cannot be full,
@@ -206,6 +231,7 @@ class UnifiedLog:
         entries = min(config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1)
         self._indexes_full_from = (entries - 1) * min(config.index_interval_bytes, INDEX_INTERVAL_MOST)
         self._draw_roll_time()
+        self.is_tiered = self._has_remote_storage and config.remote_storage_enable
 
     @property
     def last_stable_offset(self) -> int:
@@ -249,7 +275,12 @@ class UnifiedLog:
     # Reading.
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        if not self.local_log_start_offset <= offset <= self.log_end_offset:
+            if self.log_start_offset <= offset < self.local_log_start_offset:
+                raise LogRefused(
+                    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                    f"offset {offset} is below the local log start {self.local_log_start_offset}",
+                )
             raise LogRefused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
@@ -261,7 +292,7 @@ class UnifiedLog:
         )
 
     def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
-        if not self.log_start_offset <= offset < upper_bound_offset:
+        if not self.local_log_start_offset <= offset < upper_bound_offset:
             return 0
         return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
 
@@ -273,7 +304,7 @@ class UnifiedLog:
     def begin_lookup(self, timestamp_ms: int | None) -> TimestampLookup:
         """A search for the first record at or after a timestamp, to run in a worker thread. None searches for the
         largest timestamp."""
-        return TimestampLookup(self._disk, self._segments, timestamp_ms, self.log_start_offset)
+        return TimestampLookup(self._disk, self._segments, timestamp_ms, self.local_log_start_offset)
 
     def finish_lookup(self, lookup: TimestampLookup) -> bool:
         """Take over the timestamps that a search has read. Returns False if its result may be outdated: search again.
@@ -289,7 +320,7 @@ class UnifiedLog:
             return False
         if lookup.error is not None:
             raise lookup.error
-        return lookup.found is None or lookup.found.offset >= self.log_start_offset
+        return lookup.found is None or lookup.found.offset >= self.local_log_start_offset
 
     def size_bytes(self) -> int:
         return self._segments.size()
@@ -545,6 +576,10 @@ class UnifiedLog:
                 self._rolled()
         return segment
 
+    def snapshot_path(self, offset: int) -> str | None:
+        """The file with the producers' state at the base offset of a segment. None if it is not written."""
+        return self._snapshots.path(offset) if offset in self._snapshots.offsets else None
+
     @property
     def has_unfinished_snapshot(self) -> bool:
         return self._snapshots.is_unfinished(self._state)
@@ -579,7 +614,14 @@ class UnifiedLog:
         # The epochs are trimmed later, with the segments. The checkpoint is also written later, so after a crash the
         # log may begin at its old start.
         self.log_start_offset = offset
+        if offset > self.local_log_start_offset:
+            self.local_log_start_offset = offset
         return True
+
+    def note_copied_to(self, offset: int) -> None:
+        """The remote storage has everything up to an offset, inclusive. Later calls with lower offsets do nothing."""
+        if self.is_tiered and offset > self.highest_offset_in_remote_storage:
+            self.highest_offset_in_remote_storage = offset
 
     def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
         """Record that an epoch starts at an offset. An epoch at the log's end is written with its first batch or at
@@ -622,6 +664,7 @@ class UnifiedLog:
             offset = self._segments.truncate_to(offset, now_ms)
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
+            self.local_log_start_offset = min(self.local_log_start_offset, offset)
             self._after_truncation()
             self._state.take_over(state, offset)
             self._snapshots.drop_outside(self.log_start_offset, offset)
@@ -640,19 +683,54 @@ class UnifiedLog:
         return state
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        """Drop everything, like `truncate_to`. If that needs several calls, the log ends where this call has stopped."""
+        """Drop everything, like `truncate_to`. If that needs several calls, the log ends where this call has stopped.
+
+        A tiered log keeps its start and the epochs below the offset: that part is in the remote storage."""
         if not self._segments.goes_in_one_step():
             self.truncate_to(self._segments.items[0].base_offset, now_ms)
             return
         with change_of_many(f"the truncation of {self.topic_partition}"):
             self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
-            self.log_start_offset = self.log_end_offset = offset
-            self._epochs.clear()
+            self.local_log_start_offset = self.log_end_offset = offset
+            if self.is_tiered:
+                self.log_start_offset = min(self.log_start_offset, offset)
+            else:
+                self.log_start_offset = offset
+                self._epochs.clear()
             self._after_truncation()
             self._snapshots.remove_all()
         self._state.clear(offset)
         self.high_watermark = offset
         self._write_epochs()
+
+    def start_after_remote_segment(
+        self,
+        offset: int,
+        log_start_offset: int,
+        epochs: Iterable[tuple[int, int]],
+        producer_snapshot: bytes,
+        now_ms: int = 0,
+    ) -> bool:
+        """Drop everything, and begin at the end of a segment in the remote storage, with the epochs and the producers up to
+        there. Returns False if the log is so long that only a part of it is dropped: call again. Raises SnapshotCorrupt, and
+        nothing has changed then.
+
+        A replica that begins with the leader's local part is as complete as the leader by that (KIP-405)."""
+        producers = decode_snapshot(producer_snapshot)
+        self.truncate_fully_and_start_at(offset, now_ms)
+        if self.log_end_offset != offset or self._segments.items[0].base_offset != offset:
+            return False
+        self.log_start_offset = min(log_start_offset, offset)
+        self._epochs.clear()
+        for epoch, start_offset in epochs:
+            if start_offset < offset:
+                self._epochs.assign(epoch, start_offset)
+        self._epochs.truncate_from_start(self.log_start_offset)
+        self._state.load(producers, offset)
+        self._state.on_high_watermark(self.high_watermark)
+        self._snapshots.put(offset, producer_snapshot)
+        self._write_epochs()
+        return True
 
     def _after_truncation(self) -> None:
         self.truncated = True
@@ -660,7 +738,10 @@ class UnifiedLog:
         self.cleaned_to = min(self.cleaned_to, self.log_end_offset)
         self._epochs.truncate_from_end(self.log_end_offset)
         self._latest_epoch = self._epochs.latest_epoch()
-        self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
+        self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.local_log_start_offset)
+        self.highest_offset_in_remote_storage = min(
+            self.highest_offset_in_remote_storage, self.log_end_offset - 1
+        )
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
 
     def flush(self) -> None:
@@ -739,7 +820,7 @@ class UnifiedLog:
         """A task that reads the age of the oldest segments in a worker thread. None if their ages are already known."""
         if not self._retains_by_time():
             return None
-        retention_ms = self._config.retention_ms
+        retention_ms = self._local_retention_ms
         oldest = self._segments.items[: min(DROPPED_AT_ONCE, len(self._segments.items) - 1)]
         for segment in oldest:
             if not segment.knows_its_age():
@@ -748,8 +829,29 @@ class UnifiedLog:
                 break
         return None
 
+    @property
+    def _has_local_retention(self) -> bool:
+        return self.is_tiered and not self._config.remote_log_copy_disable
+
+    @property
+    def _local_retention_ms(self) -> int:
+        config = self._config
+        follows = not self._has_local_retention or config.local_retention_ms == FOLLOWS_RETENTION
+        return config.retention_ms if follows else config.local_retention_ms
+
+    @property
+    def _local_retention_bytes(self) -> int:
+        config = self._config
+        follows = not self._has_local_retention or config.local_retention_bytes == FOLLOWS_RETENTION
+        return config.retention_bytes if follows else config.local_retention_bytes
+
+    @property
+    def _deletes(self) -> bool:
+        """Whether age and size delete local segments. Those of a tiered topic go without a cleanup policy too."""
+        return self._config.delete or (self._has_local_retention and not self._config.compact)
+
     def _retains_by_time(self) -> bool:
-        return self._config.delete and self._config.retention_ms >= 0
+        return self._deletes and self._local_retention_ms >= 0
 
     def _mark_unsynced(self) -> None:
         """The page cache may contain data that is not on the disk. The mark is not synced either, and lasts as long as
@@ -759,22 +861,32 @@ class UnifiedLog:
 
     def enforce_retention(self, now_ms: int) -> int:
         """Delete segments that retention by time, size or log start allows, as far as their age is known. Returns
-        their number, at most DROPPED_AT_ONCE."""
+        their number, at most DROPPED_AT_ONCE.
+
+        Of a tiered log these are local copies: a segment that is not in the remote storage stays, unless it lies below
+        the log start."""
         config = self._config
         count = count_deletable(
             self._segments.facts(self.log_end_offset, by_time=self._retains_by_time()),
             total_bytes=self._segments.size(),
             high_watermark=self.high_watermark,
-            log_start_offset=self.log_start_offset,
-            delete_policy=config.delete,
-            retention_ms=config.retention_ms,
-            retention_bytes=config.retention_bytes,
+            log_start_offset=self.local_log_start_offset,
+            delete_policy=self._deletes,
+            retention_ms=self._local_retention_ms,
+            retention_bytes=self._local_retention_bytes,
             now_ms=now_ms,
         )
         if not count:
             return 0
         if count == len(self._segments.items):
+            # Rolled even if it may not be deleted yet: only a closed segment is copied to the remote storage.
             self.roll(self.log_end_offset, now_ms)
+        if self._has_local_retention:
+            facts = self._segments.facts(self.log_end_offset, by_time=False)
+            tiered = count_tiered(facts, self.highest_offset_in_remote_storage, self.log_start_offset)
+            count = min(count, tiered)
+            if not count:
+                return 0
         if self.has_unfinished_snapshot:
             # After a crash, the producers would be looked for in the segments from an older snapshot on.
             self._rolled()
@@ -788,8 +900,12 @@ class UnifiedLog:
         return count
 
     def _after_dropping(self, bases: Sequence[int]) -> None:
-        self.log_start_offset = max(self.log_start_offset, self._segments.items[0].base_offset)
-        self._epochs.truncate_from_start(self._segments.items[0].base_offset)
+        first_offset = self._segments.items[0].base_offset
+        self.local_log_start_offset = max(self.local_log_start_offset, first_offset)
+        if not self._has_local_retention:
+            self.log_start_offset = self.local_log_start_offset
+        # Records in the remote storage are found by their epochs.
+        self._epochs.truncate_from_start(self.log_start_offset if self.is_tiered else first_offset)
         self._write_epochs()
         for base_offset in bases:
             if base_offset < self._segments.items[0].base_offset:

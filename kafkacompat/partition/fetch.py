@@ -636,8 +636,8 @@ class FetchReads:
         end = readable_end(core, parameters)
         if offset == end:
             return Counted(0, offset)
-        if offset > end or offset < log.log_start_offset:
-            return ENDS_WAIT  # not committed yet, or deleted meanwhile
+        if offset > end or offset < log.local_log_start_offset:
+            return ENDS_WAIT  # not committed yet, or deleted meanwhile, or in the remote storage
         if log.segment_base_offset(offset) != log.segment_base_offset(end):
             return ENDS_WAIT
         limit: int = asked.partition_max_bytes

@@ -158,6 +158,13 @@ class Log(Protocol):
     """The path of the log's own directory, inside a log directory."""
     config: LogConfig
     log_start_offset: int
+    local_log_start_offset: int
+    """The first offset in the local files. What lies below it, from the log start on, is in the remote storage. Of a log
+    that is not tiered it is the log start."""
+    highest_offset_in_remote_storage: int
+    """The last offset that is known to be there. -1 if none is."""
+    is_tiered: bool
+    """Whether closed segments are copied to the remote storage (remote.storage.enable)."""
     log_end_offset: int
     high_watermark: int
     is_durable: bool
@@ -222,7 +229,8 @@ class Log(Protocol):
         """Whole batches from the one that contains the offset on, within one segment, cut at max_bytes and at the
         bound.
 
-        Raises LogRefused OFFSET_OUT_OF_RANGE outside [log start, log end].
+        Raises LogRefused OFFSET_OUT_OF_RANGE outside [log start, log end], and OFFSET_MOVED_TO_TIERED_STORAGE below the
+        local log start.
         """
         ...
 

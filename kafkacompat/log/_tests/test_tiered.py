@@ -1,0 +1,248 @@
+"""A log whose closed segments are copied to a remote storage: its two starts, local retention, truncation, restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.config import LogConfig
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, batch_of, config
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.checkpoint import LOG_START_FILE
+from kafkacompat.log.directory import offsets_of
+from kafkacompat.log.log_loader import open_directory
+from kafkacompat.log.producer_snapshots import SnapshotCorrupt
+from kafkacompat.log.retention import SegmentFacts, count_tiered
+from kafkacompat.log.unified_log import LogServices, UnifiedLog
+from kafkacompat.ports import LogRefused
+from kafkacompat.wire.errors import ErrorCode
+
+TIERED = config(remote_storage_enable=True, local_retention_bytes=1, retention_bytes=-1, retention_ms=-1)
+
+
+def open_tiered(
+    disk: MemoryDisk,
+    settings: LogConfig = TIERED,
+    *,
+    topic: str = "t",
+    clean: bool = True,
+    log_start_offset: int | None = None,
+    high_watermark: int = 0,
+) -> UnifiedLog:
+    parts = open_directory(
+        disk,
+        DIRECTORY,
+        SMALL,
+        NOW_MS,
+        clean=clean,
+        log_start_offset=log_start_offset or 0,
+        may_be_tiered=log_start_offset is not None,
+    )
+    name = TopicPartition(topic, 0)
+    services = LogServices(remote_storage=True)
+    log = UnifiedLog(disk, DIRECTORY, name, TOPIC_ID, SMALL, parts, services, high_watermark=high_watermark)
+    log.config = settings
+    return log
+
+
+def fill(log: UnifiedLog, segments: int = 4) -> list[int]:
+    """Ten records a segment. Returns the base offsets of the segments."""
+    for number in range(segments):
+        if number:
+            log.roll(log.log_end_offset, NOW_MS)
+        batch = batch_of([b"x"] * 10, NOW_MS, producer_id=5, producer_epoch=0, base_sequence=number * 10)
+        log.append_as_leader(batch, number // 2, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    return [segment.base_offset for segment in log.segments]
+
+
+def code_of(log: UnifiedLog, offset: int) -> ErrorCode:
+    with pytest.raises(LogRefused) as refused:
+        log.read(offset, 1000, log.log_end_offset, True)
+    return refused.value.code
+
+
+def test_what_is_not_copied_stays_whatever_local_retention_says() -> None:
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    assert log.enforce_retention(NOW_MS) == 0
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 0)
+
+
+def test_local_retention_deletes_what_is_copied_and_the_log_start_stays() -> None:
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    log.note_copied_to(19)
+    log.enforce_retention(NOW_MS)
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 20)
+    assert log.segments[0].base_offset == 20
+    assert log.epoch_entries == [(0, 0), (1, 20)]
+    assert code_of(log, 0) == code_of(log, 19) == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert code_of(log, -1) == code_of(log, 41) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.readable_bytes(0, 40) == 0
+
+
+def test_local_retention_follows_retention_by_default() -> None:
+    log = open_tiered(MemoryDisk(), config(remote_storage_enable=True, retention_ms=-1, retention_bytes=-1))
+    fill(log)
+    log.note_copied_to(39)
+    assert log.enforce_retention(NOW_MS) == 0
+    log.config = config(remote_storage_enable=True, retention_ms=5, retention_bytes=-1)
+    assert log.enforce_retention(NOW_MS + 1000) == 4
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 40)
+
+
+def test_an_active_segment_that_is_due_is_closed_so_that_it_can_be_copied() -> None:
+    log = open_tiered(MemoryDisk(), config(remote_storage_enable=True, local_retention_ms=5, retention_ms=-1))
+    fill(log, 1)
+    assert log.enforce_retention(NOW_MS + 1000) == 0
+    assert [segment.base_offset for segment in log.segments] == [0, 10]
+    log.note_copied_to(9)
+    assert log.enforce_retention(NOW_MS + 1000) == 1
+
+
+def test_local_retention_deletes_without_a_cleanup_policy() -> None:
+    """As in Kafka, where remote.storage.enable is possible with an empty cleanup.policy."""
+    settings = config(remote_storage_enable=True, local_retention_bytes=1, cleanup_policy=())
+    log = open_tiered(MemoryDisk(), settings)
+    fill(log)
+    log.note_copied_to(29)
+    assert log.enforce_retention(NOW_MS) == 3
+
+
+def test_without_copying_retention_moves_the_log_start() -> None:
+    log = open_tiered(
+        MemoryDisk(), config(remote_storage_enable=True, remote_log_copy_disable=True, retention_bytes=1)
+    )
+    fill(log)
+    log.enforce_retention(NOW_MS)
+    assert log.log_start_offset == log.local_log_start_offset == log.segments[0].base_offset > 0
+
+
+def test_delete_records_moves_both_starts_and_frees_what_is_not_copied() -> None:
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    log.note_copied_to(9)
+    log.enforce_retention(NOW_MS)
+    log.increment_log_start_offset(5)
+    assert (log.log_start_offset, log.local_log_start_offset) == (5, 10)
+    log.increment_log_start_offset(30)
+    assert (log.log_start_offset, log.local_log_start_offset) == (30, 30)
+    assert log.enforce_retention(NOW_MS) == 2
+    assert log.segments[0].base_offset == 30
+
+
+def test_a_truncation_below_the_local_start_keeps_the_log_start_and_earlier_epochs() -> None:
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    log.note_copied_to(29)
+    log.enforce_retention(NOW_MS)
+    assert log.local_log_start_offset == 30
+    log.truncate_to(15)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 15, 15)
+    assert log.epoch_entries == [(0, 0)]
+    assert log.highest_offset_in_remote_storage == 14
+    assert log.high_watermark == 15
+
+
+def test_a_truncation_forgets_what_was_copied_of_another_history() -> None:
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    log.note_copied_to(29)
+    log.truncate_to(25)
+    assert log.highest_offset_in_remote_storage == 24 - 5  # batches go whole
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_knows_both_starts_epochs_and_producers(clean: bool) -> None:
+    disk = MemoryDisk()
+    log = open_tiered(disk)
+    fill(log)
+    log.note_copied_to(19)
+    log.enforce_retention(NOW_MS)
+    log.increment_log_start_offset(3)
+    start = offsets_of(LOG_START_FILE, {log.topic_partition: log})[log.topic_partition]
+    assert start == 3
+    log.close()
+    again = open_tiered(disk, log_start_offset=start, clean=clean, high_watermark=40)
+    assert (again.log_start_offset, again.local_log_start_offset, again.log_end_offset) == (3, 20, 40)
+    assert again.epoch_entries[-1] == (1, 20)
+    assert again.epoch_for_offset(3) == 0
+    assert again.producer_count == 1
+    assert again.highest_offset_in_remote_storage == -1
+
+
+def test_a_topic_that_is_tiered_no_longer_begins_where_its_files_do() -> None:
+    disk = MemoryDisk()
+    log = open_tiered(disk)
+    fill(log)
+    log.note_copied_to(19)
+    log.enforce_retention(NOW_MS)
+    log.close()
+    again = open_tiered(disk, SMALL, log_start_offset=0)
+    assert again.log_start_offset == again.local_log_start_offset == 20
+    assert code_of(again, 3) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_disabling_moves_the_log_start_to_the_local_start() -> None:
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    log.note_copied_to(19)
+    log.enforce_retention(NOW_MS)
+    log.config = SMALL
+    assert log.log_start_offset == 20
+    assert log.highest_offset_in_remote_storage == -1
+    log.note_copied_to(30)
+    assert log.highest_offset_in_remote_storage == -1
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__remote_log_metadata"])
+def test_internal_topics_are_never_tiered(topic: str) -> None:
+    assert not open_tiered(MemoryDisk(), topic=topic).is_tiered
+
+
+def test_a_node_without_remote_storage_has_no_tiered_log() -> None:
+    disk = MemoryDisk()
+    parts = open_directory(disk, DIRECTORY, TIERED, NOW_MS, clean=True)
+    assert not UnifiedLog(disk, DIRECTORY, TopicPartition("t", 0), TOPIC_ID, TIERED, parts).is_tiered
+
+
+def test_how_many_local_copies_may_go() -> None:
+    facts = [SegmentFacts(1, end, 0, end == 30) for end in (10, 20, 30)]
+    assert count_tiered(facts, -1, 0) == 0
+    assert count_tiered(facts, 8, 0) == 0
+    assert count_tiered(facts, 9, 0) == 1
+    assert count_tiered(facts, 25, 0) == 2
+    assert count_tiered(facts, 29, 0) == 3
+    assert count_tiered(facts, -1, 20) == 2
+    assert count_tiered(facts, -1, 30) == 2
+
+
+def test_a_replica_begins_after_a_remote_segment_with_its_epochs_and_producers() -> None:
+    leader = open_tiered(MemoryDisk())
+    fill(leader)
+    path = leader.snapshot_path(20)
+    assert path is not None
+    disk = MemoryDisk()
+    log = open_tiered(disk)
+    fill(log, 1)
+    assert log.start_after_remote_segment(20, 3, [(0, 0), (1, 20)], leader._disk.read_bytes(path))
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (3, 20, 20)
+    assert log.epoch_entries == [(0, 3)]
+    assert log.latest_epoch() == 0
+    assert log.producer_count == 1
+    assert log.high_watermark == 20
+    log.append_as_leader(batch_of([b"y"], producer_id=5, producer_epoch=0, base_sequence=20), 1, NOW_MS)
+    log.close()
+    again = open_tiered(disk, log_start_offset=3, high_watermark=21)
+    assert (again.log_start_offset, again.local_log_start_offset, again.log_end_offset) == (3, 20, 21)
+    assert again.epoch_entries == [(0, 3), (1, 20)]
+    assert again.producer_count == 1
+
+
+def test_a_damaged_snapshot_of_the_remote_storage_changes_nothing() -> None:
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    with pytest.raises(SnapshotCorrupt):
+        log.start_after_remote_segment(90, 3, [(0, 0)], b"damaged")
+    assert log.log_end_offset == 40
