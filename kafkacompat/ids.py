@@ -157,3 +157,27 @@ def partition_for_key(key: str, partition_count: int) -> int:
     """The internal topic's partition that a group or transactional id lives in (abs(-2**31) counts as 0)."""
     value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+_MURMUR_SEED = 0x9747B28C
+_MURMUR_MULTIPLIER = 0x5BD1E995
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit hash of Kafka's Java clients, unsigned."""
+    length = len(data)
+    result = _MURMUR_SEED ^ length
+    whole = length - length % 4
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * _MURMUR_MULTIPLIER & 0xFFFFFFFF
+        word = (word ^ word >> 24) * _MURMUR_MULTIPLIER & 0xFFFFFFFF
+        result = (result * _MURMUR_MULTIPLIER & 0xFFFFFFFF) ^ word
+    if length % 4:
+        result = (result ^ int.from_bytes(data[whole:], "little")) * _MURMUR_MULTIPLIER & 0xFFFFFFFF
+    result = (result ^ result >> 13) * _MURMUR_MULTIPLIER & 0xFFFFFFFF
+    return result ^ result >> 15
+
+
+def partition_of_key(key: bytes, partition_count: int) -> int:
+    """The partition that Kafka's Java clients choose for a record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -18,12 +18,12 @@ from kafkacompat.cli import reader as reading
 from kafkacompat.cli.format import check_cluster_id
 from kafkacompat.cli.group_member import by_range
 from kafkacompat.cli.output import failing_clearly, print_table
-from kafkacompat.cli.partitioner import murmur2, partition_of_key
 from kafkacompat.cli.settings import load_settings, parse_overrides
 from kafkacompat.client.blocking import Backoff
 from kafkacompat.client.exchange import BrokerAway
 from kafkacompat.config import ConfigError
 from kafkacompat.failure import CommandFailed
+from kafkacompat.ids import murmur2, partition_of_key
 from kafkacompat.raft.storage import MetaProperties, format_meta_properties, parse_meta_properties
 from kafkacompat.records.batch import build_batch, parse_header
 from kafkacompat.records.control import build_end_transaction_marker

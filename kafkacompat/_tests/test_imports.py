@@ -84,7 +84,7 @@ ALLOWED: dict[str, set[str]] = {
         "partition.service",
         "api.request_context",
     },
-    "remote": set(),
+    "remote": {"wire"},
     "txn": {
         "partition.service",
         "controller.image",
@@ -416,6 +416,8 @@ CORES = [
     "partition/traffic",
     "partition/replication_quota_manager",
     "remote/metadata",
+    "remote/metadata_cache",
+    "remote/records",
     "raft/effects",
     "raft/elections",
     "raft/epoch_election",

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
 from kafkacompat.cli.output import Progress, failing_clearly
-from kafkacompat.cli.partitioner import partition_of_key
 from kafkacompat.cli.sender import Sender
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.failure import CommandFailed
+from kafkacompat.ids import partition_of_key
 from kafkacompat.records.record import Record
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -14,13 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.addresses import host_and_port
-from kafkacompat.cli.partitioner import partition_of_key
 from kafkacompat.controller.features import default_levels
 from kafkacompat.exchanges.causes import Causes
 from kafkacompat.exchanges.exchange import Watcher
 from kafkacompat.exchanges.levels import GROUP, TRANSACTION
 from kafkacompat.exchanges.recorded import Recorded
-from kafkacompat.ids import uuid_to_text
+from kafkacompat.ids import partition_of_key, uuid_to_text
 from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node

@@ -13,7 +13,7 @@ pytest.importorskip("confluent_kafka")
 
 import confluent_kafka
 
-from kafkacompat.cli.partitioner import partition_of_key
+from kafkacompat.ids import partition_of_key
 from kafkacompat.pipeline.transactions import Record, Target, write
 from kafkacompat.testing import Kafka
 
