@@ -207,6 +207,30 @@ def test_lines_that_a_server_still_writes_to_a_replaced_log_arrive_once(world: C
     assert set(world.values().values()) == {1}
 
 
+def test_a_copy_without_a_name_is_kept_while_its_original_waits_for_the_broker(world: CollectorKit) -> None:
+    world.append(5, 188)
+    world.wait(0.0)
+    world.append(1, 36)
+    world.replace_by_copy(0)
+    world.rename_away(1, 0.0)
+    world.rename_away(0, 0.0)
+    world.wait(61.0)
+    world.drain()
+    assert world.missing() == []
+
+
+def test_a_short_copy_that_lost_its_name_like_its_original_arrives_once(world: CollectorKit) -> None:
+    world.append(1, 0)
+    world.wait(0.0)
+    world.replace_by_copy(0)
+    world.rename_away(0, 0.0)
+    world.drain()
+    assert list(world.values().values()) == [1]
+    world.wait(61.0)
+    world.wait(61.0)
+    assert world.collector.figures().files == 1
+
+
 def test_bytes_that_a_copy_has_are_not_told_as_lost(world: CollectorKit) -> None:
     """400 lines that nothing was read of, that were read in part, and that were deleted in a copy."""
     for allowed in (0, 3, 1 << 30):

@@ -60,15 +60,17 @@ class Held(NamedTuple):
 
 class Newcomer:
     """A file that may turn out to be a copy. held: it is a copy, and is not read unless it grows independently.
-    shared: what the original has shipped of it, if that is certain. It is not read again."""
+    shared: what the original has shipped of it, if that is certain. It is not read again. waits: it continues the original, as
+    soon as the original is shipped."""
 
-    __slots__ = ("held", "looks", "shared", "size_bytes")
+    __slots__ = ("held", "looks", "shared", "size_bytes", "waits")
 
     def __init__(self, size_bytes: int, held: bool = False, shared: Mark | None = None) -> None:
         self.size_bytes = size_bytes
         self.shared = shared
         self.looks = 0
         self.held = held
+        self.waits = False
 
 
 class Following:
@@ -131,7 +133,7 @@ class Following:
 
     def pending(self) -> set[Key]:
         """The files with lines to ship, or that may turn out to have some."""
-        undecided = {key for key, newcomer in self._newcomers.items() if not newcomer.held}
+        undecided = {key for key, newcomer in self._newcomers.items() if newcomer.waits or not newcomer.held}
         return {key for key, file in self._files.items() if file.pending or key in undecided}
 
     def forget_held(self, there: Container[Key]) -> None:
@@ -326,8 +328,13 @@ class Following:
             old = max(ended, key=lambda other: other.scanned)
             # Wait until the broker has acknowledged all lines, because they are saved under the old entry. What is
             # still to be read of a file without a name is read there, because the copy may differ.
+            newcomer.waits = True
             if not old.unacknowledged and (old.left or not (old.unread_bytes or old.is_open)):
                 self._take_over(file, old, look.size_bytes)
+            return False
+        newcomer.waits = False
+        if any(likeness.continues and not other.named and not look.named for other, likeness in alike):
+            # Both have lost their name, and this one has nothing more. It continues the other as soon as that is given up.
             return False
         for _, likeness in alike:
             mark = likeness.shared if likeness.certain else None
