@@ -15,14 +15,15 @@ from kafkacompat.exchanges.levels import PARTITION, TOPIC, Names
 from kafkacompat.ports import ORDINARY_MODE, Buffer, DirectoryLock, Disk, File, SyncFailed
 from kafkacompat.ports.files import SYNCS, WRITES
 from kafkacompat.testing.faults import FailedSync, FullDisk, SlowDisk
-from kafkacompat.testing.workers import hold_up
+from kafkacompat.testing.workers import hold_up, may_be_held_up
 
 if TYPE_CHECKING:
     from kafkacompat.testing.faults import Faults
 
 _LOG_DIRECTORY = re.compile(r"(.+)-(\d{1,10})(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
 SLOW = SYNCS | {"read"}
-"""What a slow disk holds up: syncs, and reads of logs. They are jobs of workers, so nobody else waits for them."""
+"""What a slow disk holds up: syncs, and reads of logs, as far as they are jobs of workers. So nobody else waits for them. What a
+node's loop does itself is neither held up nor counted."""
 
 
 def names_of_path(path: str) -> Names:
@@ -50,7 +51,7 @@ class _Meeting:
             raise OSError(errno.ENOSPC, "No space left on device", path)
         if operation in SYNCS and self.faults.meets_disk(FailedSync, self.node, names):
             raise SyncFailed(errno.EIO, "Input/output error", path)
-        if operation in SLOW:
+        if operation in SLOW and may_be_held_up():
             slow = self.faults.meets_disk(SlowDisk, self.node, names)
             if isinstance(slow, SlowDisk):
                 hold_up(slow.ms)

@@ -26,6 +26,11 @@ _thread = threading.local()
 """`held_ms`: how long the present job of a LoopWorkers is held up. It is missing outside of one."""
 
 
+def may_be_held_up() -> bool:
+    """Whether only the present job or thread would wait, and not a whole loop."""
+    return hasattr(_thread, "held_ms") or not trio.lowlevel.in_trio_run()
+
+
 def hold_up(ms: int) -> None:
     """Let the present job take so much longer, in real time. Outside of a job in a loop, the caller waits."""
     if hasattr(_thread, "held_ms"):

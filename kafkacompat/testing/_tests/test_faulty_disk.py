@@ -110,3 +110,17 @@ def test_a_slow_disk_is_read_where_it_holds_up_nobody(monkeypatch: pytest.Monkey
     file.write_now(b"more")
     assert slept == [0.2, 0.2]
     assert slow.hits == 2
+
+
+async def test_a_slow_disk_does_not_hold_up_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    faults = Faults()
+    disk = disk_of(faults)
+    slow = faults.slow_disk(200)
+    file = disk.open(LOG, create=True)
+    file.sync()
+    file.read_cold(0, 1)
+    disk.write_atomic("/d/new", b"")
+    disk.sync_directory("/d")
+    assert (slow.hits, slept) == (0, [])

@@ -294,7 +294,7 @@ def test_a_kafka_whose_nodes_are_dead_or_paused_says_so(kafka: Kafka) -> None:
 
 
 def test_a_slow_disk_holds_up_only_those_who_wait_for_it(kafka: Kafka) -> None:
-    slow = kafka.faults.slow_disk(60_000)
+    slow = kafka.faults.slow_disk(60_000, topic="__cluster_metadata", times=None)
 
     def create() -> None:
         with suppress(NodeEnded):
