@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -199,8 +200,8 @@ def test_an_error_says_whether_it_may_pass(number: int, passes: bool) -> None:
         assert isinstance(raised.value, RetriableRemoteStorageException) == passes
 
 
-def test_the_store_works_on_a_real_disk(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = str(tmp_path_factory.mktemp("tier"))
+def test_the_store_works_on_a_real_disk(tmp_path: Path) -> None:
+    folder = str(tmp_path)
     store = LocalTieredStorage(RealDisk(), f"{folder}/made/anew")
     store.copy_log_segment_data(segment(), files(RealDisk(), f"{folder}/log"))
     assert fetched(store, segment(), 5, 9) == RECORDS[5:10]
