@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
         "log",
         "controller.image",
         "net.failures",
+        "remote.ports",
     },
     "coordinator": {
         "partition.service",
@@ -84,7 +85,7 @@ ALLOWED: dict[str, set[str]] = {
         "partition.service",
         "api.request_context",
     },
-    "remote": {"wire"},
+    "remote": {"log", "quota.rate", "records", "wire"},
     "txn": {
         "partition.service",
         "controller.image",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import INTERNAL_TOPICS, OffsetAndEpoch, TopicPartition, Uuid
@@ -25,7 +26,7 @@ from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn
 from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
-from kafkacompat.log.producer_snapshots import decode_snapshot
+from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import PRODUCER_IDS_MAX, ProducerStateManager
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
 from kafkacompat.log.retention import SegmentAges, count_deletable, count_tiered
@@ -579,6 +580,33 @@ class UnifiedLog:
     def snapshot_path(self, offset: int) -> str | None:
         """The file with the producers' state at the base offset of a segment. None if it is not written."""
         return self._snapshots.path(offset) if offset in self._snapshots.offsets else None
+
+    def make_snapshot(self, offset: int) -> str:
+        """Write the producers' state at the base offset of a segment, from an earlier snapshot and the records since then.
+        Blocks. A snapshot may be missing because the disk was full."""
+        self._snapshots.put(offset, encode_snapshot(self._state_as_of(offset).producers.values()))
+        return self._snapshots.path(offset)
+
+    # The remote storage
+
+    def segments_from(self, offset: int, most: int = MAX_OFFSET) -> list[LogSegment]:
+        """Up to so many segments, from the one that contains the offset on."""
+        return list(islice(self._segments.from_offset(offset), most))
+
+    def has_closed_segment(self, segment: LogSegment) -> bool:
+        """Whether the segment is still a part of the log, and takes no appends."""
+        at = self._segments.index_of(segment.base_offset)
+        return self._segments.items[at] is segment and segment is not self._segments.active
+
+    def ages_of(self, segments: Sequence[LogSegment]) -> SegmentAges | None:
+        """A task that reads the ages of closed segments in a worker thread. None if they are known."""
+        if all(segment.knows_its_age() for segment in segments):
+            return None
+        return SegmentAges(self._disk, segments)
+
+    def aborted_entries(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], int]:
+        """Aborted transactions that ended in the local files, and overlap a range that may lie below them."""
+        return self._segments.aborted(fetch_offset, upper_bound_offset, MAX_OFFSET)
 
     @property
     def has_unfinished_snapshot(self) -> bool:

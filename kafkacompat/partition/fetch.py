@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.controller.image import endpoints_of
 from kafkacompat.deferred import Deferred
@@ -29,6 +29,7 @@ from kafkacompat.partition.fetch_session import (
     response_size_in_steps,
 )
 from kafkacompat.partition.replica_selector import nearest_replica
+from kafkacompat.partition.service import TieredPartitionFetch
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.ports import AbortedTransaction as AbortedOfLog
 from kafkacompat.records.batch import BatchCorrupt
@@ -97,6 +98,14 @@ HIDDEN = (
 STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
+class RemoteFetching(Protocol):
+    """The parts of RemoteFetches (partition/remote_fetch.py) that are called here."""
+
+    async def fill(self, parameters: FetchParameters, answers: Sequence[PartitionData]) -> None:
+        """Put records of the remote storage into those of the answers that want them, as far as they come in time."""
+        ...
+
+
 class FetchEngine:
     """FetchService of partition/service."""
 
@@ -118,6 +127,8 @@ class FetchEngine:
         self._manager = manager
         self._fetch_max_bytes = fetch_max_bytes
         self._reads = FetchReads(manager, clock, selects_by_rack=selects_by_rack, throttle=throttle)
+        self.remote: RemoteFetching | None = None
+        """Reads the remote storage. None without remote.log.storage.system.enable."""
         self.purgatory = FetchPurgatory(manager, self._reads, clock, timers)
 
     def fetch(
@@ -136,6 +147,8 @@ class FetchEngine:
         if context.error is not NONE:
             return FetchResponse(error_code=context.error)
         answers, ready = self._read_arrived(context, parameters)
+        if parameters.tiered is not None and self.remote is not None:
+            return self._fetch_tiered(self.remote, context, parameters, answers)
         if ready or parameters.max_wait_ms <= 0:
             return self._reads.respond(context, parameters, answers)
         waiter = self.purgatory.new_waiter(context, parameters)
@@ -149,6 +162,16 @@ class FetchEngine:
             return self._reads.respond(context, parameters, answers)
         self.purgatory.park(waiter, waiter.asked)
         return waiter.answer
+
+    async def _fetch_tiered(
+        self,
+        remote: RemoteFetching,
+        context: FetchContext,
+        parameters: FetchParameters,
+        answers: list[tuple[Any, PartitionData]],
+    ) -> FetchResponse:
+        await remote.fill(parameters, [answer for _, answer in answers])
+        return self._reads.respond(context, parameters, answers)
 
     def _open(
         self,
@@ -226,6 +249,8 @@ class FetchEngine:
         answers: list[tuple[Any, PartitionData]] = []
         try:
             answers = await self._answers_in_steps(context, parameters)
+            if parameters.tiered is not None and self.remote is not None:
+                await self.remote.fill(parameters, [answer for _, answer in answers])
             return await self._reads.respond_in_steps(context, parameters, answers)
         finally:
             self._free(answers)
@@ -588,6 +613,16 @@ class FetchReads:
                 if end < read.end_offset:
                     read = log.read(offset, max_bytes, end, minimum_one_batch)
         except LogRefused as refused:
+            if refused.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                if replica_id >= 0:
+                    answer.error_code = refused.code  # with the log start, from which the follower begins
+                elif parameters.tiered is None:
+                    parameters.tiered = []
+                if parameters.tiered is not None:
+                    parameters.tiered.append(
+                        TieredPartitionFetch(core, asked, answer, max_bytes, minimum_one_batch)
+                    )
+                return answer
             return self.refuse(asked, refused.code, parameters)
         except BatchCorrupt as damage:
             core.traffic.failed_fetches += 1

@@ -122,6 +122,9 @@ class Fetched:
     """Partitions whose high watermark moved."""
     out_of_range: list[PartitionFetchState]
     """Partitions that need the leader's offsets."""
+    tiered: list[tuple[PartitionFetchState, int]]
+    """Partitions of which the leader has the fetched offset in the remote storage only, with the leader's log start. They
+    need the leader's local start."""
     truncated: list[PartitionFetchState]
     """Partitions not fetched before `resolved`, because a checkpoint offset may be too high for their logs."""
     broken: list[tuple[Partition, OSError]]
@@ -133,7 +136,7 @@ class Fetched:
 
     @classmethod
     def nothing(cls) -> Fetched:
-        return cls([], [], [], [], [], [])
+        return cls([], [], [], [], [], [], [])
 
 
 class FollowerFetches:
@@ -357,6 +360,9 @@ class FollowerFetches:
                 f"Current offset {asked[0]} for partition {followed.name} is out of range, "
                 "which typically implies a leader change"
             )
+        elif error == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and core.log.is_tiered:
+            followed.resolving = True
+            outcome.tiered.append((followed, answer.log_start_offset))
         elif error == ErrorCode.FENCED_LEADER_EPOCH:
             followed.failed = True
             outcome.notes.append(

@@ -80,6 +80,36 @@ class Placing(Protocol):
     def gone(self, core: Partition) -> None: ...
 
 
+class Tiering(Protocol):
+    """The parts of RemoteLogManager that are called here and by fetchers."""
+
+    def role_taken(self, core: Partition) -> None:
+        """The partition leads or follows, possibly in a new epoch, or has other settings."""
+        ...
+
+    def gone(self, core: Partition, *, is_deleted: bool, was_leader: bool) -> None:
+        """The partition is not on this node any more. `is_deleted`: nor anywhere else."""
+        ...
+
+    async def follower_state(self, core: Partition, epoch: int, offset: int) -> FollowerState | None:
+        """With what a follower begins whose leader has this offset, of this epoch, in the remote storage only. None if it
+        cannot be read now."""
+        ...
+
+
+class FollowerState(Protocol):
+    """The end of a remote segment, its leader epochs, and the snapshot of producers there."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def epochs(self) -> Sequence[tuple[int, int]]: ...
+
+    @property
+    def producer_snapshot(self) -> bytes: ...
+
+
 class HostedPartitions:
     """The partitions of this node. Used in the loop's thread only."""
 
@@ -106,7 +136,7 @@ class HostedPartitions:
         self._unopened = UnopenedLogs(services, partial(self._take_role, is_new=True))
         self.changes = RoleChanges(services, self._change)
         """Role changes of the last image that are not applied yet."""
-        self.reconfiguring = ConfigChanges(services, self._advance)
+        self.reconfiguring = ConfigChanges(services, self._advance, self._reconfigured)
         self._walk: Started | None = None
         """Over the leaders whose records wait for replicas, after brokers have changed."""
         self._offline: set[TopicPartition] = set()
@@ -114,6 +144,8 @@ class HostedPartitions:
         """Number of logs that the present image has opened at once."""
         self.placing: Placing | None = None
         """Without it, logs stay in the directory where they were created."""
+        self.tiering: Tiering | None = None
+        """None without remote.log.storage.system.enable."""
         services.logs.when_offline(self._lost)
 
     # Lookups
@@ -311,11 +343,17 @@ class HostedPartitions:
         self.new_log_syncs.add(core)
         if self.placing is not None:
             self.placing.role_taken(core, image)
+        if self.tiering is not None:
+            self.tiering.role_taken(core)
         advanced = core.maybe_increment_leader_high_watermark(now_ms)
         if changed:
             self.wakeups.role_changed(core)
         elif advanced:
             self.advanced(core)
+
+    def _reconfigured(self, core: Partition) -> None:
+        if self.tiering is not None:
+            self.tiering.role_taken(core)
 
     def _serves(self, core: Partition) -> bool:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
@@ -386,6 +424,9 @@ class HostedPartitions:
         core = self.by_id.pop((topic_id, name.partition), None)
         if core is None:
             return None
+        if self.tiering is not None:
+            is_deleted = topic_id not in self.image.topics_by_id
+            self.tiering.gone(core, is_deleted=is_deleted, was_leader=core.is_leader)
         core.resign()
         self.reconfiguring.gone(core)
         self.traffic.end(name.topic, core.traffic)
@@ -677,16 +718,19 @@ class ConfigChanges:
     before a role or an ISR (`first`). Bounded by the partitions of this node.
     """
 
-    __slots__ = ("_advance", "_is_giving", "_services", "_waiting")
+    __slots__ = ("_advance", "_given", "_is_giving", "_services", "_waiting")
 
     def __init__(
         self,
         services: PartitionServices,
         advance: Callable[[Partition], None],
+        given: Callable[[Partition], None] = lambda core: None,
     ) -> None:
-        """`advance` looks whether a partition's high watermark advances by its new settings."""
+        """`advance` looks whether a partition's high watermark advances by its new settings. `given` is called when it has
+        them."""
         self._services = services
         self._advance = advance
+        self._given = given
         self._waiting: dict[Partition, None] = {}
         self._is_giving = False
 
@@ -721,6 +765,7 @@ class ConfigChanges:
             if config is None:
                 config = configs[topic] = self._services.settings.log_config(topic)
             core.log.config = config
+            self._given(core)
 
     async def _give_rest(self) -> None:
         waiting = self._waiting

@@ -1,8 +1,8 @@
 """ListOffsets: the offset of a client's timestamp in a partition. Special timestamps are answered at once, others by
 searches that read files in worker threads.
 
-Special timestamps are Kafka's (KIP-734, KIP-1005). There is no tiered storage, so its two special timestamps
-find nothing. Requests are unknown here: api/list_offsets refuses a special timestamp that a request's version lacks.
+Special timestamps are Kafka's (KIP-734, KIP-1005, KIP-1023). Requests are unknown here: api/list_offsets refuses a
+special timestamp that a request's version lacks.
 
 The numbers of running and waiting searches are bounded. Connections take turns, so that one with many searches does not
 keep others waiting. A search that is not over soon begins again in a line of its own, in which one is carried out at a
@@ -82,13 +82,26 @@ def look_up(core: Partition, question: Question) -> OffsetLookup | None:
             return OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE)
         return OffsetLookup(ErrorCode.NONE, -1, _end(core, question), core.leader_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
+        start = log.log_start_offset if timestamp_ms == EARLIEST else log.local_log_start_offset
         return OffsetLookup(ErrorCode.NONE, -1, start, log.epoch_for_offset(start))
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return OffsetLookup(ErrorCode.NONE)
+        offset = -1
+        if log.is_tiered:
+            offset = log.highest_offset_in_remote_storage
+            if timestamp_ms == EARLIEST_PENDING_UPLOAD:
+                offset = _earliest_pending_upload(log)
+        return OffsetLookup(ErrorCode.NONE, -1, offset, log.epoch_for_offset(offset))
     if timestamp_ms >= 0 or timestamp_ms == MAX_TIMESTAMP:
         return None
     return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _earliest_pending_upload(log: Log) -> int:
+    """The first offset that is not copied. -1 if it is not known yet: something is copied, but not up to where."""
+    highest = log.highest_offset_in_remote_storage
+    if highest < 0 and log.local_log_start_offset > log.log_start_offset:
+        return -1
+    return max(highest + 1, log.log_start_offset)
 
 
 def answer_found(core: Partition, question: Question, found: TimestampOffset | None) -> OffsetLookup:

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
+from kafkacompat.log.producer_snapshots import SnapshotCorrupt
 from kafkacompat.meters import RateOfTotal
 from kafkacompat.net.failures import ChannelError
 from kafkacompat.partition.following import (
@@ -21,14 +22,19 @@ from kafkacompat.partition.following import (
     take_earliest,
     take_latest,
 )
-from kafkacompat.partition.list_offsets import EARLIEST_LOCAL, LATEST
+from kafkacompat.partition.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST
 from kafkacompat.ports import LogRefused
-from kafkacompat.tasks import WakeUp, in_turns
+from kafkacompat.tasks import WakeUp, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +155,9 @@ class ReplicaFetcher:
         if outcome.out_of_range:
             unsettled = await self._fetch_offsets(outcome.out_of_range, LATEST)
             if unsettled:
-                await self._fetch_offsets(unsettled, EARLIEST_LOCAL)
+                await self._fetch_earliest(unsettled)
+        for followed, log_start_offset in outcome.tiered:
+            await self._begin_after_tier(followed, log_start_offset)
 
     def _send(self, request: FetchRequest) -> Deferred[Any]:
         self._requests += 1
@@ -193,7 +201,95 @@ class ReplicaFetcher:
         self.fetches.resolved(followed)
         self._wake_up.call()
 
+    # What the leader has in the remote storage only.
+
+    async def _begin_after_tier(self, followed: PartitionFetchState, log_start_offset: int) -> None:
+        """Ask the leader where its local part begins, and with which epoch the remote part ends. Then begin there, with the
+        state at the end of the last remote segment (TierStateMachine)."""
+        later_ms = self._clock.monotonic_ms() + self._backoff_ms
+        try:
+            found = await self._channel.request(
+                self._offsets_request([followed], EARLIEST_LOCAL), self._timeout_ms
+            )
+            local = found.topics[0].partitions[0]
+            epoch, offset, error = local.leader_epoch, local.offset - 1, local.error_code
+            if error == ErrorCode.NONE and epoch > 0:
+                before = await self._channel.request(
+                    _epoch_request(self._node_id, followed, epoch - 1), self._timeout_ms
+                )
+                earlier = before.topics[0].partitions[0]
+                error = earlier.error_code
+                if earlier.end_offset > offset:
+                    # Of several epochs without records the last one with a record counts.
+                    epoch = earlier.leader_epoch
+        except Exception as problem:
+            self._report_unexpected(problem)
+            logger.warning(
+                "%s Error getting the local log start of %s: %s", self._ident, followed.name, problem
+            )
+            self.fetches.resolved(followed, later_ms)
+            return
+        if error != ErrorCode.NONE or offset < 0:
+            self._refused(followed, error, later_ms)
+            return
+        # The remote storage may be slow, which concerns no other partition.
+        self._tasks.start(
+            f"reading the remote state of {followed.name}",
+            self._build_aux_state(followed, epoch, offset, log_start_offset),
+        )
+
+    async def _build_aux_state(
+        self, followed: PartitionFetchState, epoch: int, offset: int, log_start_offset: int
+    ) -> None:
+        core, tiering = followed.core, self._hosted.tiering
+        state = None if tiering is None else await tiering.follower_state(core, epoch, offset)
+        if self.fetches.current(followed) is not followed:
+            return
+        later_ms = self._clock.monotonic_ms() + self._backoff_ms
+        if state is None:
+            logger.warning(
+                "%s Couldn't build the state from remote store for partition %s up to offset %d of epoch %d",
+                self._ident,
+                followed.name,
+                offset,
+                epoch,
+            )
+            self.fetches.resolved(followed, later_ms)
+            self._wake_up.call()
+            return
+        try:
+            while not core.log.start_after_remote_segment(
+                state.offset, log_start_offset, state.epochs, state.producer_snapshot
+            ):
+                await pause()
+        except OSError as failure:
+            self._hosted.storage_failed(core, failure)
+            self.fetches.resolved(followed, later_ms)
+            return
+        except SnapshotCorrupt as damage:
+            logger.warning(
+                "%s %s: the remote producer snapshot is damaged: %s", self._ident, followed.name, damage
+            )
+            self.fetches.resolved(followed, later_ms)
+            self._wake_up.call()
+            return
+        logger.info(
+            "%s Partition %s begins at offset %d, after its remote segments",
+            self._ident,
+            followed.name,
+            state.offset,
+        )
+        self._resume_when_true(followed)
+
     # Offsets out of the leader's range.
+
+    async def _fetch_earliest(self, asked: list[PartitionFetchState]) -> None:
+        """Of a tiered partition the log start counts: what follows tells that it is not local any more."""
+        tiered = [followed for followed in asked if followed.core.log.is_tiered]
+        local = [followed for followed in asked if not followed.core.log.is_tiered]
+        for some, timestamp in ((local, EARLIEST_LOCAL), (tiered, EARLIEST)):
+            if some:
+                await self._fetch_offsets(some, timestamp)
 
     async def _fetch_offsets(
         self, asked: list[PartitionFetchState], timestamp: int
@@ -288,3 +384,15 @@ class ReplicaFetcher:
                 core.log.log_end_offset,
             )
         return True
+
+
+def _epoch_request(node_id: int, followed: PartitionFetchState, epoch: int) -> OffsetForLeaderEpochRequest:
+    """Asks for the last epoch up to this one that has records, and its end."""
+    name = followed.name
+    partition = OffsetForLeaderPartition(
+        partition=name.partition,
+        current_leader_epoch=followed.current_leader_epoch,
+        leader_epoch=epoch,
+    )
+    topic = OffsetForLeaderTopic(topic=name.topic, partitions=[partition])
+    return OffsetForLeaderEpochRequest(replica_id=node_id, topics=[topic])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred, when_all_done
@@ -84,6 +84,14 @@ WAITING_MAX = 1000
 T = TypeVar("T")
 
 
+class RemoteSearching(Protocol):
+    """The parts of RemoteFetches (partition/remote_fetch.py) that are called here."""
+
+    async def find_offset(self, core: Partition, question: Question) -> OffsetLookup | None:
+        """The answer, also if it is an error. None if the remote storage has no such record."""
+        ...
+
+
 def hides_log_start(refused: LogRefused) -> bool:
     return isinstance(refused, RefusedAtSight) or refused.code in WITHOUT_LOG_START
 
@@ -154,6 +162,8 @@ class ReplicaManager:
         self._large_batches = LargeBatches(services, self.limits)
         self.pause = self._large_batches.pause
         self._replication = replication
+        self.remote: RemoteSearching | None = None
+        """Searches the remote storage by time. None without remote.log.storage.system.enable."""
 
     @property
     def image(self) -> MetadataImage:
@@ -468,7 +478,25 @@ class ReplicaManager:
         if core is None:
             return OffsetLookup(self.hosted.absent(partition))
         found = look_up(core, question)
-        return self._searches.ask(core, question) if found is None else found
+        if found is not None:
+            return found
+        log = core.log
+        if (
+            log.local_log_start_offset > log.log_start_offset
+            and question.timestamp_ms >= 0
+            and self.remote is not None
+        ):
+            return self._tasks.run(
+                "searching the remote storage by time", self._list_tiered_offset(self.remote, core, question)
+            )
+        return self._searches.ask(core, question)
+
+    async def _list_tiered_offset(
+        self, remote: RemoteSearching, core: Partition, question: Question
+    ) -> OffsetLookup:
+        """What the remote storage has, or else the local files."""
+        found = await remote.find_offset(core, question)
+        return await self._searches.ask(core, question) if found is None else found
 
     def search_room(self) -> Deferred[None] | None:
         return self._searches.room()

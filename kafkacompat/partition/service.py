@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkacompat.records.plain_produce import PlainProduce
     from kafkacompat.records.validate import Allowance, Origin
     from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.fetch_response import PartitionData
 
 
 @dataclass(slots=True)
@@ -88,6 +89,19 @@ class FetchParameters:
     may_read: Callable[[str | None], bool] | None = None
     """Whether the topic of this name may be read. The name is None for an unknown id. Without this check, everything
     may be read."""
+    tiered: list[TieredPartitionFetch] | None = None
+    """What the fetch wants of the remote storage. None if it is nothing."""
+
+
+class TieredPartitionFetch(NamedTuple):
+    """A consumer's read below a log's local start. The answer is empty until the remote storage has given the records."""
+
+    core: Any
+    """The Partition."""
+    asked: Any
+    answer: PartitionData
+    max_bytes: int
+    minimum_one_batch: bool
 
 
 @dataclass(slots=True)

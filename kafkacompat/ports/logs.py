@@ -6,7 +6,7 @@ Protocols and their values; nothing here acts. The package log implements them o
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -252,6 +252,17 @@ class Log(Protocol):
     def truncate_to(self, offset: int) -> None: ...
 
     def truncate_fully_and_start_at(self, offset: int) -> None: ...
+
+    def start_after_remote_segment(
+        self,
+        offset: int,
+        log_start_offset: int,
+        epochs: Iterable[tuple[int, int]],
+        producer_snapshot: bytes,
+    ) -> bool:
+        """Drop everything, and begin where a remote segment ends, with its epochs and producers. False if it must be called
+        again to drop the rest."""
+        ...
 
     def increment_log_start_offset(self, offset: int) -> bool: ...
 

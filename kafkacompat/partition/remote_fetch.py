@@ -1,0 +1,184 @@
+"""Fetch and ListOffsets over the border between local files and the remote storage (DelayedRemoteFetch,
+DelayedRemoteListOffsets).
+
+Imported only by a node with a remote storage. Settings: remote.fetch.max.wait.ms, remote.list.offsets.request.timeout.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.faults import report
+from kafkacompat.ids import Uuid
+from kafkacompat.partition.list_offsets import Question, answer_found, refusal
+from kafkacompat.partition.service import OffsetLookup
+from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset, passes
+from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
+from kafkacompat.tasks import Cancelled, Overloaded
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import AbortedTransaction as ToldAborted
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.partition import Partition
+    from kafkacompat.partition.service import FetchParameters, TieredPartitionFetch
+    from kafkacompat.partition.services import Settings
+    from kafkacompat.tasks import Task, Tasks
+    from kafkacompat.wire.messages.fetch_response import PartitionData
+
+logger = logging.getLogger(__name__)
+
+LATER_MS = 100
+"""How long a fetch waits that the remote storage cannot serve yet. Its client sends it again at once."""
+
+
+class RemoteRecords(Protocol):
+    @property
+    def records(self) -> bytes: ...
+
+    @property
+    def aborted_transactions(self) -> Sequence[AbortedTransaction]: ...
+
+
+class RemoteReading(Protocol):
+    """The parts of RemoteLogManager that are called here."""
+
+    def fetch_throttle_ms(self) -> int: ...
+
+    async def read(
+        self, core: Partition, offset: int, max_bytes: int, *, minimum_one_batch: bool, read_committed: bool
+    ) -> RemoteRecords: ...
+
+    async def find_offset(self, core: Partition, timestamp_ms: int) -> TimestampOffset | None: ...
+
+
+Key = tuple[Uuid, int, int, bool]
+
+
+class RemoteFetches:
+    def __init__(self, tasks: Tasks, settings: Settings, remote: RemoteReading) -> None:
+        self._tasks = tasks
+        self._settings = settings
+        self._remote = remote
+        self._reading: dict[Key, Task[Any]] = {}
+        """Reads in progress. The next fetch of a client whose fetch came to its time waits for the same read, so that a slow
+        store is read all the same."""
+
+    async def fill(self, parameters: FetchParameters, answers: Sequence[PartitionData]) -> None:
+        """Put records of the remote storage into those of the answers that want them, as far as they come within
+        remote.fetch.max.wait.ms."""
+        present = {id(answer) for answer in answers}
+        wanted = [each for each in parameters.tiered or () if id(each.answer) in present]
+        parameters.tiered = None
+        throttle_ms = self._remote.fetch_throttle_ms()
+        if throttle_ms:
+            await self._tasks.sleep(min(throttle_ms, parameters.max_wait_ms))
+            return
+        left = max(parameters.max_bytes - sum([len(answer.records) for answer in answers]), 0)
+        share = left // max(len(wanted), 1)
+        reads: list[tuple[TieredPartitionFetch, Task[Any]]] = []
+        for each in wanted:
+            max_bytes = min(each.max_bytes, share)
+            # As in a local fetch, the first partition gives at least one batch.
+            least_one = each.minimum_one_batch and not reads
+            if max_bytes > 0 or least_one:
+                reads.append((each, self._read(each, max_bytes, least_one, parameters.read_committed)))
+        await self._in_time(
+            when_all_done([read for _, read in reads]), self._settings.get_int("remote.fetch.max.wait.ms")
+        )
+        is_late = False
+        for each, read in reads:
+            if read.done:
+                is_late = self._take(each, read, parameters) or is_late
+        if is_late:
+            await self._tasks.sleep(min(LATER_MS, parameters.max_wait_ms))
+
+    def _read(
+        self, wanted: TieredPartitionFetch, max_bytes: int, least_one: bool, read_committed: bool
+    ) -> Task[Any]:
+        core, offset = wanted.core, wanted.asked.fetch_offset
+        key = core.topic_id, core.topic_partition.partition, offset, read_committed
+        known = self._reading.get(key)
+        if known is not None:
+            return known
+        read: Task[Any] = self._tasks.run(
+            "reading the remote storage",
+            self._remote.read(
+                core, offset, max_bytes, minimum_one_batch=least_one, read_committed=read_committed
+            ),
+        )
+        if not read.done:
+            self._reading[key] = read
+            read.on_done(partial(self._is_over, key))
+        return read
+
+    def _is_over(self, key: Key, _: Deferred[Any]) -> None:
+        del self._reading[key]
+
+    def _take(self, wanted: TieredPartitionFetch, read: Task[Any], parameters: FetchParameters) -> bool:
+        """Complete one answer. Returns whether the client should ask again, but not at once."""
+        answer = wanted.answer
+        try:
+            found: RemoteRecords = read.result()
+        except (RemoteStorageNotReadyException, Overloaded, Cancelled):
+            return True
+        except Exception as problem:
+            error = self._error_of(problem, f"the remote read of {wanted.core.topic_partition}")
+            answer.error_code = error
+            answer.high_watermark, answer.aborted_transactions = -1, None
+            wanted.core.traffic.failed_fetches += 1
+            return False
+        answer.records = found.records
+        if parameters.read_committed:
+            answer.aborted_transactions = [
+                ToldAborted(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in found.aborted_transactions
+            ]
+        return False
+
+    async def find_offset(self, core: Partition, question: Question) -> OffsetLookup | None:
+        """The answer, also if it is an error. None if the remote storage has no such record."""
+        search = self._tasks.run(
+            "searching the remote storage by time", self._remote.find_offset(core, question.timestamp_ms)
+        )
+        await self._in_time(search, self._settings.get_int("remote.list.offsets.request.timeout.ms"))
+        if not search.done:
+            search.cancel()
+            return OffsetLookup(ErrorCode.REQUEST_TIMED_OUT)
+        try:
+            found = search.result()
+        except (RemoteStorageNotReadyException, Overloaded):
+            return OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE)
+        except Exception as problem:
+            return OffsetLookup(self._error_of(problem, f"a search by time in {core.topic_partition}"))
+        if found is None:
+            return None
+        return refusal(core, question) or answer_found(core, question, found)
+
+    def _error_of(self, problem: Exception, what: str) -> ErrorCode:
+        if isinstance(problem, LogRefused):
+            return problem.code
+        if isinstance(problem, RemoteStorageException) or passes(problem):
+            logger.warning("%s failed: %s", what, problem)
+        else:
+            report(what, problem)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+    async def _in_time(self, work: Deferred[Any], most_ms: int) -> None:
+        """Return when the work is done, or after this time. The work goes on."""
+        over: Deferred[None] = Deferred()
+
+        def end(_: Deferred[Any]) -> None:
+            if not over.done:
+                over.resolve(None)
+
+        time = self._tasks.sleep(most_ms)
+        time.on_done(end)
+        work.on_done(end)
+        try:
+            await over
+        finally:
+            time.abandon()

@@ -1,0 +1,504 @@
+"""The remote log manager on the real log: copies, deletions and reads, and what a store that fails leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker
+from kafkacompat.ports import LogRefused, TimestampOffset
+from kafkacompat.records.batch import iterate_batches
+from kafkacompat.records.read import records_of
+from kafkacompat.remote._tests.manager_kit import TIERED, Tier
+from kafkacompat.remote.metadata import RemoteLogSegmentState
+from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
+from kafkacompat.tasks import Overloaded
+from kafkacompat.wire.errors import ErrorCode
+
+
+def run(tier: Tier, coroutine: Any) -> Any:
+    task = tier.manager._tasks.run("a test", coroutine)
+    tier.settle()
+    return task.result()
+
+
+def read(
+    tier: Tier, offset: int, max_bytes: int = 1 << 20, *, committed: bool = False, least_one: bool = True
+) -> Any:
+    return run(
+        tier,
+        tier.manager.read(
+            tier.core, offset, max_bytes, minimum_one_batch=least_one, read_committed=committed
+        ),
+    )
+
+
+def offsets_in(records: bytes) -> list[int]:
+    found = []
+    for header in iterate_batches(records):
+        batch = records[header.position : header.position + header.size]
+        found += [offset for offset, _ in records_of(batch, header)]
+    return found
+
+
+def tiered(segments: int = 4) -> Tier:
+    """All closed segments are copied, and are not local any more."""
+    tier = Tier()
+    tier.fill(segments)
+    tier.lead()
+    tier.log.enforce_retention(NOW_MS)
+    return tier
+
+
+def failing(operation: str, error: type[Exception], times: int = 1) -> Any:
+    left = [times]
+
+    def fail(called: str) -> None:
+        if called == operation and left[0]:
+            left[0] -= 1
+            raise error("of the store")
+
+    return fail
+
+
+# Copies
+
+
+def test_a_leader_copies_its_closed_segments_and_lets_them_go() -> None:
+    tier = tiered()
+    assert tier.starts() == [0, 10, 20]
+    assert tier.metadata.roles == ["leader"]
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"] * 3
+    assert tier.log.highest_offset_in_remote_storage == 29
+    assert (tier.log.log_start_offset, tier.log.local_log_start_offset) == (0, 30)
+
+
+def test_a_copy_has_its_epochs_and_the_checkpoint_up_to_its_end() -> None:
+    tier = Tier()
+    tier.fill(1, epoch=0)
+    tier.fill(1, epoch=3)
+    tier.fill(1, epoch=3)
+    tier.core.leader_epoch = 3
+    tier.lead()
+    first, second = sorted(
+        tier.metadata.cache.list_all_remote_log_segments(), key=lambda each: each.start_offset
+    )
+    assert first.segment_leader_epochs == ((0, 0),)
+    assert second.segment_leader_epochs == ((3, 10),)
+    parts = tier.storage.segments[second.remote_log_segment_id.id]
+    assert parts[IndexType.LEADER_EPOCH] == b"0\n2\n0 0\n3 10\n"
+    assert second.max_timestamp_ms == NOW_MS + 19
+    assert second.segment_size_in_bytes == len(parts["log"])
+    assert second.txn_idx_empty
+
+
+def test_a_follower_copies_nothing_and_learns_what_is_copied() -> None:
+    tier = tiered()
+    tier.core.is_leader, tier.core.leader_epoch = False, 1
+    tier.log.highest_offset_in_remote_storage = -1
+    tier.fill(2)
+    tier.lead()
+    assert tier.metadata.roles == ["leader", "follower"]
+    assert tier.starts() == [0, 10, 20]
+    assert tier.log.highest_offset_in_remote_storage == 29
+
+
+def test_nothing_is_done_before_the_metadata_is_loaded() -> None:
+    tier = Tier()
+    tier.metadata.ready = False
+    tier.fill()
+    tier.lead()
+    assert tier.storage.calls == []
+    tier.metadata.ready = True
+    tier.pass_on(500)
+    assert tier.starts() == [0, 10, 20]
+
+
+def test_later_segments_are_copied_with_the_next_pass() -> None:
+    tier = tiered()
+    tier.fill(1)
+    tier.settle()
+    assert tier.starts() == [0, 10, 20]
+    tier.pass_on()
+    assert tier.starts() == [0, 10, 20, 30]
+
+
+def test_many_segments_are_copied_pass_after_pass() -> None:
+    tier = Tier()
+    tier.fill(150)
+    tier.lead()
+    tier.settle(400)
+    assert len(tier.starts()) == 149
+
+
+def test_a_lag_keeps_segments_back() -> None:
+    tier = Tier(replace(TIERED, remote_copy_lag_ms=60_975))
+    tier.fill()
+    tier.time.advance(1000)
+    tier.lead()
+    assert tier.starts() == []
+    tier.pass_on()
+    assert tier.starts() == []
+    tier.pass_on()
+    assert tier.starts() == [0, 10]
+
+
+def test_a_copy_that_fails_is_deleted_and_tried_again() -> None:
+    tier = Tier()
+    tier.storage.fail = failing("copy", RemoteStorageException)
+    tier.fill(2)
+    tier.lead()
+    assert tier.metadata.states == [
+        "COPY_SEGMENT_STARTED",
+        "DELETE_SEGMENT_STARTED",
+        "DELETE_SEGMENT_FINISHED",
+    ]
+    assert tier.log.highest_offset_in_remote_storage == -1
+    assert tier.log.enforce_retention(NOW_MS) == 0
+    tier.pass_on()
+    assert tier.starts() == [0]
+    assert tier.log.highest_offset_in_remote_storage == 9
+
+
+def test_a_copy_whose_failure_passes_is_left_for_the_next_pass_and_deleted_then() -> None:
+    tier = Tier()
+    tier.storage.fail = failing("copy", RetriableRemoteStorageException)
+    tier.fill(2)
+    tier.lead()
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED"]
+    tier.pass_on()
+    tier.pass_on()
+    finished = [each.state for each in tier.metadata.cache.list_all_remote_log_segments()]
+    assert finished == [RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    assert len(tier.storage.segments) == 1
+
+
+def test_a_segment_that_is_truncated_meanwhile_is_no_copy() -> None:
+    tier = Tier()
+    tier.fill(2)
+    tier.manager.role_taken(tier.core)
+    tier.time.advance(0)
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED"]
+    tier.log.truncate_to(5)
+    tier.settle()
+    assert tier.metadata.states[1:3] == ["DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED"]
+    assert tier.starts() == []
+    assert not tier.storage.segments
+
+
+def test_a_leader_that_is_none_any_more_finishes_no_copy() -> None:
+    tier = Tier()
+    tier.fill(2)
+    tier.manager.role_taken(tier.core)
+    tier.time.advance(0)
+    tier.core.is_leader, tier.core.leader_epoch = False, 1
+    tier.lead()
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED"]
+    assert tier.log.highest_offset_in_remote_storage == -1
+
+
+def test_a_copy_that_another_leader_has_deleted_does_not_count() -> None:
+    """The other leader took it for an attempt that had failed. Local retention must not delete what only this copy had."""
+    tier = Tier()
+    tier.fill(2)
+
+    def ignored(update: Any) -> Deferred[None]:
+        return Deferred.of(None)
+
+    tier.metadata.update_remote_log_segment_metadata = ignored  # type: ignore[method-assign]
+    tier.lead()
+    assert tier.storage.calls == ["copy"]
+    assert tier.log.highest_offset_in_remote_storage == -1
+
+
+def test_custom_metadata_that_is_too_large_ends_the_copies() -> None:
+    tier = Tier()
+    tier.storage.custom = bytes(129)
+    tier.fill()
+    tier.lead()
+    tier.pass_on()
+    assert tier.storage.calls == ["copy", "delete"]
+
+
+def test_custom_metadata_is_kept() -> None:
+    tier = Tier()
+    tier.storage.custom = b"kept"
+    tier.fill(2)
+    tier.lead()
+    assert [each.custom_metadata for each in tier.metadata.cache.list_all_remote_log_segments()] == [b"kept"]
+
+
+def test_a_missing_producer_snapshot_is_made_anew() -> None:
+    tier = Tier()
+    tier.log.append_as_leader(batch_of([b"x"], producer_id=7, producer_epoch=0, base_sequence=0), 0, NOW_MS)
+    tier.fill(2)
+    tier.log._snapshots.remove(1)
+    tier.lead()
+    first = min(tier.metadata.cache.list_all_remote_log_segments(), key=lambda each: each.start_offset)
+    assert len(tier.storage.segments[first.remote_log_segment_id.id][IndexType.PRODUCER_SNAPSHOT]) > 50
+
+
+def test_copies_wait_for_their_quota() -> None:
+    tier = Tier(**{"remote.log.manager.copy.max.bytes.per.second": "10"})
+    tier.fill(4)
+    tier.lead()
+    assert tier.starts() == [0]
+    tier.pass_on(200_000)
+    assert tier.starts() == [0, 10, 20]
+
+
+def test_disabled_copies_leave_retention_at_work() -> None:
+    tier = tiered()
+    tier.log.config = replace(TIERED, remote_log_copy_disable=True, retention_ms=1, local_retention_bytes=-2)
+    tier.manager.role_taken(tier.core)
+    tier.fill(1)
+    tier.pass_on()
+    assert tier.starts() == []
+    assert tier.log.log_start_offset == 30
+
+
+# Deletions
+
+
+def test_retention_deletes_copies_and_moves_the_log_start_before() -> None:
+    tier = tiered()
+    tier.log.config = replace(TIERED, retention_ms=29_985)
+    starts: list[int] = []
+    tier.storage.fail = lambda operation: starts.append(tier.log.log_start_offset)
+    tier.pass_on()
+    assert tier.starts() == [10, 20]
+    assert starts == [10]
+    assert tier.moved == [tier.core]
+    assert tier.log.epoch_entries == [(0, 0)]
+
+
+def test_delete_records_frees_copies() -> None:
+    tier = tiered()
+    tier.log.increment_log_start_offset(20)
+    tier.pass_on()
+    assert tier.starts() == [20]
+    assert tier.moved == []
+
+
+def test_a_deletion_that_fails_is_repeated() -> None:
+    tier = tiered()
+    tier.storage.fail = failing("delete", RetriableRemoteStorageException)
+    tier.log.increment_log_start_offset(10)
+    tier.pass_on()
+    assert RemoteLogSegmentState.DELETE_SEGMENT_STARTED in [
+        each.state for each in tier.metadata.cache.list_all_remote_log_segments()
+    ]
+    tier.pass_on()
+    assert tier.starts() == [10, 20]
+
+
+def test_the_leader_of_a_deleted_topic_deletes_its_copies() -> None:
+    tier = tiered()
+    tier.storage.fail = failing("delete", RemoteStorageException, times=2)
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    tier.settle()
+    for _ in range(3):
+        tier.pass_on()
+    assert tier.starts() == []
+    assert not tier.storage.segments
+    assert tier.metadata.roles == ["leader", "stopped"]
+
+
+@pytest.mark.parametrize(("is_deleted", "was_leader"), [(False, True), (True, False)])
+def test_a_replica_that_goes_leaves_the_copies(is_deleted: bool, was_leader: bool) -> None:
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=is_deleted, was_leader=was_leader)
+    tier.pass_on()
+    assert tier.starts() == [0, 10, 20]
+    assert tier.metadata.roles == ["leader", "stopped"]
+
+
+def test_disabling_deletes_the_copies() -> None:
+    tier = tiered()
+    tier.log.config = replace(TIERED, remote_storage_enable=False)
+    tier.manager.role_taken(tier.core)
+    tier.settle()
+    assert tier.starts() == []
+    assert tier.log.log_start_offset == 30
+
+
+def test_a_new_leader_finds_the_log_start() -> None:
+    tier = tiered()
+    tier.log.increment_log_start_offset(10)
+    tier.pass_on()
+    tier.log.log_start_offset = 0  # the checkpoint was not written
+    tier.core.leader_epoch = 1
+    tier.lead()
+    assert tier.log.log_start_offset == 10
+
+
+# Reads
+
+
+def test_records_are_read_from_the_batch_that_has_the_offset_on() -> None:
+    tier = tiered()
+    assert offsets_in(read(tier, 3).records) == list(range(2, 10))
+    assert offsets_in(read(tier, 10).records) == list(range(10, 20))
+    assert offsets_in(read(tier, 19).records) == [18, 19]
+
+
+def test_limits_leave_at_least_one_batch_where_asked() -> None:
+    tier = tiered()
+    one = len(read(tier, 0).records) // 5
+    assert offsets_in(read(tier, 0, 1).records) == [0, 1]
+    assert read(tier, 0, 1, least_one=False).records == b""
+    assert offsets_in(read(tier, 0, 2 * one + 5).records) == [0, 1, 2, 3]
+
+
+def test_an_offset_that_is_nowhere_is_out_of_range() -> None:
+    tier = tiered()
+    with pytest.raises(LogRefused) as refused:
+        read(tier, 35)
+    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_indexes_are_fetched_once() -> None:
+    tier = tiered()
+    tier.storage.calls.clear()
+    read(tier, 0)
+    read(tier, 5)
+    assert tier.storage.calls == ["fetch offset", "fetch", "fetch"]
+
+
+def test_a_damaged_index_costs_only_time() -> None:
+    tier = tiered()
+    for parts in tier.storage.segments.values():
+        parts[IndexType.OFFSET] = b"damaged"
+    assert offsets_in(read(tier, 13).records) == list(range(12, 20))
+    for parts in tier.storage.segments.values():
+        parts[IndexType.OFFSET] = bytes([0, 0, 0, 1, 0, 0, 0, 3])
+    assert offsets_in(read(tier, 23).records) == list(range(22, 30))
+
+
+@pytest.mark.parametrize("position", [0, 8, 20, 70])
+def test_damaged_records_are_not_passed_on(position: int) -> None:
+    tier = tiered()
+    for parts in tier.storage.segments.values():
+        data = bytearray(parts["log"])
+        data[position] ^= 0x55
+        parts["log"] = bytes(data)
+    with pytest.raises(RemoteStorageException):
+        read(tier, 0)
+
+
+def test_a_truncated_segment_is_not_passed_on() -> None:
+    tier = tiered()
+    for parts in tier.storage.segments.values():
+        parts["log"] = parts["log"][:-1]
+    with pytest.raises(RemoteStorageException):
+        read(tier, 0)
+
+
+def test_records_of_another_segment_are_not_passed_on() -> None:
+    tier = tiered()
+    logs = [parts["log"] for parts in tier.storage.segments.values()]
+    for parts in tier.storage.segments.values():
+        parts["log"] = logs[0]
+    assert offsets_in(read(tier, 0).records) == list(range(10))
+    with pytest.raises(RemoteStorageException):
+        read(tier, 10)
+
+
+def test_reads_beyond_the_pending_tasks_are_refused() -> None:
+    tier = tiered()
+    reads = [
+        tier.manager._tasks.run(
+            "a test", tier.manager.read(tier.core, 0, 1, minimum_one_batch=True, read_committed=False)
+        )
+        for _ in range(111)
+    ]
+    assert reads[-1].has_failed
+    with pytest.raises(Overloaded):
+        reads[-1].result()
+    tier.settle(400)
+    assert all(each.done for each in reads)
+
+
+def test_aborted_transactions_are_found_over_the_border() -> None:
+    """One transaction ends in its own segment, one in a later copy, one in the local files."""
+    tier = Tier()
+    log = tier.log
+
+    def write(producer_id: int, *, end: bool = False) -> None:
+        if end:
+            log.append_as_leader(marker(producer_id, committed=False), 0, NOW_MS)
+        else:
+            options = {
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "base_sequence": 0,
+                "is_transactional": True,
+            }
+            log.append_as_leader(batch_of([b"x", b"y"], **options), 0, NOW_MS)
+        log.set_high_watermark(log.log_end_offset)
+
+    write(1)
+    write(2)
+    write(3)
+    write(1, end=True)
+    log.roll(log.log_end_offset, NOW_MS)
+    write(2, end=True)
+    log.roll(log.log_end_offset, NOW_MS)
+    write(3, end=True)
+    tier.lead()
+    log.note_copied_to(tier.log.high_watermark)
+    tier.fill(1)
+    tier.pass_on()
+    assert tier.starts() == [0, 7, 8]
+    log.enforce_retention(NOW_MS)
+    found = read(tier, 0, committed=True).aborted_transactions
+    assert [(each.producer_id, each.first_offset) for each in found] == [(1, 0), (2, 2), (3, 4)]
+    found = read(tier, 0, 1, committed=True).aborted_transactions
+    assert [(each.producer_id, each.first_offset) for each in found] == [(1, 0)]
+    assert read(tier, 0).aborted_transactions == []
+
+
+def test_offsets_are_found_by_time_below_the_local_start() -> None:
+    tier = tiered()
+
+    def found(timestamp_ms: int) -> TimestampOffset | None:
+        result: TimestampOffset | None = run(tier, tier.manager.find_offset(tier.core, timestamp_ms))
+        return result
+
+    assert found(0) == TimestampOffset(NOW_MS, 0, 0)
+    assert found(NOW_MS + 13) == TimestampOffset(NOW_MS + 13, 13, 0)
+    assert found(NOW_MS + 29) == TimestampOffset(NOW_MS + 29, 29, 0)
+    assert found(NOW_MS + 30) is None
+    tier.log.increment_log_start_offset(15)
+    assert found(0) == TimestampOffset(NOW_MS + 15, 15, 0)
+
+
+def test_a_follower_gets_epochs_and_producers_of_the_segment_before_the_leaders_local_part() -> None:
+    tier = tiered()
+    state = run(tier, tier.manager.aux_state(tier.core, 0, 29))
+    assert (state.offset, state.epochs) == (30, [(0, 0)])
+    log = tier.log
+    assert log.start_after_remote_segment(state.offset, 0, state.epochs, state.producer_snapshot)
+    with pytest.raises(RemoteStorageException):
+        run(tier, tier.manager.aux_state(tier.core, 0, 35))
+
+
+def test_the_cache_of_indexes_is_bounded() -> None:
+    tier = Tier(**{"remote.log.index.file.cache.total.size.bytes": "40"})
+    tier.fill(9)
+    tier.lead()
+    tier.log.enforce_retention(NOW_MS)
+    for offset in range(0, 80, 10):
+        read(tier, offset)
+        assert tier.manager.indexes.size_bytes <= 40
+
+
+def test_closed_no_pass_begins() -> None:
+    tier = tiered()
+    tier.manager.close()
+    tier.fill(1)
+    tier.pass_on()
+    assert tier.starts() == [0, 10, 20]

@@ -1,0 +1,642 @@
+"""The remote log manager of a broker: copies closed segments to the remote storage, deletes what retention lets go, and reads
+what is there only (RemoteLogManager, KIP-405; KIP-950, KIP-956, KIP-1241).
+
+manager_core.py decides; here are the loops of each partition, by role. A leader copies and deletes. A follower learns up to
+where the leader has copied, so that its local retention may follow. Calls of the remote store block in threads of their own, as
+many at a time as the settings of each duty allow, so a store that hangs holds up nobody else. Settings: remote.log.manager.*,
+remote.log.reader.*, remote.log.metadata.custom.metadata.max.bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
+from kafkacompat.log.checkpoint import CheckpointCorrupt, format_epochs, parse_epochs
+from kafkacompat.log.log_segment import LOG_SUFFIX
+from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset
+from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.remote import manager_core as core_rules
+from kafkacompat.remote.manager_core import LocalSegment, Retention, RLMQuotaManager
+from kafkacompat.remote.metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    leader_epochs,
+)
+from kafkacompat.remote.ports import (
+    IndexType,
+    LogSegmentData,
+    RemoteResourceNotFoundException,
+    RemoteStorageException,
+    RemoteStorageNotReadyException,
+    RetriableRemoteStorageException,
+)
+from kafkacompat.remote.remote_index_cache import RemoteIndexCache, fetch_whole
+from kafkacompat.remote.remote_reads import RemoteRecords, RemoteSegmentReader
+from kafkacompat.tasks import Limit, Overloaded
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.config import ServerConfig
+    from kafkacompat.ids import Uuid
+    from kafkacompat.log.index import AbortedTxn
+    from kafkacompat.log.log_segment import LogSegment
+    from kafkacompat.log.unified_log import UnifiedLog
+    from kafkacompat.ports import Clock, Disk, Workers
+    from kafkacompat.remote.ports import RemoteLogMetadataManager, RemoteStorageManager
+    from kafkacompat.tasks import Started, Tasks
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+LOOKED_AT_ONCE = 64
+"""Closed segments that one pass of a partition looks at. More follow at once."""
+SEGMENTS_PASSED_MAX = 100
+"""Copies that one read passes over, because their last records were compacted away."""
+
+
+class Core(Protocol):
+    """The parts of Partition that are used here."""
+
+    topic_id: Uuid
+    topic_partition: Any
+    leader_epoch: int
+    is_leader: bool
+    log: Any
+
+
+class RemoteRead(NamedTuple):
+    records: bytes
+    aborted_transactions: list[AbortedTransaction]
+
+
+class RemoteLogAuxState(NamedTuple):
+    """With what a follower begins after a remote segment."""
+
+    offset: int
+    epochs: list[tuple[int, int]]
+    producer_snapshot: bytes
+
+
+class _Tiered:
+    """A tiered partition of this node in one role."""
+
+    __slots__ = (
+        "being_copied",
+        "core",
+        "custom_metadata_is_too_large",
+        "id",
+        "is_leader",
+        "leader_epoch",
+        "loops",
+        "start_is_known",
+    )
+
+    def __init__(self, core: Core, partition_id: TopicIdPartition) -> None:
+        self.core = core
+        self.id = partition_id
+        self.is_leader = core.is_leader
+        self.leader_epoch = core.leader_epoch
+        self.loops: dict[str, Started] = {}
+        self.being_copied: set[RemoteLogSegmentId] = set()
+        self.start_is_known = False
+        self.custom_metadata_is_too_large = False
+
+    @property
+    def log(self) -> UnifiedLog:
+        log: UnifiedLog = self.core.log
+        return log
+
+    def stop(self, *names: str) -> None:
+        for name in names or tuple(self.loops):
+            loop = self.loops.pop(name, None)
+            if loop is not None:
+                loop.cancel()
+
+
+class RemoteLogManager:
+    """Used in the loop's thread. HostedPartitions tells it of roles (`Tiering` of partition/tiered.py)."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        tasks: Tasks,
+        clock: Clock,
+        workers: Workers,
+        disk: Disk,
+        storage: RemoteStorageManager,
+        metadata: RemoteLogMetadataManager,
+        uuid: Callable[[], Uuid],
+        log_start_moved: Callable[[Any], None] = lambda core: None,
+    ) -> None:
+        """`log_start_moved` is called with a partition whose log start was moved by retention."""
+        self._node_id = config.node_id
+        self._tasks = tasks
+        self._clock = clock
+        self._workers = workers
+        self._disk = disk
+        self._storage = storage
+        self._metadata = metadata
+        self._uuid = uuid
+        self._log_start_moved = log_start_moved
+        self._interval_ms = config.get_int("remote.log.manager.task.interval.ms")
+        self._backoff_ms = config.get_int("remote.log.manager.task.retry.backoff.ms")
+        self._custom_metadata_max_bytes = config.get_int("remote.log.metadata.custom.metadata.max.bytes")
+        self._copies = Limit(config.get_int("remote.log.manager.copier.thread.pool.size"))
+        self._deletions = Limit(config.get_int("remote.log.manager.expiration.thread.pool.size"))
+        self._reads = Limit(
+            config.get_int("remote.log.reader.threads"), config.get_int("remote.log.reader.max.pending.tasks")
+        )
+        self._copy_quota, self._fetch_quota = (
+            RLMQuotaManager(
+                config.get_int(f"remote.log.manager.{duty}.max.bytes.per.second"),
+                config.get_int(f"remote.log.manager.{duty}.quota.window.num"),
+                config.get_int(f"remote.log.manager.{duty}.quota.window.size.seconds"),
+            )
+            for duty in ("copy", "fetch")
+        )
+        self.indexes = RemoteIndexCache(
+            storage, config.get_int("remote.log.index.file.cache.total.size.bytes")
+        )
+        self._reader = RemoteSegmentReader(storage, self.indexes)
+        self._tiered: dict[tuple[Uuid, int], _Tiered] = {}
+        self._is_closed = False
+
+    # Roles
+
+    def role_taken(self, core: Core) -> None:
+        """The partition leads or follows in some epoch, or has other settings."""
+        key = core.topic_id, core.topic_partition.partition
+        known = self._tiered.get(key)
+        if not core.log.is_tiered:
+            if known is not None:
+                self._leave(known, deletes=known.is_leader and core.is_leader)
+            return
+        if known is not None and (known.core, known.leader_epoch, known.is_leader) == (
+            core,
+            core.leader_epoch,
+            core.is_leader,
+        ):
+            self._start_loops(known)
+            return
+        if known is not None:
+            known.stop()
+        name = core.topic_partition
+        tiered = self._tiered[key] = _Tiered(
+            core, TopicIdPartition(core.topic_id, name.topic, name.partition)
+        )
+        ids = [tiered.id]
+        self._metadata.on_partition_leadership_changes(*((ids, []) if core.is_leader else ([], ids)))
+        self._start_loops(tiered)
+
+    def gone(self, core: Core, *, is_deleted: bool, was_leader: bool) -> None:
+        """The partition is not on this node any more. Of a deleted topic its leader deletes what is in the remote storage, as
+        in Kafka."""
+        known = self._tiered.get((core.topic_id, core.topic_partition.partition))
+        if known is not None and known.core is core:
+            self._leave(known, deletes=is_deleted and was_leader)
+
+    def _leave(self, tiered: _Tiered, *, deletes: bool) -> None:
+        tiered.stop()
+        del self._tiered[tiered.id.topic_id, tiered.id.partition]
+        if deletes:
+            self._tasks.start(f"deleting the remote log of {tiered.id}", self._delete_partition(tiered.id))
+        else:
+            self._metadata.on_stop_partitions([tiered.id])
+
+    def _start_loops(self, tiered: _Tiered) -> None:
+        if not tiered.is_leader:
+            self._start_loop(tiered, "follow", self._follow_once)
+            return
+        if tiered.log.config.remote_log_copy_disable:
+            tiered.stop("copy")
+        else:
+            self._start_loop(tiered, "copy", self._copy_once)
+        self._start_loop(tiered, "expire", self._expire_once)
+
+    def _start_loop(
+        self, tiered: _Tiered, name: str, once: Callable[[_Tiered], Coroutine[Any, None, bool]]
+    ) -> None:
+        if name not in tiered.loops and not self._is_closed:
+            tiered.loops[name] = self._tasks.start(
+                f"{name} of the remote log of {tiered.id}", self._run(tiered, once)
+            )
+
+    async def _run(self, tiered: _Tiered, once: Callable[[_Tiered], Coroutine[Any, None, bool]]) -> None:
+        """One pass after another. A failure of one pass does not end them."""
+        await self._tasks.sleep(0)  # the image that brought the role is applied first
+        while True:
+            delay_ms = self._interval_ms
+            try:
+                if self._metadata.is_ready(tiered.id):
+                    if await once(tiered):
+                        delay_ms = 0
+                else:
+                    delay_ms = min(self._backoff_ms, self._interval_ms)
+            except RemoteStorageNotReadyException:
+                delay_ms = min(self._backoff_ms, self._interval_ms)
+            except RetriableRemoteStorageException as error:
+                logger.info("[RemoteLogManager partition=%s] will try again: %s", tiered.id, error)
+            except (RemoteStorageException, OSError, LogRefused, BatchCorrupt) as error:
+                logger.warning("[RemoteLogManager partition=%s] %s", tiered.id, error)
+            except Exception as error:
+                report(f"the remote log of {tiered.id}", error)
+            await self._tasks.sleep(delay_ms)
+
+    def close(self) -> None:
+        """Ends all loops. Calls of the store that are in progress end by themselves."""
+        self._is_closed = True
+        for tiered in self._tiered.values():
+            tiered.stop()
+
+    # Followers
+
+    async def _follow_once(self, tiered: _Tiered) -> bool:
+        self._note_copied(tiered)
+        return False
+
+    def _note_copied(self, tiered: _Tiered) -> int:
+        """Returns the last offset that is copied."""
+        log = tiered.log
+        copied = core_rules.find_highest_remote_offset(
+            log.epoch_entries, log.log_end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
+        )
+        log.note_copied_to(copied.offset)
+        return copied.offset
+
+    # Copies
+
+    async def _copy_once(self, tiered: _Tiered) -> bool:
+        """Copy what is due. Returns whether there may be more."""
+        if tiered.custom_metadata_is_too_large:
+            return False
+        async with self._copies:
+            log = tiered.log
+            if not tiered.start_is_known:
+                self._find_log_start(tiered)
+            copied = self._note_copied(tiered)
+            last_stable_offset = log.last_stable_offset
+            if copied + 1 >= last_stable_offset:
+                return False
+            from_offset = max(copied + 1, log.local_log_start_offset)
+            segments = log.segments_from(from_offset, LOOKED_AT_ONCE + 1)
+            await self._learn_ages(log, segments)
+            lag_bytes = log.config.remote_copy_lag_bytes
+            rest = [
+                _facts_of(each) for each in (segments if lag_bytes <= 0 else log.segments_from(from_offset))
+            ]
+            candidates = core_rules.candidate_log_segments(
+                rest,
+                from_offset=from_offset,
+                last_stable_offset=last_stable_offset,
+                copy_lag_ms=log.config.remote_copy_lag_ms,
+                copy_lag_bytes=lag_bytes,
+                now_ms=self._clock.now_ms(),
+            )[:LOOKED_AT_ONCE]
+            by_base = {each.base_offset: each for each in segments}
+            for candidate in candidates:
+                while wait_ms := self._copy_quota.throttle_ms(self._clock.monotonic_ms()):
+                    await self._tasks.sleep(wait_ms)
+                segment = by_base.get(candidate.segment.base_offset)
+                if segment is None or not self._is_unchanged(tiered, log, segment, segment.truncations):
+                    return False
+                self._copy_quota.record(candidate.segment.size, self._clock.monotonic_ms())
+                if not await self._copy_segment(tiered, log, segment, candidate.next_offset):
+                    return False
+            return len(candidates) == LOOKED_AT_ONCE
+
+    def _find_log_start(self, tiered: _Tiered) -> None:
+        log = tiered.log
+        start = core_rules.find_log_start_offset(
+            log.epoch_entries,
+            log.local_log_start_offset,
+            partial(self._metadata.list_remote_log_segments, tiered.id),
+        )
+        if start <= log.high_watermark:
+            if log.increment_log_start_offset(start):
+                self._log_start_moved(tiered.core)
+            tiered.start_is_known = True
+
+    async def _learn_ages(self, log: UnifiedLog, segments: Sequence[LogSegment]) -> None:
+        ages = log.ages_of(segments[:-1])
+        if ages is not None:
+            await self._in_thread(ages.run)
+            ages.finish()
+
+    def _is_unchanged(self, tiered: _Tiered, log: UnifiedLog, segment: LogSegment, truncations: int) -> bool:
+        """Whether this node still leads in the same epoch, and the segment is what it was."""
+        return (
+            self._tiered.get((tiered.id.topic_id, tiered.id.partition)) is tiered
+            and tiered.core.is_leader
+            and tiered.core.leader_epoch == tiered.leader_epoch
+            and tiered.core.log is log
+            and segment.truncations == truncations
+            and log.has_closed_segment(segment)
+        )
+
+    async def _copy_segment(
+        self, tiered: _Tiered, log: UnifiedLog, segment: LogSegment, next_offset: int
+    ) -> bool:
+        """Copy a closed segment. Returns whether the next one may follow."""
+        if log.has_unfinished_snapshot or segment.indexes.wait_for_their_files():
+            return False
+        snapshot = log.snapshot_path(next_offset) or log.make_snapshot(next_offset)
+        truncations, size = segment.truncations, segment.size
+        txn_path = segment.stem + TXN_INDEX_SUFFIX
+        has_aborted = self._disk.exists(txn_path) and self._disk.file_size(txn_path) > 0
+        epochs = log.epoch_entries
+        own_epochs = core_rules.epochs_in_range(epochs, segment.base_offset, next_offset)
+        if not own_epochs:
+            raise RemoteStorageException(
+                f"the records from offset {segment.base_offset} on have no leader epoch"
+            )
+        metadata = RemoteLogSegmentMetadata(
+            RemoteLogSegmentId(tiered.id, self._uuid()),
+            segment.base_offset,
+            next_offset - 1,
+            max(segment.max_timestamp_ms, -1),
+            self._node_id,
+            self._clock.now_ms(),
+            size,
+            leader_epochs(own_epochs),
+            txn_idx_empty=not has_aborted,
+        )
+        data = LogSegmentData(
+            segment.stem + LOG_SUFFIX,
+            segment.stem + INDEX_SUFFIX,
+            segment.stem + TIME_INDEX_SUFFIX,
+            txn_path if has_aborted else None,
+            snapshot,
+            format_epochs(core_rules.epochs_in_range(epochs, -1, next_offset)),
+        )
+        tiered.being_copied.add(metadata.remote_log_segment_id)
+        try:
+            await self._metadata.add_remote_log_segment_metadata(metadata)
+            try:
+                custom = await self._in_thread(partial(self._storage.copy_log_segment_data, metadata, data))
+            except RetriableRemoteStorageException:
+                raise
+            except RemoteStorageException:
+                await self._delete(metadata)
+                raise
+            if custom is not None and len(custom) > self._custom_metadata_max_bytes:
+                tiered.custom_metadata_is_too_large = True
+                logger.error(
+                    "[RemoteLogManager partition=%s] custom metadata of %d bytes exceeds %d; copying stops",
+                    tiered.id,
+                    len(custom),
+                    self._custom_metadata_max_bytes,
+                )
+                await self._delete(metadata)
+                return False
+            if not self._is_unchanged(tiered, log, segment, truncations):
+                await self._delete(metadata)
+                return False
+            await self._metadata.update_remote_log_segment_metadata(
+                self._update(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom)
+            )
+            # A newer leader may have taken the copy for a failed one. Then it does not count.
+            found = self._metadata.remote_log_segment_metadata(tiered.id, own_epochs[-1][0], next_offset - 1)
+            if found is None or found.remote_log_segment_id != metadata.remote_log_segment_id:
+                return False
+            log.note_copied_to(next_offset - 1)
+            logger.info(
+                "Copied %s to remote storage with segment-id: %s",
+                data.log_segment,
+                found.remote_log_segment_id,
+            )
+            return True
+        finally:
+            tiered.being_copied.discard(metadata.remote_log_segment_id)
+
+    # Deletions
+
+    async def _expire_once(self, tiered: _Tiered) -> bool:
+        async with self._deletions:
+            log = tiered.log
+            copies = self._metadata.list_remote_log_segments(tiered.id)
+            if not copies:
+                return False
+            local = [_facts_of(each) for each in log.segments]
+            config = log.config
+            expired = core_rules.expired_segments(
+                Retention(
+                    log.epoch_entries,
+                    log.log_start_offset,
+                    log.log_end_offset,
+                    config.retention_ms if config.delete else -1,
+                    config.retention_bytes if config.delete else -1,
+                    core_rules.only_local_bytes(local, log.highest_offset_in_remote_storage),
+                    self._clock.now_ms(),
+                ),
+                copies,
+                tiered.being_copied,
+            )
+            if expired.log_start_offset is not None and log.increment_log_start_offset(
+                min(expired.log_start_offset, log.high_watermark)
+            ):
+                self._log_start_moved(tiered.core)
+            for metadata in expired.segments:
+                if not tiered.core.is_leader or tiered.core.leader_epoch != tiered.leader_epoch:
+                    return False
+                await self._delete(metadata)
+        return False
+
+    async def _delete(self, metadata: RemoteLogSegmentMetadata) -> None:
+        states = RemoteLogSegmentState
+        await self._metadata.update_remote_log_segment_metadata(
+            self._update(metadata, states.DELETE_SEGMENT_STARTED, metadata.custom_metadata)
+        )
+        await self._in_thread(partial(self._storage.delete_log_segment_data, metadata))
+        self.indexes.remove([metadata.remote_log_segment_id.id])
+        await self._metadata.update_remote_log_segment_metadata(
+            self._update(metadata, states.DELETE_SEGMENT_FINISHED, metadata.custom_metadata)
+        )
+
+    async def _delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete all that is in the remote storage, until nothing is left or this node ends."""
+        delay_ms = self._backoff_ms
+        while not self._is_closed:
+            try:
+                async with self._deletions:
+                    for metadata in self._metadata.list_remote_log_segments(partition):
+                        await self._delete(metadata)
+                break
+            except RemoteResourceNotFoundException:
+                break
+            except RemoteStorageException as error:
+                logger.info("the remote log of %s is not deleted yet: %s", partition, error)
+            await self._tasks.sleep(delay_ms)
+            delay_ms = min(delay_ms * 2, self._interval_ms)
+        if (partition.topic_id, partition.partition) not in self._tiered:
+            self._metadata.on_stop_partitions([partition])
+
+    def _update(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, custom: bytes | None
+    ) -> RemoteLogSegmentMetadataUpdate:
+        return RemoteLogSegmentMetadataUpdate(
+            metadata.remote_log_segment_id, self._clock.now_ms(), custom, state, self._node_id
+        )
+
+    # Reads
+
+    def fetch_throttle_ms(self) -> int:
+        """How long reads of consumers wait for the quota on them."""
+        return self._fetch_quota.throttle_ms(self._clock.monotonic_ms())
+
+    async def read(
+        self, core: Core, offset: int, max_bytes: int, *, minimum_one_batch: bool, read_committed: bool
+    ) -> RemoteRead:
+        """Records from an offset below the local log start on. Raises LogRefused OFFSET_OUT_OF_RANGE if the remote storage
+        does not have it, RemoteStorageException, and Overloaded if too many reads wait."""
+        partition = self._id_of(core)
+        log: UnifiedLog = core.log
+        async with self._reads:
+            metadata: RemoteLogSegmentMetadata | None = self._segment_with(partition, log, offset)
+            found: RemoteRecords | None = None
+            for _ in range(SEGMENTS_PASSED_MAX):
+                if metadata is None:
+                    return RemoteRead(b"", [])
+                found = await self._in_thread(
+                    partial(self._reader.read, metadata, offset, max_bytes, minimum_one_batch)
+                )
+                if found is not None:
+                    break
+                metadata = self._next_segment(partition, log, metadata)
+            if found is None or metadata is None or not found.records:
+                return RemoteRead(b"", [])
+            self._fetch_quota.record(len(found.records), self._clock.monotonic_ms())
+            aborted: list[AbortedTransaction] = []
+            if read_committed:
+                aborted = await self._aborted(partition, log, metadata, offset, found.next_offset)
+            return RemoteRead(found.records, aborted)
+
+    async def _aborted(
+        self,
+        partition: TopicIdPartition,
+        log: UnifiedLog,
+        metadata: RemoteLogSegmentMetadata,
+        offset: int,
+        upper_bound_offset: int,
+    ) -> list[AbortedTransaction]:
+        found: list[AbortedTxn] = []
+        at: RemoteLogSegmentMetadata | None = metadata
+        while at is not None:
+            if not at.txn_idx_empty:
+                some, is_complete = await self._in_thread(
+                    partial(self._reader.aborted_transactions, at, offset, upper_bound_offset)
+                )
+                found += some
+                if is_complete:
+                    break
+            at = self._next_with_aborted(partition, log, at.end_offset + 1)
+        else:
+            # Transactions that end in the local files.
+            ended, _ = log.aborted_entries(offset, upper_bound_offset)
+            known = set(found)
+            found += [entry for entry in ended if entry not in known]
+        found.sort(key=lambda entry: (entry.first_offset, entry.last_offset))
+        return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
+
+    async def find_offset(self, core: Core, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record at or after a timestamp that lies below the local log start. Raises as `read`."""
+        partition = self._id_of(core)
+        log: UnifiedLog = core.log
+        async with self._reads:
+            epochs = log.epoch_entries
+            lineage = core_rules.without_empty_epochs(epochs)
+            at: RemoteLogSegmentMetadata | None = None
+            offset = log.log_start_offset
+            while offset < log.local_log_start_offset:
+                at = self._segment_at(partition, epochs, offset)
+                if at is None or not core_rules.is_within_leader_epochs(at, log.log_end_offset, lineage):
+                    return None
+                if at.max_timestamp_ms >= timestamp_ms:
+                    found = await self._in_thread(
+                        partial(self._reader.find_by_timestamp, at, timestamp_ms, log.log_start_offset)
+                    )
+                    if found is not None:
+                        return found
+                offset = at.end_offset + 1
+        return None
+
+    async def aux_state(self, core: Core, epoch: int, offset: int) -> RemoteLogAuxState:
+        """With what a follower begins whose leader has this offset, of this epoch, in the remote storage only. Raises
+        RemoteStorageException."""
+        partition = self._id_of(core)
+        async with self._reads:
+            metadata = self._metadata.remote_log_segment_metadata(partition, epoch, offset)
+            if metadata is None:
+                raise RemoteStorageException(f"no remote segment has offset {offset} of epoch {epoch}")
+            checkpoint, snapshot = [
+                await self._in_thread(partial(fetch_whole, self._storage, metadata, each))
+                for each in (IndexType.LEADER_EPOCH, IndexType.PRODUCER_SNAPSHOT)
+            ]
+            try:
+                epochs = parse_epochs(checkpoint)
+            except CheckpointCorrupt as damage:
+                raise RemoteStorageException(
+                    f"the leader epochs of {metadata.remote_log_segment_id}: {damage}"
+                ) from damage
+            return RemoteLogAuxState(metadata.end_offset + 1, epochs, snapshot)
+
+    async def follower_state(self, core: Core, epoch: int, offset: int) -> RemoteLogAuxState | None:
+        """Like `aux_state`. None if it cannot be read now."""
+        try:
+            return await self.aux_state(core, epoch, offset)
+        except (RemoteStorageException, Overloaded) as error:
+            logger.warning("[RemoteLogManager partition=%s] %s", core.topic_partition, error)
+            return None
+
+    def _id_of(self, core: Core) -> TopicIdPartition:
+        name = core.topic_partition
+        return TopicIdPartition(core.topic_id, name.topic, name.partition)
+
+    def _segment_with(
+        self, partition: TopicIdPartition, log: UnifiedLog, offset: int
+    ) -> RemoteLogSegmentMetadata:
+        metadata = self._segment_at(partition, log.epoch_entries, offset)
+        if metadata is None:
+            raise LogRefused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} does not exist in the remote tier of {partition}",
+            )
+        return metadata
+
+    def _segment_at(
+        self, partition: TopicIdPartition, epochs: Sequence[tuple[int, int]], offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        epoch = core_rules.epoch_for_offset(epochs, offset)
+        return None if epoch is None else self._metadata.remote_log_segment_metadata(partition, epoch, offset)
+
+    def _next_segment(
+        self, partition: TopicIdPartition, log: UnifiedLog, metadata: RemoteLogSegmentMetadata
+    ) -> RemoteLogSegmentMetadata | None:
+        return self._segment_at(partition, log.epoch_entries, metadata.end_offset + 1)
+
+    def _next_with_aborted(
+        self, partition: TopicIdPartition, log: UnifiedLog, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        epochs = log.epoch_entries
+        first = core_rules.epoch_for_offset(epochs, offset)
+        for epoch, start in epochs:
+            if first is not None and epoch >= first:
+                found = self._metadata.next_segment_with_txn_index(partition, epoch, max(start, offset))
+                if found is not None:
+                    return found
+        return None
+
+    def _in_thread(self, job: Callable[[], T]) -> Deferred[T]:
+        return self._workers.submit(job)
+
+
+def _facts_of(segment: LogSegment) -> LocalSegment:
+    return LocalSegment(segment.base_offset, segment.size, segment.max_timestamp_ms)

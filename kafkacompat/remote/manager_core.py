@@ -1,0 +1,272 @@
+"""What the remote log manager decides: which segments are copied, which copies are deleted, where a log begins and up to
+where it is copied (KIP-405, KIP-956, KIP-1241).
+
+Pure. Leader epochs are (epoch, start offset) pairs in ascending order, as the log's leader epoch cache has them: the lineage
+of the log. A copy that does not belong to it was made by a leader whose records were truncated later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from kafkacompat.quota.rate import Rate
+from kafkacompat.remote.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
+
+Epochs: TypeAlias = Sequence[tuple[int, int]]
+UNLIMITED = 2**63 - 1
+
+
+class LocalSegment(NamedTuple):
+    """The facts of a segment in the local log."""
+
+    base_offset: int
+    size: int
+    largest_timestamp_ms: int
+
+
+class Candidate(NamedTuple):
+    segment: LocalSegment
+    next_offset: int
+    """The base offset of the next segment."""
+
+
+def candidate_log_segments(
+    segments: Sequence[LocalSegment],
+    *,
+    from_offset: int,
+    last_stable_offset: int,
+    copy_lag_ms: int,
+    copy_lag_bytes: int,
+    now_ms: int,
+) -> list[Candidate]:
+    """The segments to copy now, oldest first. The last of `segments` is active and is not copied.
+
+    A segment must end at or below the last stable offset. remote.copy.lag.ms and remote.copy.lag.bytes keep the newest ones
+    back: whichever is reached first lets a segment go, 0 lets all go, and -1 is no reason to let one go."""
+    first = 0
+    for at, segment in enumerate(segments):
+        if segment.base_offset <= from_offset:
+            first = at
+    rest = segments[first:]
+    left = sum(segment.size for segment in rest)
+    found: list[Candidate] = []
+    for segment, following in pairwise(rest):
+        left -= segment.size
+        if following.base_offset > last_stable_offset:
+            break
+        age_ms = now_ms - segment.largest_timestamp_ms
+        is_due = (
+            0 in (copy_lag_ms, copy_lag_bytes)
+            or (copy_lag_ms > 0 and (age_ms < 0 or age_ms >= copy_lag_ms))
+            or (0 < copy_lag_bytes <= left)
+        )
+        if not is_due:
+            break
+        found.append(Candidate(segment, following.base_offset))
+    return found
+
+
+def epochs_in_range(epochs: Epochs, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+    """The epochs of the records from `start_offset` up to `end_offset`, exclusive. The first one starts there."""
+    found: list[tuple[int, int]] = []
+    for epoch, start in epochs:
+        if start >= end_offset:
+            break
+        if start <= start_offset:
+            found = [(epoch, start_offset)]
+        else:
+            found.append((epoch, start))
+    return found
+
+
+def epoch_for_offset(epochs: Epochs, offset: int) -> int | None:
+    """The epoch of an offset. None below the first one."""
+    found = None
+    for epoch, start in epochs:
+        if start > offset:
+            break
+        found = epoch
+    return found
+
+
+class Copied(NamedTuple):
+    offset: int
+    """The last offset that is copied. -1 if none is."""
+    epoch: int
+
+
+def find_highest_remote_offset(
+    epochs: Epochs, log_end_offset: int, highest_offset_for_epoch: Callable[[int], int | None]
+) -> Copied:
+    """Up to where this log is copied, by the newest epoch of which anything is. Records of that epoch behind the log's own end
+    of it belong to another history."""
+    end = log_end_offset
+    for epoch, start in reversed(epochs):
+        highest = highest_offset_for_epoch(epoch)
+        if highest is not None:
+            return Copied(min(highest, end - 1), epoch)
+        end = start
+    return Copied(-1, -1)
+
+
+def find_log_start_offset(
+    epochs: Epochs,
+    local_log_start_offset: int,
+    segments_of_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
+) -> int:
+    """Where the log begins, as a new leader finds it: with the first copy of its lineage."""
+    for epoch, _ in epochs:
+        segments = segments_of_epoch(epoch)
+        if segments:
+            return min(segments[0].start_offset, local_log_start_offset)
+    return local_log_start_offset
+
+
+def without_empty_epochs(epochs: Epochs) -> dict[int, int]:
+    """The epochs that have records: an epoch that starts where the next one does has none."""
+    found: dict[int, int] = {}
+    for at, (epoch, start) in enumerate(epochs):
+        if at + 1 == len(epochs) or epochs[at + 1][1] != start:
+            found[epoch] = start
+    return found
+
+
+def is_within_leader_epochs(
+    metadata: RemoteLogSegmentMetadata, log_end_offset: int, lineage: dict[int, int]
+) -> bool:
+    """Whether a copy has nothing but records of this log. `lineage` is from `without_empty_epochs`. Epochs of the copy below
+    the first one of the lineage lie below the log start, and are not looked at."""
+    own = without_empty_epochs(metadata.segment_leader_epochs)
+    if not lineage or metadata.end_offset >= log_end_offset:
+        return False
+    epochs = sorted(lineage)
+    last = max(own)
+    counted = sorted(epoch for epoch in own if epoch >= epochs[0])
+    if not counted or last > epochs[-1]:
+        return False
+    for at, epoch in enumerate(counted):
+        if epoch not in lineage:
+            return False
+        if at == 0 and epoch != epochs[0] and own[epoch] < lineage[epoch]:
+            return False
+        later = [(each, lineage[each]) for each in epochs if each > epoch][:1]
+        if epoch == last:
+            if later and metadata.end_offset >= later[0][1]:
+                return False
+        elif later != [(counted[at + 1], own[counted[at + 1]])]:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The facts that decide which copies a log keeps."""
+
+    epochs: Epochs
+    log_start_offset: int
+    log_end_offset: int
+    retention_ms: int
+    """-1: no limit. The same for `retention_bytes`."""
+    retention_bytes: int
+    only_local_bytes: int
+    """Of the segments that are not copied."""
+    now_ms: int
+
+
+class Expired(NamedTuple):
+    """What goes."""
+
+    segments: list[RemoteLogSegmentMetadata]
+    log_start_offset: int | None
+    """Where the log begins from now on, before anything is deleted. None if it stays."""
+
+
+def only_local_bytes(segments: Sequence[LocalSegment], highest_offset: int) -> int:
+    return sum(segment.size for segment in segments if segment.base_offset > highest_offset)
+
+
+def expired_segments(
+    facts: Retention,
+    copies: Iterable[RemoteLogSegmentMetadata],
+    being_copied: Collection[RemoteLogSegmentId] = (),
+) -> Expired:
+    """The copies to delete, in order: those whose deletion has begun, those below the log start, those that retention.ms and
+    retention.bytes let go, and those of other histories.
+
+    Retention goes from the oldest copy of the lineage on and stops at the first that stays. What was never finished and
+    is not being copied now goes too: a new attempt has another id."""
+    lineage = without_empty_epochs(facts.epochs)
+    in_order = sorted(
+        copies, key=lambda each: (each.start_offset, each.end_offset, each.remote_log_segment_id.id)
+    )
+    started, finished, deleting = (
+        [each for each in in_order if each.state is state]
+        for state in (
+            RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+            RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+            RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+        )
+    )
+    gone = list(deleting)
+    gone += [each for each in started if each.remote_log_segment_id not in being_copied]
+    valid: list[RemoteLogSegmentMetadata] = []
+    for each in finished:
+        if is_within_leader_epochs(each, facts.log_end_offset, lineage):
+            valid.append(each)
+        elif _is_of_the_past(each, facts, lineage):
+            gone.append(each)
+    surplus = (
+        facts.only_local_bytes + sum(each.segment_size_in_bytes for each in valid) - facts.retention_bytes
+    )
+    log_start_offset: int | None = None
+    is_over = False
+    for each in valid:
+        if each.end_offset < facts.log_start_offset:
+            surplus -= each.segment_size_in_bytes
+            gone.append(each)
+            continue
+        if is_over:
+            continue
+        by_time = 0 <= facts.retention_ms < facts.now_ms - each.max_timestamp_ms
+        by_size = facts.retention_bytes >= 0 and surplus >= each.segment_size_in_bytes
+        if by_time or by_size:
+            surplus -= each.segment_size_in_bytes
+            gone.append(each)
+            log_start_offset = max(log_start_offset or 0, each.end_offset + 1)
+        else:
+            is_over = True
+    return Expired(gone, log_start_offset)
+
+
+def _is_of_the_past(metadata: RemoteLogSegmentMetadata, facts: Retention, lineage: dict[int, int]) -> bool:
+    """Whether no later leader can need a copy that is not of this lineage: all its epochs are older than the first one that
+    the log has. Of other copies a leader that comes back by an unclean election may still know more."""
+    if not lineage:
+        return False
+    first = min(lineage)
+    epochs = [epoch for epoch, _ in metadata.segment_leader_epochs]
+    if all(epoch < first for epoch in epochs):
+        return True
+    return all(epoch <= first for epoch in epochs) and metadata.end_offset < facts.log_start_offset
+
+
+class RLMQuotaManager:
+    """A bound on bytes a second, of copies or of reads (KIP-956). What exceeds it is paid for by a wait before the next."""
+
+    __slots__ = ("_rate", "bytes_per_second")
+
+    def __init__(self, bytes_per_second: int, windows: int, window_s: int) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._rate = Rate(windows, window_s * 1000)
+
+    def record(self, size: int, now_ms: int) -> None:
+        self._rate.record(size, now_ms)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """How long to wait before anything more begins. 0 if it may begin now."""
+        if self.bytes_per_second == UNLIMITED:
+            return 0
+        return self._rate.throttle_ms(self.bytes_per_second, now_ms)
