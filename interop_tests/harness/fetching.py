@@ -27,7 +27,7 @@ from interop_tests.harness.releases import (
 )
 from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
-from interop_tests.streams.instances import build
+from interop_tests.streams import class_archive
 
 # In the order in which the suite needs them.
 PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
@@ -36,8 +36,8 @@ PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (partial(kafka_java, version=BEFORE), ()),
     (quick_jvm, ()),
     (registers_program, ()),
-    (build, ()),
-    (build, (BEFORE,)),
+    (class_archive.make, ()),
+    (class_archive.make, (BEFORE,)),
     *((python_release, (name, version)) for name, versions in OLD_PYTHON.items() for version in versions),
     *((java_release, (version,)) for version in (*OLD_JAVA, OLDEST_JAVA)),
     (sarama_program, ("old",)),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from interop_tests.harness.kafka_jars import BEFORE, KAFKA_VERSION, require_program
-from interop_tests.harness.kafka_jvm import QUICK_JVM
+from interop_tests.harness.kafka_jvm import QUICK_JVM, SHARED
 from interop_tests.harness.programs import build_once
 from interop_tests.harness.waiting import wait_until
 
@@ -34,6 +34,7 @@ BROKER_SETTINGS = {
 }
 """The same for groups of the streams protocol (KIP-1071)."""
 PROGRAMS = ("Application.java", "WordCount.java", "Joins.java")
+ARCHIVE, PROGRAMS_JAR = "classes.jsa", "programs.jar"
 OF_SMOKE_TEST = "SmokeDriver.java"
 """It needs the classes of Kafka's own smoke test, which were last published for the release before."""
 
@@ -56,12 +57,25 @@ def build(version: str = KAFKA_VERSION) -> Path:
 
 
 def java_command(version: str = KAFKA_VERSION) -> list[str]:
-    """Java with the programs of `build`. Append a class."""
+    """Java with the programs of `build`, and with the archive of `class_archive` if there is one. Append a class."""
     folder = build(version)
+    archive = folder / ARCHIVE
+    if archive.exists():
+        return archived_command(folder, f"-XX:SharedArchiveFile={archive}")
+    return _java(folder, [], f"{folder}/classes:{folder}/lib/*")
+
+
+def archived_command(folder: Path, option: str) -> list[str]:
+    """The same with an option of archives, for which the class path has to be jars, always in the same order."""
+    jars = [folder / PROGRAMS_JAR, *sorted((folder / "lib").glob("*.jar"))]
+    return _java(folder, [*SHARED, option], ":".join(map(str, jars)))
+
+
+def _java(folder: Path, options: Sequence[str], classpath: str) -> list[str]:
     return [
-        *(require_program("java"), "-Xmx256m", *QUICK_JVM),
+        *(require_program("java"), "-Xmx256m", *QUICK_JVM, *options),
         f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
-        *("-cp", f"{folder}/classes:{folder}/lib/*"),
+        *("-cp", classpath),
     ]
 
 
@@ -79,7 +93,7 @@ class Instances:
         """Each runs the command with the path of its settings and these arguments."""
         self.root = root
         self.name = name
-        self._command = command
+        self.command = command
         self._arguments = arguments
         self._settings = settings
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -99,7 +113,7 @@ class Instances:
         self._log_starts[number] = len(self.log_text(number))
         with open(self.log_path(number), "ab") as log:
             self._processes[number] = subprocess.Popen(
-                [*self._command, str(path), *self._arguments], stdout=log, stderr=log, cwd=folder
+                [*self.command, str(path), *self._arguments], stdout=log, stderr=log, cwd=folder
             )
 
     def wait_until_running(self, *numbers: int) -> None:
