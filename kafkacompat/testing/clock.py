@@ -103,10 +103,18 @@ class TestClock:
     def copy(self) -> TestClock:
         """Another clock that shows the same time, and stands if this one does."""
         other = TestClock()
-        with self._moving, self._lock:
-            other._stands_ms, other._ahead_ms = self._stands_ms, self._ahead_ms
-            other._work_ahead_ms, other._wall_ms = self._work_ahead_ms, self._wall_ms
+        with self._moving:
+            other.set_state(self.state())
         return other
+
+    def state(self) -> tuple[Any, ...]:
+        """For a clock that shows the same time in another process of this machine."""
+        with self._lock:
+            return self._stands_ms, self._ahead_ms, self._work_ahead_ms, self._wall_ms
+
+    def set_state(self, state: tuple[Any, ...]) -> None:
+        with self._lock:
+            self._stands_ms, self._ahead_ms, self._work_ahead_ms, self._wall_ms = state
 
     # For nodes.
 

@@ -95,20 +95,21 @@ class Hooks:
     """Faults and watchers of all dispatchers of a broker, or of a cluster."""
 
     def __init__(self) -> None:
-        self.faults = Faults(self._look)
+        self.faults = Faults(self.look)
         self.is_idle = True
         """Nobody wants anything of a request."""
         self.watchers: tuple[Watcher, ...] = ()
 
     def watch(self, watcher: Watcher) -> None:
         self.watchers = (*self.watchers, watcher)
-        self._look()
+        self.look()
 
     def unwatch(self, watcher: Watcher) -> None:
         self.watchers = tuple(each for each in self.watchers if each != watcher)
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Somebody begins or ceases to want something."""
         self.is_idle = not self.watchers and not self.faults.active
 
 

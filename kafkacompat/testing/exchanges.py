@@ -22,7 +22,7 @@ class Exchanges:
 
     def __init__(self, state_of: Callable[[int], State]) -> None:
         """`state_of`: what a node knows, by its id."""
-        self._state_of = state_of
+        self.state_of = state_of
         self._kept: deque[tuple[Recorded, int]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -31,10 +31,13 @@ class Exchanges:
 
     def add(self, exchange: Exchange) -> None:
         try:
-            recorded = recorded_of(exchange, payload(exchange), self._state_of(exchange.node))
+            recorded = recorded_of(exchange, payload(exchange), self.state_of(exchange.node))
         except Exception as error:  # no request may fail because somebody looks at it
             report("recording a request", error)
             return
+        self.keep(recorded)
+
+    def keep(self, recorded: Recorded) -> None:
         size = recorded.size_bytes
         with self._lock:
             self._kept.append((recorded, size))

@@ -328,16 +328,21 @@ class Fault:
 
     def __init__(self, rule: Rule, faults: Faults) -> None:
         self.rule = rule
-        self.hits = 0
-        """Requests that have met it."""
         self._faults = faults
+        self._hits = 0
         self._seen = 0
         self._random = Random(rule.seed)
+
+    @property
+    def hits(self) -> int:
+        """Requests that have met it."""
+        self._faults.catch_up()
+        return self._hits
 
     def wait(self, times: int = 1, timeout: float = WAIT_S) -> None:
         """Return when it has been hit so often. Raises TimeoutError."""
         self._faults.wait_until(
-            lambda: self.hits >= times, timeout, f"{self.rule} was hit {{}} of {times} times", self
+            lambda: self._hits >= times, timeout, f"{self.rule} was hit {{}} of {times} times", self
         )
 
     def remove(self) -> None:
@@ -353,11 +358,23 @@ class Fault:
     def __repr__(self) -> str:
         return f"<{self.rule}, {self.hits} hits>"
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many have met it, of how many that fit."""
+        return self._hits, self._seen
+
+    def go_on_from(self, hits: int, seen: int) -> None:
+        """Be where it was in another process."""
+        self._hits, self._seen = hits, seen
+        if self.rule.probability < 1:
+            for _ in range(seen - self.rule.nth + 1):
+                self._random.random()
+
     # With the lock of Faults.
 
     @property
     def is_over(self) -> bool:
-        return self.rule.times is not None and self.hits >= self.rule.times
+        return self.rule.times is not None and self._hits >= self.rule.times
 
     def meets(self) -> bool:
         """Count a request that fits. Return whether it is hit."""
@@ -366,7 +383,7 @@ class Fault:
             return False
         if self.rule.probability < 1 and self._random.random() >= self.rule.probability:
             return False
-        self.hits += 1
+        self._hits += 1
         return True
 
 
@@ -466,8 +483,12 @@ class Faults:
 
     def wait_until(self, is_so: Callable[[], bool], timeout: float, text: str, fault: Fault) -> None:
         with self._met:
-            if not self._met.wait_for(is_so, timeout):
-                raise TimeoutError(text.format(fault.hits))
+            if self._met.wait_for(is_so, timeout):
+                return
+        raise TimeoutError(text.format(fault.hits))
+
+    def catch_up(self) -> None:
+        """All that was hit is counted when this returns."""
 
     # For nodes.
 

@@ -1,4 +1,4 @@
-"""What a test holds: a Kafka of one node or of several, in this process.
+"""What a test holds: a Kafka of one node or of several, in this process (kafka_process.py has the one in a process of its own).
 
 with Kafka() as kafka:
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
@@ -7,11 +7,13 @@ with Kafka() as kafka:
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kafkacompat.addresses import host_and_port
 from kafkacompat.controller.features import default_levels
@@ -24,13 +26,14 @@ from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.records.record import Record as LogRecord
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.node_state import NodeState
-from kafkacompat.testing import cluster, log
+from kafkacompat.testing import cluster
 from kafkacompat.testing.clock import TestClock
 from kafkacompat.testing.exchange import Hooks, intercepted
 from kafkacompat.testing.exchanges import Exchanges
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
 from kafkacompat.testing.faulty_disk import FaultyDisk
 from kafkacompat.testing.links import Links, NodeLinks
+from kafkacompat.testing.log import BrokerLog, end_log, keep_log
 from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeEnded, NodeThread
 from kafkacompat.testing.operations import NodeOperations, Refused
@@ -47,7 +50,10 @@ if TYPE_CHECKING:
     from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.testing.faults import Fault, Faults
     from kafkacompat.testing.flavors import Flavor
+    from kafkacompat.testing.folder_disk import FolderDisk
     from kafkacompat.testing.versions import Release
+
+    TestDisk = MemoryDisk | FolderDisk
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0
@@ -69,16 +75,16 @@ _numbers = itertools.count(1)
 class Snapshot:
     """The state of a Kafka at one moment: what its disks held. It can be restored any number of times."""
 
-    def __init__(self, disks: Mapping[int, MemoryDisk]) -> None:
-        self._disks = disks
+    def __init__(self, disks: Mapping[int, TestDisk]) -> None:
+        self.disks = disks
 
-    def copies(self, clock: TestClock) -> dict[int, MemoryDisk]:
+    def copies(self, clock: TestClock) -> dict[int, TestDisk]:
         """Disks for nodes with this clock."""
-        return {node_id: disk.copy(clock.now_ms) for node_id, disk in self._disks.items()}
+        return {node_id: disk.copy(clock.now_ms) for node_id, disk in self.disks.items()}
 
     def close(self) -> None:
         """Free its memory. It cannot be restored any more."""
-        for disk in self._disks.values():
+        for disk in self.disks.values():
             disk.close()
 
 
@@ -86,6 +92,10 @@ class Topic(str):
     """The name of a topic that exists until the test ends, or until the end of a `with` block."""
 
     _kafka: Kafka
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process goes its name."""
+        return str, (str(self),)
 
     def delete(self) -> None:
         self._kafka.delete_topic(self)
@@ -100,6 +110,13 @@ class Topic(str):
 class Kafka:
     """`with`, `async with` under trio or asyncio, or `start` and `stop`."""
 
+    def __new__(cls, *_: Any, process: bool = False, **__: Any) -> Kafka:
+        if process and cls is Kafka:
+            # By its name, because it is made of this class, and few need it.
+            form = import_module("kafkacompat.testing.kafka_process").KafkaProcess
+            return cast("Kafka", super().__new__(form))
+        return super().__new__(cls)
+
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
@@ -108,10 +125,11 @@ class Kafka:
         version: str | None = None,
         flavor: str | None = None,
         racks: Sequence[str] = (),
+        process: bool = False,
     ) -> None:
         """`settings`: Kafka's names and values, over the defaults for tests. `version`: the release, such as 3.9, as which it
         shows itself to clients. `flavor`: the other Kafka whose refusals it has (testing/flavors.py). `racks`: of all nodes, in
-        their order. Raises UnknownSetting, ConfigError, ValueError."""
+        their order. `process`: the nodes run in a process of their own. Raises UnknownSetting, ConfigError, ValueError."""
         self._version, self._flavor_name = version, flavor
         self._flavor = _flavor(flavor, nodes)
         self._release = _release(version) or (None if self._flavor is None else self._flavor.release)
@@ -120,17 +138,15 @@ class Kafka:
         """Of all nodes."""
         self.nodes: dict[int, NodeThread] = {}
         """The nodes that run, or have run last, by id."""
-        self.log = log.BrokerLog(self.name)
-        """What its nodes have logged."""
+        self._log = BrokerLog(self.name)
         self._hooks = Hooks()
         self._causes = Causes()
         """What was done to it, for the reasons of refusals."""
-        self.exchanges = Exchanges(
+        self._exchanges = Exchanges(
             lambda node_id: NodeState(self.nodes[node_id].server, node_id, self._causes)
         )
-        """The last requests, while they are recorded."""
         self.paused = cluster.Paused()
-        self._ports = ReservedPorts()
+        self._ports = self._reserved_ports()
         self._settings = dict(settings or {})
         of_flavor = {} if self._flavor is None else self._flavor.settings
         self._racks = racks
@@ -148,9 +164,19 @@ class Kafka:
         self._links = Links(_addresses(self._configs))
         self._node_links = {node_id: NodeLinks(self._links, node_id) for node_id in self._configs}
         self._cluster_id = uuid_to_text(SystemRandom().uuid())
-        self._disks: dict[int, MemoryDisk] = {}
+        self._disks: dict[int, TestDisk] = {}
         self._blank: Snapshot
         self._topics: list[Topic] = []
+
+    def _reserved_ports(self) -> ReservedPorts:
+        return ReservedPorts()
+
+    def _new_disk(self) -> TestDisk:
+        return MemoryDisk(self.clock.now_ms)
+
+    def _use(self, disks: dict[int, TestDisk]) -> None:
+        """From now on the nodes that start have these disks."""
+        self._disks = disks
 
     # Its life.
 
@@ -166,8 +192,8 @@ class Kafka:
         node = self._any()
         self._one(node, lambda operations: operations.create_coordinators_topics(node.config))
 
-    def _formatted(self, node_id: int) -> MemoryDisk:
-        config, disk = self._configs[node_id], MemoryDisk(self.clock.now_ms)
+    def _formatted(self, node_id: int) -> TestDisk:
+        config, disk = self._configs[node_id], self._new_disk()
         for path in (*config.log_dirs, config.metadata_log_dir):
             disk.make_directory(path)
         format_node(
@@ -181,9 +207,9 @@ class Kafka:
         )
         return disk
 
-    def _begin(self, disks: dict[int, MemoryDisk]) -> None:
-        self._disks = disks
-        log.keep(self.log)
+    def _begin(self, disks: dict[int, TestDisk]) -> None:
+        self._use(disks)
+        keep_log(self._log)
         try:
             for node_id in self._configs:
                 self._make(node_id).begin()
@@ -245,7 +271,7 @@ class Kafka:
             for disk in self._disks.values():
                 disk.close()
             self._ports.release()
-            log.end(self.log)
+            end_log(self._log)
 
     def start_node(self, node_id: int) -> None:
         """Start a node that was stopped or killed, on its disk and at its port. Return when it serves."""
@@ -379,6 +405,21 @@ class Kafka:
         return f"<{type(self).__name__} {self.bootstrap_servers}>"
 
     @property
+    def pid(self) -> int:
+        """The process in which its nodes run."""
+        return os.getpid()
+
+    @property
+    def log(self) -> BrokerLog:
+        """What its nodes have logged."""
+        return self._log
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """The last requests, while they are recorded."""
+        return self._exchanges
+
+    @property
     def faults(self) -> Faults:
         """What goes wrong, on all nodes."""
         return self._hooks.faults
@@ -386,7 +427,7 @@ class Kafka:
     def record_requests(self) -> None:
         """Keep the last requests from now on, for `requests`. pytest's fixtures do it."""
         if not self._hooks.watchers:
-            self._hooks.watch(self.exchanges.add)
+            self._hooks.watch(self._exchanges.add)
 
     def watch_requests(self, watcher: Watcher) -> None:
         """Tell of each request and what became of it, in the thread of its node. What the watcher raises is logged."""
@@ -434,7 +475,8 @@ class Kafka:
         running = {node_id: node for node_id, node in self.nodes.items() if node.is_running}
         for retirement in [node.begin_retirement() for node in running.values()]:
             retirement.result(TIMEOUT_S)
-        before, self._disks = self._disks, snapshot.copies(self.clock)
+        before = self._disks
+        self._use(snapshot.copies(self.clock))
         exchanges = [node.begin_exchange(self._disk(node_id)) for node_id, node in running.items()]
         for node_id in self._disks.keys() - running.keys():
             self._make(node_id).begin()
@@ -563,6 +605,9 @@ class Kafka:
     def delete_topic(self, name: str) -> None:
         """Do nothing if it does not exist any more. Raises Refused."""
         self._topics = [each for each in self._topics if each != name]
+        self._delete_topic(name)
+
+    def _delete_topic(self, name: str) -> None:
         try:
             self._patiently(lambda: self._one(self._any(), lambda node: node.delete_topic(name)))
         except Refused as refused:
@@ -571,6 +616,11 @@ class Kafka:
 
     def end_test(self) -> None:
         """Make ready for the next test: its time runs, its nodes run, the network is whole, and what `topic` has made is gone."""
+        self._recover()
+        for topic in list(self._topics):
+            self.delete_topic(topic)
+
+    def _recover(self) -> None:
         self.heal()
         self.paused.resume_all()
         self.clock.resume()
@@ -579,8 +629,6 @@ class Kafka:
         for node in self.nodes.values():
             node.wait_ready()
         self._settle()
-        for topic in list(self._topics):
-            self.delete_topic(topic)
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic, without Kafka's own."""
@@ -758,9 +806,10 @@ def KafkaCluster(
     version: str | None = None,
     flavor: str | None = None,
     racks: Sequence[str] = (),
+    process: bool = False,
 ) -> Kafka:
     """A Kafka of several nodes, three of them with the controller role too."""
-    return Kafka(settings, nodes=nodes, version=version, flavor=flavor, racks=racks)
+    return Kafka(settings, nodes=nodes, version=version, flavor=flavor, racks=racks, process=process)
 
 
 def _flavor(name: str | None, nodes: int) -> Flavor | None:

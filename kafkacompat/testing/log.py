@@ -94,7 +94,7 @@ _router = _Router()
 _lock = threading.Lock()
 
 
-def keep(log: BrokerLog) -> None:
+def keep_log(log: BrokerLog) -> None:
     """Keep the broker's lines from now on."""
     with _lock:
         if not _router.logs:
@@ -102,7 +102,7 @@ def keep(log: BrokerLog) -> None:
         _router.logs = {**_router.logs, log.prefix: log}
 
 
-def end(log: BrokerLog) -> None:
+def end_log(log: BrokerLog) -> None:
     with _lock:
         if log.prefix not in _router.logs:
             return

@@ -65,6 +65,9 @@ class Refused(Exception):
         super().__init__(text)
         self.code = ErrorCode(code)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (int(self.code), str(self))
+
 
 def check(code: int, what: str, message: str | None = None) -> None:
     """Raises Refused for an error."""

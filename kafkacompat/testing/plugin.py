@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SCOPES = ("function", "module", "session")
 REQUESTS_TOLD = 30
 """How many of its last requests the report of a failed test has."""
+ARGUMENTS = ("nodes", "scope", "version", "flavor", "racks", "process")
 OPTION, MARKER = "kafka_scope", "kafka"
 
 
@@ -48,6 +49,7 @@ class Asked:
     version: str | None = None
     flavor: str | None = None
     racks: Sequence[str] = ()
+    process: bool = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(settings={{...}}, nodes=..., scope=..., version=..., flavor=..., racks=...): "
+        f"{MARKER}(settings={{...}}, nodes=..., scope=..., version=..., flavor=..., racks=..., process=...): "
         "what the fixtures `kafka` and `kafka_cluster` give a test",
     )
     config.stash[RUNNING] = Running()
@@ -110,7 +112,15 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
     place = request.session if asked.scope == "session" else request.node.getparent(pytest.Module)
     assert place is not None
     settings = repr(sorted(asked.settings.items()))
-    key = (place, settings, asked.nodes or nodes, asked.version, asked.flavor, tuple(asked.racks))
+    key = (
+        place,
+        settings,
+        asked.nodes or nodes,
+        asked.version,
+        asked.flavor,
+        tuple(asked.racks),
+        asked.process,
+    )
     if key not in running.shared:
         running.shared[key] = _start(running, asked, nodes)
         place.addfinalizer(lambda: _stop(running, running.shared.pop(key)))
@@ -126,6 +136,7 @@ def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
         version=asked.version,
         flavor=asked.flavor,
         racks=asked.racks,
+        process=asked.process,
     )
     kafka.record_requests()
     kafka.start()
@@ -142,9 +153,7 @@ def _asked(marker: pytest.Mark | None) -> Asked:
     if marker is None:
         return Asked({})
     told = dict(marker.kwargs)
-    named = {
-        name: told.pop(name) for name in ("nodes", "scope", "version", "flavor", "racks") if name in told
-    }
+    named = {name: told.pop(name) for name in ARGUMENTS if name in told}
     asked = Asked(dict(told.pop("settings", {})), **named)
     if marker.args or told:
         raise pytest.UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterable
 
 FREE_PORT = re.compile(r"(?<=:)0(?=,|\s|$)")
 """The port of a listener that leaves the choice to the system."""
@@ -27,6 +28,22 @@ class ReservedPorts:
         """The listeners with a port of their own for each port 0."""
         return FREE_PORT.sub(lambda _: str(self.reserve()), listeners)
 
+    @property
+    def numbers(self) -> list[int]:
+        """In the order in which they were reserved."""
+        return [int(each.getsockname()[1]) for each in self._sockets]
+
     def release(self) -> None:
         while self._sockets:
             self._sockets.pop().close()
+
+
+class GivenPorts(ReservedPorts):
+    """Ports that another process has reserved, in the order in which it has done so."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        super().__init__()
+        self._given = iter(numbers)
+
+    def reserve(self, host: str = "127.0.0.1") -> int:
+        return next(self._given)

@@ -63,7 +63,7 @@ def nodes_settings(
     ValueError."""
     if racks and len(racks) != nodes:
         raise ValueError(f"{nodes} nodes need as many racks, and {len(racks)} are given")
-    told = {name: _text(value) for name, value in settings.items()}
+    told = {name: text_of(value) for name, value in settings.items()}
     _refuse_unknown(told)
     if told.get("authorizer.class.name"):
         others = told.get("super.users")
@@ -122,5 +122,5 @@ def _refuse_unknown(settings: Mapping[str, str]) -> None:
         raise UnknownSetting(f"Kafka has no setting {', '.join(unknown)}")
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

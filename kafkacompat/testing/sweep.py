@@ -15,6 +15,7 @@ reach. At the end the topics must have what they had without a fault.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -184,6 +185,8 @@ def every_fault(
     Raises FaultFound. What the program raises without a fault is raised."""
     if len(kafka.nodes) != 1:
         raise ValueError("a sweep needs a Kafka of one node")
+    if kafka.pid != os.getpid():
+        raise ValueError("a sweep needs a Kafka in the process of the tests")
     start = kafka.snapshot()
     before = outcome_of(kafka)
     with kafka.fork(start) as first:

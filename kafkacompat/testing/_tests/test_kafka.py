@@ -23,8 +23,14 @@ from kafkacompat.testing.waiting import until
 from kafkacompat.wire.errors import ErrorCode
 
 
+@pytest.fixture(params=["in process", "as a process"])
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    with Kafka(process=request.param == "as a process") as kafka:
+        yield kafka
+
+
 @pytest.fixture
-def kafka() -> Iterator[Kafka]:
+def kafka_here() -> Iterator[Kafka]:
     with Kafka() as kafka:
         yield kafka
 
@@ -187,7 +193,8 @@ def test_a_fork_goes_its_own_way(kafka: Kafka) -> None:
     assert values(kafka.records("t")) == [b"x", b"own"]
 
 
-def test_the_files_of_a_fork_are_as_old_as_its_own_clock_says(kafka: Kafka) -> None:
+def test_the_files_of_a_fork_are_as_old_as_its_own_clock_says(kafka_here: Kafka) -> None:
+    kafka = kafka_here
     with kafka.fork() as other:
         other.clock.advance(days=1)
         for _ in range(2):
@@ -309,8 +316,9 @@ def test_a_slow_disk_holds_up_only_those_who_wait_for_it(kafka: Kafka) -> None:
     creator.join()
 
 
-def test_what_a_cut_link_has_lost_is_told_to_a_node_that_was_paused(kafka: Kafka) -> None:
+def test_what_a_cut_link_has_lost_is_told_to_a_node_that_was_paused(kafka_here: Kafka) -> None:
     answer: Deferred[None] = Deferred()
+    kafka = kafka_here
     links = kafka._node_links[1]
     kafka.node.call(lambda: links.lose(answer, kafka.node.time.work_timers, TIMER_MAX_MS))
     kafka.pause_node(1)

@@ -60,8 +60,9 @@ def test_so_does_a_marker(run: Pytest) -> None:
     assert "2 passed" in run(source + "pytestmark = pytest.mark.kafka(scope='module')\n")
 
 
-def test_a_marker_has_settings_and_a_number_of_nodes(run: Pytest) -> None:
+def test_a_marker_has_settings_a_number_of_nodes_and_a_form(run: Pytest) -> None:
     said = run("""
+import os
 import pytest
 @pytest.mark.kafka(settings={"num.partitions": 4, "auto.create.topics.enable": True})
 def test_settings(kafka):
@@ -70,8 +71,12 @@ def test_settings(kafka):
 @pytest.mark.kafka(nodes=2)
 def test_nodes(kafka_cluster):
     assert len(kafka_cluster.nodes) == 2
+@pytest.mark.kafka(process=True)
+def test_process(kafka):
+    kafka.kill_node(1)
+    assert kafka.pid != os.getpid()
 """)
-    assert "2 passed" in said, said
+    assert "3 passed" in said, said
 
 
 def test_a_marker_has_a_release_or_a_flavor(run: Pytest) -> None:
