@@ -24,6 +24,7 @@ CACHE_DIR = (CHECKOUT / ".cache" / "kafka").resolve()
 POM = Path(__file__).with_name("jars") / "pom.xml"
 RESOLVE_TIMEOUT_S = 300
 ATTEMPTS = 2
+DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin"
 
 
 class MissingTool(RuntimeError):
@@ -81,3 +82,18 @@ def kafka_classpath(version: str = KAFKA_VERSION) -> str:
     order."""
     require_program("java")
     return os.pathsep.join(map(str, sorted(kafka_lib_dir(version).glob("*.jar"))))
+
+
+def storage_test_jar() -> Path:
+    """Kafka's tests of tiered storage, with its LocalTieredStorage. The last release that publishes them is the one before the
+    reference."""
+    folder = CACHE_DIR / BEFORE / "test"
+    path = folder / f"kafka-storage-{BEFORE}-test.jar"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            command = [require_program("mvn"), "-q", "-B", f"{DEPENDENCY_PLUGIN}:copy"]
+            command += [f"-Dartifact=org.apache.kafka:kafka-storage:{BEFORE}:jar:test"]
+            download([*command, f"-DoutputDirectory={folder}"], "Kafka's tests of storage", RESOLVE_TIMEOUT_S)
+    return path

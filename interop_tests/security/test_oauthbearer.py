@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,45 +35,69 @@ CLIENT_S = 20
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 
 
-def settings_of(broker: BrokerProcess, port: int, url: str) -> dict[str, str]:
-    of = "listener.name.safe."
+EXPECTED = {"expected.audience": f"{AUDIENCE},others", "expected.issuer": ISSUER}
+ALLOWED = {"allow.unverified.audience": "true", "allow.unverified.issuer": "true"}
+LISTENERS = {
+    "safe": EXPECTED,
+    "anybody": {"expected.issuer": ISSUER, "allow.unverified.audience": "true"},
+    "anyone": {"expected.audience": AUDIENCE, "allow.unverified.issuer": "true"},
+    "open": ALLOWED,
+    "empty": {"expected.audience": "", "expected.issuer": " "} | ALLOWED,
+    "both": EXPECTED | ALLOWED,
+}
+"""What each expects of a token, and what it allows."""
+
+
+def settings_of(
+    broker: BrokerProcess, port: int, url: str, name: str = "safe", told: Mapping[str, str] = EXPECTED
+) -> dict[str, str]:
+    of = f"listener.name.{name}."
     mechanism = f"{of}oauthbearer."
+    address = f"{name.upper()}://127.0.0.1:{port}"
+    protocols = broker.settings.get(
+        "listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    )
     return {
-        "listeners": f"{broker.settings['listeners']},SAFE://127.0.0.1:{port}",
-        "advertised.listeners": f"{broker.settings['advertised.listeners']},SAFE://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SAFE:SASL_PLAINTEXT",
+        "listeners": f"{broker.settings['listeners']},{address}",
+        "advertised.listeners": f"{broker.settings['advertised.listeners']},{address}",
+        "listener.security.protocol.map": f"{protocols},{name.upper()}:SASL_PLAINTEXT",
         "connection.failed.authentication.delay.ms": "5",
         f"{of}sasl.enabled.mechanisms": "OAUTHBEARER",
         f"{mechanism}sasl.jaas.config": f"{PACKAGE}OAuthBearerLoginModule required;",
         f"{mechanism}sasl.server.callback.handler.class": f"{PACKAGE}OAuthBearerValidatorCallbackHandler",
         f"{mechanism}sasl.oauthbearer.jwks.endpoint.url": url,
-        f"{of}sasl.oauthbearer.expected.audience": f"{AUDIENCE},others",
-        f"{of}sasl.oauthbearer.expected.issuer": ISSUER,
-    }
+    } | {f"{of}sasl.oauthbearer.{setting}": value for setting, value in told.items()}
 
 
 @pytest.fixture(scope="module")
-def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Of the listeners, by the kind of broker."""
+def by_listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, str]]]:
+    """The addresses of LISTENERS, each by the kind of broker."""
     folder = tmp_path_factory.mktemp("tokens")
     url = write_jwks(
         folder / "keys.json", public_entry(private_key("other"), "other"), public_entry(private_key())
     )
     # Java writes a file's URL with one slash, and so it stands in the property.
     url = url.replace("file:///", "file:/")
-    found = {}
+    found: dict[str, dict[str, str]] = {name: {} for name in LISTENERS}
     with ExitStack() as stack:
         brokers = [BrokerProcess(kind, folder / kind) for kind in (APACHE, KAFKACOMPAT)]
         for broker in brokers:
-            port = free_port()
-            broker.settings |= settings_of(broker, port, url)
-            found[broker.kind] = f"127.0.0.1:{port}"
+            for name, told in LISTENERS.items():
+                port = free_port()
+                broker.settings |= settings_of(broker, port, url, name, told)
+                found[name][broker.kind] = f"127.0.0.1:{port}"
             stack.callback(broker.kill)
         brokers[0].jvm_options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}",)
         brokers[0].launch()
         brokers[1].start()
         brokers[0].wait_until_ready()
         yield found
+
+
+@pytest.fixture(scope="module")
+def addresses(by_listener: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Of the listener that expects both, by the kind of broker."""
+    return by_listener["safe"]
 
 
 def good(**others: Any) -> dict[str, Any]:
@@ -121,6 +145,8 @@ TOKENS = {
     "four parts": lambda: signed(good()) + ".x",
     "no base64": lambda: "~~~.~~~.~~~",
 }
+OF_AUDIENCE = ("for others", "for nobody")
+OF_ISSUER = ("of another issuer", "of no issuer")
 
 
 def message(token: str, head: str = "n,,", scheme: str = "Bearer", more: str = "") -> bytes:
@@ -168,6 +194,47 @@ def test_tokens_are_taken_as_by_apache_kafka(addresses: dict[str, str]) -> None:
     assert ours == theirs
     assert ours["good"][-1] == 1
     assert ours["over"][-1] == "closed"
+
+
+@pytest.mark.parametrize("name", [name for name in LISTENERS if name != "safe"])
+def test_what_may_stay_unverified_is_taken_as_by_apache_kafka(
+    by_listener: dict[str, dict[str, str]], name: str
+) -> None:
+    """CVE-2026-33557. What is expected is verified, whatever is allowed."""
+    firsts = {
+        each: message(TOKENS[each]())
+        for each in ("good", "over", "of a stranger", "unsigned", *OF_AUDIENCE, *OF_ISSUER)
+    }
+    ours, theirs = (
+        {each: answers(by_listener[name][kind], first) for each, first in firsts.items()}
+        for kind in (KAFKACOMPAT, APACHE)
+    )
+    assert ours == theirs
+    taken = {each for each, heard in ours.items() if heard[-1] != "closed"}
+    told = LISTENERS[name]
+    expects = {claim: bool(told.get(f"expected.{claim}", "").strip()) for claim in ("audience", "issuer")}
+    assert taken == {
+        "good",
+        *([] if expects["audience"] else OF_AUDIENCE),
+        *([] if expects["issuer"] else OF_ISSUER),
+    }
+
+
+@pytest.mark.parametrize("claim", ["audience", "issuer"])
+def test_whoever_does_not_say_what_stays_unverified_does_not_start(claim: str, tmp_path: Path) -> None:
+    told = {key: value for key, value in EXPECTED.items() if claim not in key}
+    url = write_jwks(tmp_path / "keys.json", public_entry(private_key())).replace("file:///", "file:/")
+    for kind in (KAFKACOMPAT, APACHE):
+        broker = BrokerProcess(kind, tmp_path / kind)
+        broker.settings |= settings_of(broker, free_port(), url, told=told)
+        broker.jvm_options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}",)
+        try:
+            with pytest.raises(AssertionError, match="the broker ended with status 1"):
+                broker.start()
+        finally:
+            broker.kill()
+        for setting in (f"expected.{claim}", f"allow.unverified.{claim}"):
+            assert f"sasl.oauthbearer.{setting}" in broker.log_text()
 
 
 def damaged(first: bytes, chance: random.Random) -> bytes:

@@ -22,6 +22,7 @@ from interop_tests.storage.contents import (
     write_transactions,
 )
 from interop_tests.storage.test_round_trip import change
+from kafkacompat.raft.snapshot import parse_snapshot
 
 pytestmark = pytest.mark.needs_control
 
@@ -37,6 +38,8 @@ ADDRESS = re.compile(r"[A-Za-z0-9_-]{22}")
 TEXTS = ("checkpoint", "partition.metadata", "meta.properties", "quorum-state", ".kafka_cleanshutdown")
 SAME_SIZE = (".index", ".snapshot")
 """Files whose size says how many entries they have. Those of times depend on the clock, and logs on the clients' batches."""
+FIRST_SNAPSHOT = "__cluster_metadata-0/0-0000000000.checkpoint"
+"""Written by the format (KIP-1170)."""
 
 
 @pytest.fixture
@@ -76,6 +79,9 @@ def told(name: str, path: Path) -> object:
         return "other contents"
     if path.name.endswith(TEXTS) and not re.search(r"-\d{10}\.checkpoint$", path.name):
         return _told_text(path)
+    if name == FIRST_SNAPSHOT:
+        found = parse_snapshot(path.read_bytes())
+        return found.kraft_version, [each.id for each in found.voters], sorted(found.values)
     if name.startswith("__cluster_metadata-0/"):
         return "depends on the time that the node runs"
     return path.stat().st_size if path.suffix in SAME_SIZE else "depends on the clock"
@@ -98,3 +104,5 @@ def test_the_same_life_leaves_the_same_files(nodes: list[SwitchingBroker]) -> No
     assert {name: (apache.get(name), ours.get(name)) for name in sorted({*apache, *ours})
             if apache.get(name) != ours.get(name)} == {}  # fmt: skip
     assert len(ours) > 60
+    ((mode, (kraft_version, voters, values)),) = ours[FIRST_SNAPSHOT]
+    assert (mode, kraft_version, voters, len(values)) == (0o400, 1, [1], 6)

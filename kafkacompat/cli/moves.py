@@ -49,6 +49,8 @@ ANSWER_TIMEOUT_S = 10.0
 LOOK_INTERVAL_S = 0.2
 SILENCE_MAX_S = 60.0
 """How long a watched reassignment may go without any answer. Controllers and brokers may fail over in that time."""
+METADATA_BEHIND_MAX_S = 10.0
+"""How long a broker's metadata may show other replicas than the controller."""
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 SET, DELETE = 0, 1
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -236,14 +238,26 @@ def watch(bootstrap: ClusterAddress, plan: Plan, wanted: Mapping[tuple[int, Topi
         progress.update(*under_way)
         time.sleep(LOOK_INTERVAL_S)
     progress.finish()
+    _assert_moved(bootstrap, plan)
+
+
+def _assert_moved(bootstrap: ClusterAddress, plan: Plan) -> None:
+    """The controller has told that no move is left. The metadata of the broker that is asked may be behind."""
     topics = sorted({topic for topic, _ in plan})
-    found = patiently(bootstrap, lambda cluster: assignment_of(cluster.any(), topics))
-    for where, replicas in plan.items():
-        if tuple(found.get(where, ())) != replicas:
-            raise CommandFailed(
-                f"{where[0]}-{where[1]} is on {_ids(found.get(where, ()))}, not on {_ids(replicas)}: somebody has cancelled "
-                "or changed the plan"
-            )
+    deadline = time.monotonic() + METADATA_BEHIND_MAX_S
+    while True:
+        found = patiently(bootstrap, lambda cluster: assignment_of(cluster.any(), topics))
+        wrong = [where for where, replicas in plan.items() if tuple(found.get(where, ())) != replicas]
+        if not wrong:
+            return
+        if time.monotonic() > deadline:
+            break
+        time.sleep(LOOK_INTERVAL_S)
+    topic, number = where = wrong[0]
+    raise CommandFailed(
+        f"{topic}-{number} is on {_ids(found.get(where, ()))}, not on {_ids(plan[where])}: somebody has cancelled or "
+        "changed the plan"
+    )
 
 
 def _progress(

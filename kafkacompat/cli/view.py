@@ -22,6 +22,8 @@ from kafkacompat.wire.messages.metadata_request import MetadataRequest, Metadata
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
 QUORUM_TOPIC = "__cluster_metadata"
+CONTROLLER_LISTENER = "CONTROLLER"
+"""The usual name of the listener of controllers."""
 TOPIC_RESOURCE = 2
 MIN_ISR = "min.insync.replicas"
 FENCED_SINCE_VERSION = 2
@@ -55,13 +57,15 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The directory ids of voters and observers by node id, and the log end offset of each."""
+    """The directory ids of voters and observers by node id, and the log end offset of each. `listener`: the name of the
+    leader's first controller listener, if it is told."""
 
     cluster_leader: int
     epoch: int
     voters: dict[int, bytes]
     observers: dict[int, bytes]
     ends: dict[int, int]
+    listener: str = CONTROLLER_LISTENER
 
 
 def quorum_of(remote: Remote) -> Quorum | None:
@@ -71,6 +75,9 @@ def quorum_of(remote: Remote) -> Quorum | None:
     if answer.error_code != ErrorCode.NONE or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
         return None
     found = answer.topics[0].partitions[0]
+    listeners = [
+        each.name for node in answer.nodes if node.node_id == found.leader_id for each in node.listeners
+    ]
     everyone = (*found.current_voters, *found.observers)
     return Quorum(
         found.leader_id,
@@ -78,6 +85,7 @@ def quorum_of(remote: Remote) -> Quorum | None:
         {each.replica_id: bytes(each.replica_directory_id) for each in found.current_voters},
         {each.replica_id: bytes(each.replica_directory_id) for each in found.observers},
         {each.replica_id: each.log_end_offset for each in everyone},
+        next(iter(listeners), CONTROLLER_LISTENER),
     )
 
 

@@ -24,10 +24,10 @@ from kafkacompat.wire.messages.unregister_controller_request import UnregisterCo
 from kafkacompat.wire.messages.unregister_controller_response import UnregisterControllerResponse
 
 ANSWER_TIMEOUT_S = 35.0
+LOOK_TIMEOUT_S = 5.0
 CHANGE_TIMEOUT_S = 60.0
 CHANGE_TIMEOUT_MS = 30_000
 RETRY_PAUSE_S = 0.3
-CONTROLLER_LISTENER = "CONTROLLER"
 RETRIABLE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -35,18 +35,31 @@ def quorum_now(bootstrap: ClusterAddress) -> Quorum:
     """Return the quorum. Waits while a controller is being elected, then raises CommandFailed."""
     deadline = time.monotonic() + CHANGE_TIMEOUT_S
     while True:
-        found = None
         try:
-            with Cluster(bootstrap, ANSWER_TIMEOUT_S) as cluster:
-                found = quorum_of(cluster.any())
+            with Cluster(bootstrap, LOOK_TIMEOUT_S) as cluster:
+                found = quorum_told(cluster)
         except CommandFailed:
             if time.monotonic() > deadline:
                 raise
-        if found is not None:
-            return found
+        else:
+            if found is not None:
+                return found
         if time.monotonic() > deadline:
             raise CommandFailed("there is no active controller")
         time.sleep(RETRY_PAUSE_S)
+
+
+def quorum_told(cluster: Cluster) -> Quorum | None:
+    """The quorum, from the first broker that tells it. None while none does. A broker that does not find the active
+    controller does not answer, for example after its node gave up its vote."""
+    for node_id in cluster.node_ids():
+        try:
+            found = quorum_of(cluster.node(node_id))
+        except CommandFailed:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def add_voter(bootstrap: ClusterAddress, node_id: int, host: str, port: int) -> bytes:
@@ -64,7 +77,7 @@ def add_voter(bootstrap: ClusterAddress, node_id: int, host: str, port: int) -> 
                     timeout_ms=CHANGE_TIMEOUT_MS,
                     voter_id=node_id,
                     voter_directory_id=directory_id,
-                    listeners=[Listener(name=CONTROLLER_LISTENER, host=host, port=port)],
+                    listeners=[Listener(name=quorum.listener, host=host, port=port)],
                 )
                 answer = cluster.any().call(request, AddRaftVoterResponse, timeout_s=ANSWER_TIMEOUT_S)
             if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):

@@ -126,7 +126,7 @@ async def test_a_listener_that_does_not_fit_is_told_with_its_address(
     ("serve", "within_s", "kind", "said"),
     [
         (close, 20, BrokerAway, "closed the connection (does security.protocol"),
-        (hang, 0.1, NoAnswer, "did not answer API_VERSIONS within 0.1 s"),
+        (hang, 0.1, NoAnswer, "within 0.1 s"),
         (close_later, 20, BrokerAway, "closed the connection"),
         (hang_later, 0.5, NoAnswer, "within 0.5 s"),
         (trickle, 0.5, NoAnswer, "within 0.5 s"),
@@ -145,7 +145,10 @@ async def test_who_misbehaves_is_left(
 
 
 async def test_a_block_that_takes_too_long_ends() -> None:
-    with misbehaving(hang_later) as port, pytest.raises(NoAnswer, match="did not answer within 1 s"):
+    with (
+        misbehaving(hang_later) as port,
+        pytest.raises(NoAnswer, match=r"did not answer( API_VERSIONS)? within 1 s"),
+    ):
         async with to(port, within_s=1):
             await trio.sleep_forever()
 

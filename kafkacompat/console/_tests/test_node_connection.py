@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 import trio
+import trio.testing
 
 from kafkacompat._tests.certificates import Authority
 from kafkacompat.client.trio_connection import _LOGINS
@@ -143,22 +144,31 @@ async def test_a_node_that_the_client_does_not_trust_is_told_nothing(
 
 
 async def test_logins_that_hang_leave_the_threads_of_the_page_alone(
-    monkeypatch: pytest.MonkeyPatch,
+    mock_clock: trio.testing.MockClock,
 ) -> None:
     """A server that issues tickets may answer nobody, and a thread that waits for it cannot be ended."""
-    monkeypatch.setattr(clients, "NODE_TIMEOUT_S", 0.05)
-    release = threading.Event()
-    hanging = SimpleNamespace(
-        context=None, authenticator=lambda host: SimpleNamespace(step=lambda response: release.wait(60))
-    )
+    hangs, release = threading.Semaphore(0), threading.Event()
+
+    def step(response: object) -> None:
+        hangs.release()
+        release.wait(60)
+
+    hanging = SimpleNamespace(context=None, authenticator=lambda host: SimpleNamespace(step=step))
+
+    async def let_time_pass() -> None:
+        await trio.to_thread.run_sync(hangs.acquire)
+        mock_clock.jump(clients.NODE_TIMEOUT_S)
+
     try:
         async with trio.open_nursery() as nursery:
             serve = partial(trio.serve_tcp, Coordinator("g").serve, 0, host="127.0.0.1")
             (listener,) = await nursery.start(serve)
             seen = NodeSeen(1, *listener.socket.getsockname())
             for _ in range(3):
+                nursery.start_soon(let_time_pass)
                 found = await share_groups_of([seen], hanging, {})  # type: ignore[arg-type]  # as much as is used
-                assert found[1].error == f"the broker at 127.0.0.1:{seen.port} did not answer within 0.05 s"
+                told = f"did not answer within {clients.NODE_TIMEOUT_S:g} s"
+                assert found[1].error == f"the broker at 127.0.0.1:{seen.port} {told}"
             nursery.cancel_scope.cancel()
         assert not trio.to_thread.current_default_thread_limiter().borrowed_tokens
         assert _LOGINS.borrowed_tokens == 3

@@ -357,6 +357,26 @@ def test_a_new_coordinator_goes_on(world: StreamsWorld) -> None:
     assert a.active | b.active == {("0", 0), ("0", 1), ("0", 2)}
 
 
+def test_what_a_plug_in_of_another_broker_has_stored_is_kept(world: StreamsWorld) -> None:
+    """Apache Kafka with a plug-in of descriptions asks for no stored one again, and has it deleted with the group."""
+
+    def stored() -> StreamsGroup:
+        group = machine_of(world.coordinator._shards.shard_for(GROUP)).groups[GROUP]
+        assert isinstance(group, StreamsGroup)
+        return group
+
+    a, b = (Streamer(world, each, topology("t")) for each in "ab")
+    a.join()
+    before, epoch = stored(), stored().group_epoch
+    before.stored_description_epoch, before.failed_description_epoch = 3, 2
+    b.join()
+    world.restart()
+    after = stored()
+    assert after is not before
+    assert after.group_epoch > epoch
+    assert (after.stored_description_epoch, after.failed_description_epoch) == (3, 2)
+
+
 def test_a_group_is_listed_emptied_and_deleted(world: StreamsWorld) -> None:
     a = Streamer(world, "a", topology("new"))
     a.join()

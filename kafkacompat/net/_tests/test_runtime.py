@@ -157,7 +157,10 @@ async def test_many_postponed_timers_wake_the_loop_once(
     assert fired == list(range(100))
 
 
-async def test_nothing_wakes_while_no_timer_is_due(autojump_clock: trio.testing.MockClock) -> None:
+async def test_nothing_wakes_while_no_timer_is_due(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "monotonic", lambda: 0.0)
     timers = TrioTimers(TrioClock(0))
     async with trio.open_nursery() as nursery:
         await nursery.start(timers.run)

@@ -231,6 +231,17 @@ def test_a_short_copy_that_lost_its_name_like_its_original_arrives_once(world: C
     assert world.collector.figures().files == 1
 
 
+def test_a_copy_waits_for_an_original_that_is_not_read_yet(world: CollectorKit) -> None:
+    world.shipper.allowed = 0
+    world.replace_by_copy(1)
+    world.wait(0.0)
+    world.replace_by_copy(0)
+    for _ in range(3):
+        world.rename_away(0, 0.0)
+    world.drain()
+    assert set(world.values().values()) == {1}
+
+
 def test_bytes_that_a_copy_has_are_not_told_as_lost(world: CollectorKit) -> None:
     """400 lines that nothing was read of, that were read in part, and that were deleted in a copy."""
     for allowed in (0, 3, 1 << 30):

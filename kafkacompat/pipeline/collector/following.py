@@ -333,8 +333,13 @@ class Following:
                 self._take_over(file, old, look.size_bytes)
             return False
         newcomer.waits = False
-        if any(likeness.continues and not other.named and not look.named for other, likeness in alike):
-            # Both have lost their name, and this one has nothing more. It continues the other as soon as that is given up.
+        if any(
+            not other.named and (not other.scanned or (likeness.continues and not look.named))
+            for other, likeness in alike
+            if not other.left
+        ):
+            # The other one is not read yet. Or both have lost their name, and this one has nothing more: it continues the other
+            # as soon as that is given up.
             return False
         for _, likeness in alike:
             mark = likeness.shared if likeness.certain else None
