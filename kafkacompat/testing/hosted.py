@@ -23,6 +23,7 @@ from kafkacompat.testing.folder_disk import FolderDisk, new_folder
 from kafkacompat.testing.kafka import Kafka
 from kafkacompat.testing.log import BrokerLog
 from kafkacompat.testing.ports import GivenPorts, ReservedPorts
+from kafkacompat.testing.secured import Security
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -54,6 +55,7 @@ class Order:
     version: str | None
     flavor: str | None
     racks: Sequence[str]
+    security: Security
     ports: Sequence[int]
     folder: str
     cluster_id: str
@@ -141,6 +143,7 @@ class HostedKafka(Kafka):
             version=order.version,
             flavor=order.flavor,
             racks=order.racks,
+            secure=order.security,
         )
         self.name = order.name
         self._cluster_id = order.cluster_id

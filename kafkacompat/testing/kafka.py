@@ -38,7 +38,8 @@ from kafkacompat.testing.memory_disk import MemoryDisk
 from kafkacompat.testing.node import NodeEnded, NodeThread
 from kafkacompat.testing.operations import NodeOperations, Refused
 from kafkacompat.testing.ports import ReservedPorts
-from kafkacompat.testing.settings import client_listeners, nodes_settings
+from kafkacompat.testing.secured import Security, security_of
+from kafkacompat.testing.settings import client_listeners, has_scram, nodes_settings
 from kafkacompat.testing.values import Committed, Ends, Group, Record, Transaction
 from kafkacompat.testing.waiting import in_thread, until
 from kafkacompat.wire.errors import ErrorCode
@@ -125,11 +126,14 @@ class Kafka:
         version: str | None = None,
         flavor: str | None = None,
         racks: Sequence[str] = (),
+        secure: bool | str | Security = False,
+        users: Mapping[str, str] | None = None,
         process: bool = False,
     ) -> None:
         """`settings`: Kafka's names and values, over the defaults for tests. `version`: the release, such as 3.9, as which it
         shows itself to clients. `flavor`: the other Kafka whose refusals it has (testing/flavors.py). `racks`: of all nodes, in
-        their order. `process`: the nodes run in a process of their own. Raises UnknownSetting, ConfigError, ValueError."""
+        their order. `secure`: the protocol of clients, such as SASL_SSL, which is that of True. `users`: their passwords by name.
+        `process`: the nodes run in a process of their own. Raises UnknownSetting, ConfigError, ValueError."""
         self._version, self._flavor_name = version, flavor
         self._flavor = _flavor(flavor, nodes)
         self._release = _release(version) or (None if self._flavor is None else self._flavor.release)
@@ -150,9 +154,11 @@ class Kafka:
         self._settings = dict(settings or {})
         of_flavor = {} if self._flavor is None else self._flavor.settings
         self._racks = racks
+        self.security = security_of(secure, users)
+        """What clients need beside the address."""
         try:
             self._configs = nodes_settings(
-                {**of_flavor, **self._settings}, nodes, self._ports, self._release, racks
+                {**of_flavor, **self._settings}, nodes, self._ports, self._release, racks, self.security
             )
         except BaseException:
             self._ports.release()
@@ -203,6 +209,7 @@ class Kafka:
             self.clock.now_ms(),
             cluster_id=self._cluster_id,
             standalone=False,
+            users=self.security.scram_users(SystemRandom()) if has_scram(self._release) else (),
             feature_levels=None if self._release is None else default_levels(self._release.metadata_version),
         )
         return disk
@@ -502,6 +509,7 @@ class Kafka:
             version=self._version,
             flavor=self._flavor_name,
             racks=self._racks,
+            secure=self.security,
         )
         if self._hooks.watchers:
             other.record_requests()
@@ -806,10 +814,21 @@ def KafkaCluster(
     version: str | None = None,
     flavor: str | None = None,
     racks: Sequence[str] = (),
+    secure: bool | str = False,
+    users: Mapping[str, str] | None = None,
     process: bool = False,
 ) -> Kafka:
     """A Kafka of several nodes, three of them with the controller role too."""
-    return Kafka(settings, nodes=nodes, version=version, flavor=flavor, racks=racks, process=process)
+    return Kafka(
+        settings,
+        nodes=nodes,
+        version=version,
+        flavor=flavor,
+        racks=racks,
+        secure=secure,
+        users=users,
+        process=process,
+    )
 
 
 def _flavor(name: str | None, nodes: int) -> Flavor | None:

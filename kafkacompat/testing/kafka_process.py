@@ -30,6 +30,7 @@ from kafkacompat.testing.hosted import Order, SentFault
 from kafkacompat.testing.kafka import Kafka, Snapshot
 from kafkacompat.testing.log import BrokerLog
 from kafkacompat.testing.node import NodeEnded
+from kafkacompat.testing.secured import Security
 from kafkacompat.testing.settings import text_of
 
 if TYPE_CHECKING:
@@ -212,9 +213,13 @@ class KafkaProcess(Kafka):
         version: str | None = None,
         flavor: str | None = None,
         racks: Sequence[str] = (),
+        secure: bool | str | Security = False,
+        users: Mapping[str, str] | None = None,
         process: bool = True,
     ) -> None:
-        super().__init__(settings, nodes=nodes, version=version, flavor=flavor, racks=racks)
+        super().__init__(
+            settings, nodes=nodes, version=version, flavor=flavor, racks=racks, secure=secure, users=users
+        )
         self._process: _Process | None = None
         self._folder: str | None = None
         """Of its disks and their copies."""
@@ -239,6 +244,7 @@ class KafkaProcess(Kafka):
             self._version,
             self._flavor_name,
             tuple(self._racks),
+            self.security,
             self._ports.numbers,
             self._folder,
             self._cluster_id,
@@ -420,6 +426,7 @@ class KafkaProcess(Kafka):
             version=self._version,
             flavor=self._flavor_name,
             racks=self._racks,
+            secure=self.security,
         )
         if self._hooks.watchers:
             other.record_requests()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCOPES = ("function", "module", "session")
 REQUESTS_TOLD = 30
 """How many of its last requests the report of a failed test has."""
-ARGUMENTS = ("nodes", "scope", "version", "flavor", "racks", "process")
+ARGUMENTS = ("nodes", "scope", "version", "flavor", "racks", "secure", "users", "process")
 OPTION, MARKER = "kafka_scope", "kafka"
 
 
@@ -49,6 +49,8 @@ class Asked:
     version: str | None = None
     flavor: str | None = None
     racks: Sequence[str] = ()
+    secure: bool | str = False
+    users: Mapping[str, str] | None = None
     process: bool = False
 
 
@@ -62,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(settings={{...}}, nodes=..., scope=..., version=..., flavor=..., racks=..., process=...): "
+        f"{MARKER}(settings={{...}}, {', '.join(f'{name}=...' for name in ARGUMENTS)}): "
         "what the fixtures `kafka` and `kafka_cluster` give a test",
     )
     config.stash[RUNNING] = Running()
@@ -119,6 +121,8 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
         asked.version,
         asked.flavor,
         tuple(asked.racks),
+        asked.secure,
+        repr(asked.users),
         asked.process,
     )
     if key not in running.shared:
@@ -136,6 +140,8 @@ def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
         version=asked.version,
         flavor=asked.flavor,
         racks=asked.racks,
+        secure=asked.secure,
+        users=asked.users,
         process=asked.process,
     )
     kafka.record_requests()

@@ -9,10 +9,12 @@ from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.keys import broker_keys, listener_base
 from kafkacompat.config.server import AUTHORIZER_SETTINGS, defaults_without_file
+from kafkacompat.ports.dispatcher import ANONYMOUS
 from kafkacompat.testing.operations import TESTER
 from kafkacompat.testing.ports import ReservedPorts
 
 if TYPE_CHECKING:
+    from kafkacompat.testing.secured import Security
     from kafkacompat.testing.versions import Release
 
 DIRECTORY = "/kafka"
@@ -37,6 +39,8 @@ OF_CLUSTERS = {
 }
 """The same where nodes wait for each other."""
 CONTROLLERS_MAX = 3
+METADATA_OF_SCRAM = 11
+"""3.5-IV2."""
 BETWEEN_NODES = "NODES"
 """The listener of nodes that show themselves to clients as an older release: to each other they show what they are."""
 REPLICATED = (
@@ -58,21 +62,29 @@ def nodes_settings(
     ports: ReservedPorts,
     release: Release | None = None,
     racks: Sequence[str] = (),
+    security: Security | None = None,
 ) -> dict[int, ServerConfig]:
-    """By node id, from 1 on. With the defaults of a release. `racks`: of all nodes, or none. Raises UnknownSetting, ConfigError,
-    ValueError."""
+    """By node id, from 1 on. With the defaults of a release. `racks`: of all nodes, or none. `security`: of the listener of
+    clients. Raises UnknownSetting, ConfigError, ValueError."""
     if racks and len(racks) != nodes:
         raise ValueError(f"{nodes} nodes need as many racks, and {len(racks)} are given")
     told = {name: text_of(value) for name, value in settings.items()}
     _refuse_unknown(told)
+    is_secured = security is not None and security.is_on
+    if is_secured and "listeners" in told:
+        raise ValueError("a Kafka that is secured has listeners of its own")
     if told.get("authorizer.class.name"):
+        trusted = [TESTER, *([ANONYMOUS] if is_secured else [])]
         others = told.get("super.users")
-        told["super.users"] = f"{TESTER.type}:{TESTER.name}" + (f";{others}" if others else "")
+        told["super.users"] = ";".join(
+            [*(f"{each.type}:{each.name}" for each in trusted), *([others] if others else [])]
+        )
     ids = range(1, nodes + 1)
     controllers = {each: ports.reserve(HOST) for each in ids[:CONTROLLERS_MAX]}
     voters = ",".join(f"{each}@{host_and_port(HOST, port)}" for each, port in controllers.items())
     replicas = min(nodes, 3)
-    has_own_listener = release is not None and nodes > 1 and "listeners" not in told
+    has_own_listener = is_secured or (release is not None and nodes > 1 and "listeners" not in told)
+    protocol = "PLAINTEXT" if security is None else security.protocol
     common = {
         **({} if release is None else release.defaults),
         **FOR_TESTS,
@@ -80,15 +92,16 @@ def nodes_settings(
         **dict.fromkeys(REPLICATED, str(replicas)),
         **dict.fromkeys(IN_SYNC, str(min(2, replicas))),
         "controller.quorum.voters": voters,
+        **({} if security is None else security.settings(has_scram=has_scram(release))),
     }
     found: dict[int, ServerConfig] = {}
     for each in ids:
-        listeners = f"PLAINTEXT://{HOST}:{ports.reserve(HOST)}"
+        listeners = f"{protocol}://{HOST}:{ports.reserve(HOST)}"
         if has_own_listener:
             listeners += f",{BETWEEN_NODES}://{HOST}:{ports.reserve(HOST)}"
             common["inter.broker.listener.name"] = BETWEEN_NODES
             common["listener.security.protocol.map"] = (
-                f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{BETWEEN_NODES}:PLAINTEXT"
+                f"CONTROLLER:PLAINTEXT,{protocol}:{protocol},{BETWEEN_NODES}:PLAINTEXT"
             )
         own = {"listeners": listeners, "process.roles": "broker"}
         if each in controllers:
@@ -103,6 +116,11 @@ def nodes_settings(
             asked["listeners"] = ports.in_listeners(asked["listeners"])
         found[each] = ServerConfig.from_properties({**defaults_without_file(each), **common, **own, **asked})
     return found
+
+
+def has_scram(release: Release | None) -> bool:
+    """Whether a release keeps users of SCRAM where nodes of ours do."""
+    return release is None or release.metadata_version >= METADATA_OF_SCRAM
 
 
 def client_listeners(config: ServerConfig, nodes: int) -> frozenset[str]:
