@@ -25,6 +25,7 @@ from kafkacompat.wire.messages.consumer_group_describe_response import (
     Member,
     TopicPartitions,
 )
+from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkacompat.wire.messages.delete_share_group_offsets_response import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
@@ -553,3 +554,14 @@ def test_settings_of_a_group_are_changed(groups: Run) -> None:
     assert groups("alter", "g", *words, answers=answers) == ["altered g"]
     (line,) = groups("alter", "g", answers={}, status=1)
     assert line == "kafkacompat: groups alter requires --config or --unset"
+
+
+def test_why_a_group_is_not_deleted_is_told(groups: Run) -> None:
+    """A plug-in of Apache Kafka may refuse the deletion of a streams group (DeleteGroups 3)."""
+    refused = DeletableGroupResult(
+        group_id="g", error_code=ErrorCode.GROUP_DELETION_FAILED, error_message="not now"
+    )
+    answers: Answers = {ApiKey.DELETE_GROUPS: DeleteGroupsResponse(results=[refused])}
+    assert groups("delete", "g", answers=answers, status=1) == [
+        "kafkacompat: group g: GROUP_DELETION_FAILED (not now)"
+    ]

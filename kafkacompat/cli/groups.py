@@ -347,10 +347,10 @@ def delete_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
             DeleteGroupsResponse,
             lambda answer: answer.results[0].error_code,
         )
-        code = answer.results[0].error_code
-        if code == ErrorCode.NONE:
+        (found,) = answer.results
+        if found.error_code == ErrorCode.NONE:
             print(f"deleted {group}")
         else:
-            failures.append((code, group))
-    for code, group in failures:
-        check(code, f"group {group}")
+            failures.append(found)
+    for each in failures:
+        check(each.error_code, f"group {each.group_id}", each.error_message)
