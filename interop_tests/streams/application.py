@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from interop_tests.harness.kafka_jars import KAFKA_VERSION
 from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.harness.waiting import wait_until
-from interop_tests.streams.instances import CLASSIC_SETTINGS, Instances, java_command
+from interop_tests.streams.instances import CLASSIC_SETTINGS, Instances, Run, java_command
 
 PARTITIONS = 2
 WORDS_A_LINE = 5
@@ -30,6 +31,11 @@ PROGRESS_TIMEOUT_S = 90.0
 # The number of a word determines its length, so there are several lengths.
 WORDS = [f"word{number * number}" for number in range(40)]
 KEYS = [f"key{number}" for number in range(8)]
+
+
+def application_command(version: str) -> list[str]:
+    """Of Application.java."""
+    return [*java_command(version), "Application"]
 
 
 class WordCount(Instances):
@@ -73,7 +79,8 @@ class WordCount(Instances):
             # Streams gives up when a transaction times out, for example while a busy machine restarts a broker.
             "producer.transaction.timeout.ms": "40000",
         }
-        super().__init__(root, name, [*java_command(version), "Application"], topics, settings)
+        self.run = Run(settings, topics)
+        super().__init__(root, name, application_command(version), self.run)
         new = [NewTopic(each, PARTITIONS, replication_factor) for each in topics]
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for done in self._admin.create_topics(new).values():
@@ -135,7 +142,11 @@ class Lines:
 
 
 class Sides:
-    """Writes records to both sides of the joins, which meet others with the same key."""
+    """Writes records to both sides of the joins, which meet others with the same key.
+
+    Each has a timestamp of its own. Streams numbers records of one key and timestamp anew when a task moves, so that with
+    the same timestamp one would replace another in the store of a join.
+    """
 
     def __init__(self, application: WordCount, chance: random.Random) -> None:
         self._application = application
@@ -143,6 +154,7 @@ class Sides:
         self._producer = Producer(
             {"bootstrap.servers": application.bootstrap, "enable.idempotence": True, "log_level": 0}
         )
+        self._timestamp_ms = int(time.time() * 1000)
         self._table = {key: f"value of {key}" for key in KEYS}
         self._written: dict[str, dict[str, list[str]]] = {
             topic: {key: [] for key in KEYS} for topic in (application.left, application.right)
@@ -151,7 +163,7 @@ class Sides:
     def fill_table(self) -> None:
         """Before the application starts, so that each record of the stream finds its value."""
         for key, value in self._table.items():
-            self._producer.produce(self._application.table, value, key)
+            self._send(self._application.table, value, key)
         assert self._producer.flush(TIMEOUT_S) == 0
 
     def write(self, records: int) -> None:
@@ -161,8 +173,12 @@ class Sides:
                 key = self._chance.choice(KEYS)
                 value = f"{topic}-{sum(map(len, by_key.values()))}"
                 by_key[key].append(value)
-                self._producer.produce(topic, value, key)
+                self._send(topic, value, key)
         assert self._producer.flush(TIMEOUT_S) == 0
+
+    def _send(self, topic: str, value: str, key: str) -> None:
+        self._timestamp_ms += 1
+        self._producer.produce(topic, value, key, timestamp=self._timestamp_ms)
 
     @property
     def pairs(self) -> list[str]:
@@ -263,11 +279,11 @@ def assert_exact(application: WordCount, lines: Lines) -> None:
         assert read_once(bootstrap, topic, lambda each, last=last: each.last() == last).last() == last
 
 
-def wait_for_words(application: WordCount, outputs: Outputs, lines: Lines) -> None:
+def wait_for_words(instances: Instances, outputs: Outputs, lines: Lines) -> None:
     """Wait until every word that was written is in the counts, or more, while no instance gives up."""
 
     def probe() -> bool:
-        application.assert_runs()
+        instances.assert_runs()
         outputs.poll()
         last = outputs.last()
         return all(last.get(word.encode(), 0) >= count for word, count in lines.counts.items())
@@ -283,12 +299,13 @@ def assert_joined(application: WordCount, sides: Sides) -> None:
             each: list[str] = outputs.all()
             return each if application.guarantee == "exactly_once_v2" else sorted(set(each))
 
-        outputs = read_once(
-            application.bootstrap,
-            topic,
-            lambda each, expected=expected: len(found(each)) >= len(expected),
-            bytes.decode,
-        )
+        def is_whole(outputs: Outputs, topic: str = topic, expected: list[str] = expected) -> bool:
+            missing = sorted(set(expected) - set(found(outputs)))
+            if missing:
+                print(f"{topic} still lacks {len(missing)} of {len(expected)}: {missing[:10]}")
+            return not missing
+
+        outputs = read_once(application.bootstrap, topic, is_whole, bytes.decode)
         assert found(outputs) == expected
 
 

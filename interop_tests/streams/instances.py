@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from interop_tests.harness.kafka_jars import BEFORE, KAFKA_VERSION, require_program
 from interop_tests.harness.kafka_jvm import QUICK_JVM, SHARED
@@ -79,23 +80,22 @@ def _java(folder: Path, options: Sequence[str], classpath: str) -> list[str]:
     ]
 
 
-class Instances:
-    """The instances of one application, by number."""
+class Run(NamedTuple):
+    """What a process is told of an application: the path of these settings, and the arguments."""
 
-    def __init__(
-        self,
-        root: Path,
-        name: str,
-        command: Sequence[str],
-        arguments: Sequence[str],
-        settings: Mapping[str, str],
-    ) -> None:
-        """Each runs the command with the path of its settings and these arguments."""
+    settings: Mapping[str, str]
+    arguments: Sequence[str]
+
+
+class Instances:
+    """Processes by number, each with one instance of an application. With Application.java it has one of each of
+    several applications."""
+
+    def __init__(self, root: Path, name: str, command: Sequence[str], *runs: Run) -> None:
         self.root = root
         self.name = name
         self.command = command
-        self._arguments = arguments
-        self._settings = settings
+        self._runs = runs
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._log_starts: dict[int, int] = {}
 
@@ -108,13 +108,14 @@ class Instances:
         folder = self._folder(number)
         folder.mkdir(parents=True, exist_ok=True)
         own = {"state.dir": str(folder / "stores"), "num.stream.threads": str(threads)}
-        path = folder / "streams.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in {**self._settings, **own}.items()))
+        command = list(self.command)
+        for place, run in enumerate(self._runs):
+            path = folder / f"streams{place}.properties"
+            path.write_text("".join(f"{key}={value}\n" for key, value in {**run.settings, **own}.items()))
+            command += [*(["--"] if place else []), str(path), *run.arguments]
         self._log_starts[number] = len(self.log_text(number))
         with open(self.log_path(number), "ab") as log:
-            self._processes[number] = subprocess.Popen(
-                [*self.command, str(path), *self._arguments], stdout=log, stderr=log, cwd=folder
-            )
+            self._processes[number] = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
 
     def wait_until_running(self, *numbers: int) -> None:
         """Wait until each instance, since its last start, has said that it runs."""

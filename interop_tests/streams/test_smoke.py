@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.kafka_jars import BEFORE
 from interop_tests.harness.waiting import wait_until
-from interop_tests.streams.instances import BROKER_SETTINGS, CLASSIC_SETTINGS, Instances, java_command
+from interop_tests.streams.instances import BROKER_SETTINGS, CLASSIC_SETTINGS, Instances, Run, java_command
 
 pytestmark = pytest.mark.needs_control
 
@@ -72,7 +72,7 @@ def test_kafkas_smoke_test(
         **(CLASSIC_SETTINGS if protocol == "classic" else {}),
     }
     java = java_command(BEFORE)
-    instances = Instances(tmp_path, "smoke", [*java, CLIENT], ["process"], settings)
+    instances = Instances(tmp_path, "smoke", [*java, CLIENT], Run(settings, ["process"]))
     log_path = tmp_path / "driver.log"
     sizes = [str(each) for each in (KEYS, RECORDS, WRITTEN_IN_S)]
     try:
