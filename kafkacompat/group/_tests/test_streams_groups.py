@@ -132,6 +132,18 @@ def test_a_later_assignment_waits_for_the_interval() -> None:
     assert codes(b.beat()) == []
 
 
+def test_a_member_without_the_tags_that_standbys_are_spread_by_is_told() -> None:
+    world = StreamsWorld(**{"rack.aware.assignment.tags": ["zone", "rack"]})
+    has_one, has_both, old = (Streamer(world, each, topology("t")) for each in "abc")
+    zone, rack = (KeyValue(key=key, value="1") for key in ("zone", "rack"))
+    answer = has_one.join(client_tags=[zone])
+    assert codes(answer) == [StatusCode.MISSING_CLIENT_TAGS]
+    assert "tags for rack-aware standby assignment: [rack]." in answer.status[0].status_detail
+    assert codes(has_both.join(client_tags=[zone, rack])) == []
+    told = {"topology": old.told, "rebalance_timeout_ms": 10_000, "process_id": "c"}
+    assert codes(heartbeat(world, 0, member_id="c", member_epoch=0, client_tags=[zone], **told)) == []
+
+
 def test_missing_source_topics_are_told_and_come_later(world: StreamsWorld) -> None:
     a = Streamer(world, "a", topology("t", "new"))
     answer = a.join()
