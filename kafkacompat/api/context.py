@@ -227,6 +227,10 @@ class AutoTopicCreator(Protocol):
         """
         ...
 
+    async def created(self, name: str) -> None:
+        """Wait for a topic that was requested. Return when it is there, or when it cannot be waited for."""
+        ...
+
     def create_streams_internal_topics(
         self, topics: Sequence[CreatableTopic], asker: RequestContext, error_kept_ms: int
     ) -> None:

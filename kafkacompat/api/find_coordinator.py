@@ -1,12 +1,14 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
 A key is mapped to a partition of the coordinator's topic, and the partition's leader to its endpoint on the caller's
-listener. If the topic does not exist yet, it is created. Only brokers look for the coordinators of share-partitions,
+listener. If the topic does not exist yet, it is created, and the answer waits for it for a moment: clients ask again only after
+a pause, which may be a second. Only brokers look for the coordinators of share-partitions,
 whose keys are `group:topic id:partition`. KIP-699, KIP-932.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, access_of
@@ -14,7 +16,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.share_keys import share_partition_key
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, partition_for_key
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
@@ -47,6 +49,25 @@ MESSAGES = {
 
 
 def find_coordinator(
+    node: Node, context: RequestContext, request: FindCoordinatorRequest
+) -> Work[FindCoordinatorResponse] | Awaitable[FindCoordinatorResponse]:
+    topic = TOPICS.get(request.key_type)
+    if topic is None or topic in node.image.topics:
+        return _found(node, context, request)
+    return _found_at_first_use(node, context, request, topic)
+
+
+async def _found_at_first_use(
+    node: Node, context: RequestContext, request: FindCoordinatorRequest, topic: str
+) -> FindCoordinatorResponse:
+    response = await in_turns(_found(node, context, request))
+    await node.auto_create.created(topic)
+    if topic not in node.image.topics:
+        return response
+    return await in_turns(_found(node, context, request))
+
+
+def _found(
     node: Node, context: RequestContext, request: FindCoordinatorRequest
 ) -> Work[FindCoordinatorResponse]:
     if context.api_version >= FIRST_BATCHED_VERSION:

@@ -28,6 +28,7 @@ from kafkacompat.wire.messages.create_topics_request import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.ports import Clock
     from kafkacompat.tasks import Tasks
 
@@ -36,6 +37,8 @@ UNCREATED = (*UNANSWERED, ControllerTimedOut, EnvelopeRefused, CloseConnection)
 MAX_ERRORS = 1000
 MAX_IN_FLIGHT = 1000
 """Names whose creation is in flight. Further names wait for the next request, which every client repeats."""
+CREATED_WITHIN_MS = 1_000
+"""How long a request waits for the topic that it needs. Its client then asks again."""
 
 
 def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
@@ -88,7 +91,7 @@ class AutoTopicCreationManager:
     `failed(name, code, message)` is called for each refusal, for the log.
     """
 
-    __slots__ = ("_clock", "_config", "_create", "_errors", "_failed", "_in_flight", "_tasks")
+    __slots__ = ("_awaited", "_clock", "_config", "_create", "_errors", "_failed", "_in_flight", "_tasks")
 
     def __init__(
         self,
@@ -106,6 +109,34 @@ class AutoTopicCreationManager:
         self._failed = failed
         self._tasks = tasks
         self._in_flight: set[str] = set()
+        self._awaited: dict[str, list[Deferred[None]]] = {}
+        """Name -> what `created` waits for."""
+
+    async def created(self, name: str) -> None:
+        """Wait for a topic that was requested. Return when this node knows it, when its creation has failed, after
+        CREATED_WITHIN_MS, or at once if it is not being created: so the caller looks whether it is there."""
+        if name not in self._in_flight:
+            return
+        over = self._tasks.sleep(CREATED_WITHIN_MS)
+        self._awaited.setdefault(name, []).append(over)
+        try:
+            await over
+        finally:
+            over.abandon()
+            waiting = self._awaited.get(name, [])
+            if over in waiting:
+                waiting.remove(over)
+                if not waiting:
+                    del self._awaited[name]
+
+    def on_image(self, image: MetadataImage) -> None:
+        for name in [name for name in self._awaited if name in image.topics]:
+            self._release(name)
+
+    def _release(self, name: str) -> None:
+        for over in self._awaited.pop(name, []):
+            over.abandon()
+            over.resolve(None)
 
     def request(self, topics: Sequence[str], asker: RequestContext | None = None) -> None:
         room = MAX_IN_FLIGHT - len(self._in_flight)
@@ -172,6 +203,7 @@ class AutoTopicCreationManager:
                 report("automatic creation of topics", error)
             for name in names:
                 self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
+                self._release(name)
                 if error_kept_ms is not None:
                     reason = str(error) or error_text(ErrorCode.REQUEST_TIMED_OUT)
                     self._keep_error(name, reason, error_kept_ms)
@@ -179,6 +211,7 @@ class AutoTopicCreationManager:
             for topic in response.topics:
                 if topic.error_code:
                     self._failed(topic.name, topic.error_code, topic.error_message)
+                    self._release(topic.name)
                     if error_kept_ms is not None:
                         reason = topic.error_message or error_text(ErrorCode(topic.error_code))
                         self._keep_error(topic.name, reason, error_kept_ms)

@@ -321,6 +321,7 @@ class BrokerServer:
         elif new.topics is not old.topics and _has_coordinators_topic(new):
             self._coordinators.insist()
         self._opening.on_image(new)
+        self._topics.on_image(new)
 
     async def stop(self) -> bool:
         """Move leadership away while clients can still learn the new leaders, then answer the requests in flight.

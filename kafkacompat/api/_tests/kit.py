@@ -70,6 +70,9 @@ class RecordingCreator:
     def request(self, topics: Sequence[str], asker: Any = None) -> None:
         self.asked.append(list(topics))
 
+    async def created(self, name: str) -> None:
+        """It cannot be waited for."""
+
 
 class RecordingController:
     """Records the requests. The test resolves the answers."""

@@ -131,6 +131,24 @@ def test_a_share_partition_is_placed_by_its_key() -> None:
     assert found(with_state_topic(-1), KEY) == (E.COORDINATOR_NOT_AVAILABLE, -1)
 
 
+def test_the_answer_waits_for_the_topic_that_the_first_look_creates(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, there = Api(), Deferred[None]()
+
+    async def created(name: str) -> None:
+        assert (name, api.creator.asked) == (SHARE_STATE_TOPIC, [[SHARE_STATE_TOPIC]])
+        await there
+
+    monkeypatch.setattr(api.creator, "created", created)
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=[KEY])
+    pending = api.send(request, 6)
+    assert not pending.reply.done
+    api.node.image = with_state_topic().node.image
+    there.resolve(None)
+    api.settle()
+    (found_one,) = api.decoded(pending.reply.result(), FindCoordinatorRequest.API_KEY, 6).coordinators
+    assert (found_one.error_code, found_one.node_id) == (E.NONE, NODE_ID)
+
+
 def test_the_state_topic_is_created_at_the_first_look() -> None:
     api = Api()
     assert found(api, KEY) == (E.COORDINATOR_NOT_AVAILABLE, -1)

@@ -185,6 +185,9 @@ class AutoCreate:
     def request(self, topics: Iterable[str], asker: Any = None) -> None:
         self.asked += topics
 
+    async def created(self, name: str) -> None:
+        """It cannot be waited for."""
+
 
 class NodeSettings:
     """The settings of a broker: Kafka's defaults, and what a test sets."""

@@ -10,9 +10,14 @@ from conftest import Faults
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.failures import ConnectionLost
-from kafkacompat.node.auto_topic_creation_manager import AutoTopicCreationManager, creatable_topic
+from kafkacompat.node.auto_topic_creation_manager import (
+    CREATED_WITHIN_MS,
+    AutoTopicCreationManager,
+    creatable_topic,
+)
 from kafkacompat.node.forwarding_manager import EnvelopeRefused
 from kafkacompat.node.rpc_producer_id_manager import RESUMED_COST, AllocationRefused, RPCProducerIdManager
 from kafkacompat.tasks import TURN_COST, Tasks
@@ -196,6 +201,35 @@ def test_a_topic_whose_creation_has_no_answer_is_asked_for_again(
     assert failures == [("a", ErrorCode.REQUEST_TIMED_OUT, str(problem))]
     topics.request(["a"])
     assert len(answers) == 2
+
+
+@pytest.mark.parametrize("end", ["known", "refused", "unanswered", "late"])
+def test_a_topic_that_is_being_created_is_waited_for(end: str) -> None:
+    answer: Deferred[Any] = Deferred()
+    time = HandTime()
+    tasks = Tasks(time)
+    topics = AutoTopicCreationManager(config(), lambda *_: answer, lambda *_: None, tasks, time)
+    assert tasks.start("not requested", topics.created("a")).done
+    topics.request(["a"])
+    waiting = [tasks.start("waits", topics.created("a")) for _ in range(2)]
+    topics.on_image(MetadataImage())
+    assert not any(each.done for each in waiting)
+    match end:
+        case "known":
+            answer.resolve(CreateTopicsResponse(topics=[CreatableTopicResult(name="a")]))
+            assert not any(each.done for each in waiting)
+            topics.on_image(MetadataImage(topics={"a": TopicImage("a", bytes(16), {})}))
+        case "refused":
+            refused = CreatableTopicResult(name="a", error_code=38)
+            answer.resolve(CreateTopicsResponse(topics=[refused]))
+        case "unanswered":
+            answer.fail(ControllerTimedOut("nobody"))
+        case "late":
+            time.advance(CREATED_WITHIN_MS - 1)
+            assert not any(each.done for each in waiting)
+            time.advance(1)
+    assert all(each.done for each in waiting)
+    assert topics._awaited == {}
 
 
 @pytest.mark.parametrize("reason", ["nobody", ""])
