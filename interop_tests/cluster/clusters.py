@@ -177,14 +177,32 @@ class Cluster:
         environment: dict[str, str] | None = None,
     ) -> ClusterNode:
         """Format and start an additional node. If it is a broker, wait until it is unfenced."""
+        return self.join(self.prepare_node(kind, node_id, roles, settings, place, environment))
+
+    def prepare_node(
+        self,
+        kind: str,
+        node_id: int,
+        roles: str = BROKER,
+        settings: dict[str, str] | None = None,
+        place: Place | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> ClusterNode:
+        """A node that has its address already, and joins later."""
         voters = [node for node in self.nodes.values() if node.is_controller]
         node = self._make_node(node_id, kind, roles, place or Place(), settings or {})
+        del self.nodes[node_id]
         node.environment.update(environment or {})
         node.settings.update(self._quorum_settings(voters))
+        return node
+
+    def join(self, node: ClusterNode) -> ClusterNode:
+        """Format and start a node. If it is a broker, wait until it is unfenced."""
+        self.nodes[node.node_id] = node
         self.format_joining(node)
         node.start()
         if node.is_broker:
-            self.wait_for_brokers(node_id)
+            self.wait_for_brokers(node.node_id)
         return node
 
     def format_joining(self, node: ClusterNode) -> None:

@@ -26,6 +26,11 @@ TOLD_OF_A_PARTITION = (
 )
 
 
+def group_of(protocol: str) -> str:
+    """The group of the members with this group.protocol."""
+    return GROUP if protocol == "consumer" else f"{GROUP}-{protocol}"
+
+
 class PartitionHistory:
     """What all members together have read and committed."""
 
@@ -69,7 +74,9 @@ class PartitionHistory:
 class LoadMember:
     """One member in a thread of its own. It commits what it has read, batch by batch."""
 
-    def __init__(self, bootstrap: str, topic: str, ledger: PartitionHistory, name: str) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, ledger: PartitionHistory, name: str, protocol: str = "consumer"
+    ) -> None:
         self.name = name
         self.commits = 0
         self._ledger = ledger
@@ -79,9 +86,9 @@ class LoadMember:
         self._statistics = "{}"
         self._settings = {
             "bootstrap.servers": bootstrap,
-            "group.id": GROUP,
+            "group.id": group_of(protocol),
             "client.id": name,
-            "group.protocol": "consumer",
+            "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             **CONNECTED_TO_ALL,
@@ -166,10 +173,16 @@ class LoadMember:
 
 
 class Load:
-    """A writer and the members. `ask` returns the committed offsets that the coordinator tells, or None."""
+    """A writer and the members. `ask` returns the committed offsets that the coordinator tells, or None. `protocol`: the
+    members' group.protocol."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, ask: Callable[[], dict[int, int] | None]
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        ask: Callable[[], dict[int, int] | None],
+        protocol: str = "consumer",
     ) -> None:
         self.ledger = PartitionHistory()
         self.members: list[LoadMember] = []
@@ -177,6 +190,7 @@ class Load:
         self._bootstrap = bootstrap
         self._topic = topic
         self._ask = ask
+        self._protocol = protocol
         self._count = 0
         self._work = ConfluentWork(bootstrap, topic, partitions, "writer")
 
@@ -190,7 +204,8 @@ class Load:
     def add(self) -> None:
         """Another member joins."""
         self._count += 1
-        self.members.append(LoadMember(self._bootstrap, self._topic, self.ledger, f"member-{self._count}"))
+        name = f"member-{self._count}"
+        self.members.append(LoadMember(self._bootstrap, self._topic, self.ledger, name, self._protocol))
 
     def drop(self) -> None:
         """The oldest member leaves."""
