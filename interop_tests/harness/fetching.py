@@ -27,6 +27,7 @@ from interop_tests.harness.releases import (
 )
 from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.pipeline.table_readers import reader_packages
 from interop_tests.streams import class_archive
 
 # In the order in which the suite needs them.
@@ -44,6 +45,7 @@ PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (sarama_program, ("new",)),
     (franz_go_program, ()),
     (kafkajs_program, ()),
+    (reader_packages, ()),
     *((command, ()) for command in members.COMMANDS.values()),
 ]
 

@@ -1,10 +1,11 @@
-"""Writes one table in each format, dies between the steps of a batch's commit, and continues. A program, because its Spark
-has the packages of the formats.
+"""Writes one table in each format, dies between the steps of a batch's commit, continues, and maintains the tables beside the
+writer and without it. A program, because its Spark has the packages of the formats.
 
 python -m interop_tests.pipeline.table_formats BOOTSTRAP FOLDER
 
 The states of a dead driver are made from the files of a run that has ended: without the checkpoint's last commit, or
-without the table's last commit too. The result is one JSON object: the event ids in each table, and what is refused.
+without the table's last commit too. The result is one JSON object: the event ids in each table, what is refused, and what
+maintenance says.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,10 @@ from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.pipeline.runs import forget_last_commits
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.file_systems import lock
 from kafkacompat.pipeline.job import Field, Job, Kind, Query, Table
+from kafkacompat.pipeline.maintain_command import MIB, maintain_table
+from kafkacompat.pipeline.maintenance.rounds import Limits
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.runner import Run, StopRequest
 from kafkacompat.pipeline.session import start_session
@@ -117,6 +122,14 @@ def refusals(session: SparkSession, options: RunOptions) -> dict[str, list[str]]
     return said
 
 
+def maintained(session: SparkSession, options: RunOptions, limits: Limits) -> dict[str, str]:
+    """What maintenance says of each table. Replaced files are deleted as soon as no list can have them."""
+    output = Path(options.output)
+    return {
+        form: maintain_table(output, f"shop/{form}", form, limits, 0, lambda: session) for form in FORMATS
+    }
+
+
 def main(bootstrap: str, folder: str) -> None:
     root = Path(folder)
     options = RunOptions(
@@ -134,6 +147,9 @@ def main(bootstrap: str, folder: str) -> None:
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             # Each round is one batch, and the last batch has rows.
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            "spark.sql.streaming.fileSink.log.compactInterval": "2",
+            # Delta's default is 50 tasks for each look at a table.
+            "spark.databricks.delta.snapshotPartitions": "1",
         },
     )
     root.joinpath("checkpoint").mkdir(parents=True)
@@ -146,8 +162,31 @@ def main(bootstrap: str, folder: str) -> None:
             forget_last_commits(Path(options.checkpoint), "shop")
         if number == 2:
             forget_table_commits(Path(options.output))
-    found = {form: rows(session, form, Path(options.output)) for form in FORMATS}
-    print(json.dumps({"rows": found, "refused": refusals(session, options)}))
+    output = Path(options.output)
+    found = [{form: rows(session, form, output) for form in FORMATS}]
+    refused = refusals(session, options)
+    said = []
+    limits = Limits(small_bytes=MIB, target_bytes=2 * MIB)
+
+    def maintain_and_read(limits: Limits) -> None:
+        said.append(maintained(session, options, limits))
+        found.append({form: rows(session, form, output) for form in FORMATS})
+
+    # As a run that writes: Spark's JVM has the lock. The next two batches end with a compact file.
+    held = lock(session, str(output / ".shop.lock"), "the output", lambda _: False)
+    assert held is not None
+    maintain_and_read(limits)
+    for number in (4, 5):
+        send(bootstrap, number)
+        run(session, TABLES, options)
+    maintain_and_read(limits)
+    held.release()
+    newest = datetime.fromtimestamp((time.time() // 86_400 - 1) * 86_400, UTC).date()
+    maintain_and_read(replace(limits, oldest=newest))
+    send(bootstrap, 6)
+    run(session, TABLES, options)
+    found.append({form: rows(session, form, output) for form in FORMATS})
+    print(json.dumps({"rows": found, "refused": refused, "said": said}))
     session.stop()
 
 

@@ -1,5 +1,5 @@
-"""One table in each format: every event once, whatever a driver leaves that dies between the steps of a batch's commit.
-Checkpoints and tables that do not belong together are refused."""
+"""One table in each format: every event once, whatever a driver leaves that dies between the steps of a batch's commit, whatever
+is merged and removed meanwhile, and for other engines too. Checkpoints and tables that do not belong together are refused."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ import pytest
 
 from interop_tests.harness.kafka_jars import CHECKOUT, require_program
 from interop_tests.harness.spark_cluster import spark_environment
+from interop_tests.pipeline.table_readers import rows_read
 from kafkacompat.pipeline.tables import FORMATS
 
-TIME_LIMIT_S = 240.0
-EVENTS = [f"{number}-{each:02}" for number in range(4) for each in range(20)]
+TIME_LIMIT_S = 480.0
+
+
+def events(rounds: int) -> list[str]:
+    """The ids of all events until this round."""
+    return [f"{number}-{each:02}" for number in range(rounds) for each in range(20)]
+
 
 pytestmark = pytest.mark.needs_control
 
@@ -32,9 +38,22 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, (done.stdout[-4000:], done.stderr[-4000:])
     told = json.loads(done.stdout.splitlines()[-1])
-    assert list(told["rows"]) == list(FORMATS)
-    for form, found in told["rows"].items():
-        assert found == EVENTS, form
+    for form in FORMATS:
+        before, during, after, removed, again = (found[form] for found in told["rows"])
+        assert before == during == events(4), form
+        assert after == events(6), form
+        # The odd ones are of the day before.
+        kept = [event for event in events(6) if int(event[-1]) % 2 == 0]
+        assert removed == kept, form
+        assert again == sorted([*kept, *(f"6-{each:02}" for each in range(20))]), form
+    beside, later, alone = told["said"]
+    assert "8 files merged into 2" in beside["parquet"]
+    assert "the run that writes it decides" in beside["parquet"]
+    assert "8 old files deleted" in later["parquet"]
+    assert "old files deleted" in alone["parquet"]
+    for form in ("delta", "iceberg"):
+        assert "stop the run first" in beside[form]
+        assert "files merged into" in alone[form]
     parquet, delta, iceberg = told["refused"]["new checkpoint"]
     assert "which checkpoint" in parquet
     assert "batches of another checkpoint" in delta
@@ -43,3 +62,7 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
         assert f"shop/{form} does not contain" in said
     for form, said in zip(FORMATS, told["refused"]["other format"], strict=True):
         assert f"shop/{form} has the format {form}, and this run writes" in said
+    # The folder of Parquet files also has those of a batch whose commit was lost.
+    read = rows_read(tmp_path / "run" / "tables" / "shop")
+    kept = (6 + 1) * 10
+    assert read == {"parquet": [[10, kept]] * 3, "delta": [[10 + kept] * 3], "iceberg": [[10 + kept] * 3]}

@@ -17,6 +17,10 @@ ACTIONS = {
         "run the jobs that turn events into tables and result topics",
     ),
     "demo": ("kafkacompat.pipeline.demo_command", "start a broker, traffic, all jobs and the web console"),
+    "maintain": (
+        "kafkacompat.pipeline.maintain_command",
+        "merge small files of the tables, and remove rows of old dates",
+    ),
     "generate": ("kafkacompat.pipeline.generate_command", "write realistic events to the topics"),
     "try": ("kafkacompat.pipeline.try_command", "show how the lines of a log file are read in a format"),
     "collect": ("kafkacompat.pipeline.collect_command", "ship the lines of log files to logs.raw"),

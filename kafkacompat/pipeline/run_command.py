@@ -244,6 +244,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="continue instead of failing when records are deleted before they are read (retention, topic recreated)",
     )
+    add_cache(parser)
+
+
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """Add the options for Spark's packages and settings."""
     parser.add_argument(
         "--ivy", metavar="DIR", help="Spark's cache of the connector (its own default: ~/.ivy2.5.2)"
     )

@@ -1,0 +1,433 @@
+"""Maintenance of Parquet tables on a model of the folder: killed before every step, beside a writer that makes its next
+compact file at every pair of steps, with readers in between. No row is lost or doubled, and no file that a reader may
+still need is deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from functools import lru_cache
+
+import pytest
+
+from kafkacompat.pipeline.maintenance import parquet
+from kafkacompat.pipeline.maintenance.parquet import ROUNDS, maintain
+from kafkacompat.pipeline.maintenance.rounds import (
+    Limits,
+    Round,
+    begun,
+    date_of,
+    decided,
+    decode,
+    encode,
+    plan,
+    rewritten,
+)
+from kafkacompat.pipeline.sink_log import LOG, NONE, Entry, compact_name, listed, newest_compact
+from kafkacompat.pipeline.sink_log import decode as decode_log
+from kafkacompat.pipeline.sink_log import encode as encode_log
+
+INTERVAL = 5
+GRACE_MS = 1000
+LIMITS = Limits(small_bytes=100, target_bytes=120, oldest=date(2026, 11, 1))
+OLD, NEW = "date=2026-10-31", "date=2026-11-20"
+
+
+class Killed(Exception):
+    """The maintenance ends here."""
+
+
+def entry(place: str, size: int) -> Entry:
+    told = {
+        "path": f"file:///t/shop/orders/{place}",
+        "size": size,
+        "isDir": False,
+        "modificationTime": 1,
+        "blockReplication": 1,
+        "blockSize": 33554432,
+        "action": "add",
+    }
+    return Entry(place, size, told)
+
+
+decode_once = lru_cache(decode_log)
+
+
+@pytest.fixture(autouse=True)
+def texts_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of maintenances read the same few texts."""
+    monkeypatch.setattr(parquet, "decode_log", decode_once)
+
+
+@lru_cache
+def _listed(log: frozenset[tuple[str, str]]) -> tuple[Entry, ...]:
+    texts = {path.rpartition("/")[2]: text for path, text in log}
+    found = listed(texts, texts.get)
+    assert found is not None
+    return tuple(found)
+
+
+class ModelFolder:
+    """A table's folder in memory. `before` is called before each step."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.rows: dict[str, tuple[int, ...]] = {}
+        self.sizes: dict[str, int] = {}
+        self.before: Callable[[], None] = lambda: None
+        self.has_writer = False
+        self.is_locked = False
+        self.now_ms = 0
+        self.seen_ms: dict[str, int] = {}
+
+    def names(self, folder: str) -> list[str]:
+        self.before()
+        return self._names(folder)
+
+    def _names(self, folder: str) -> list[str]:
+        return [path.rpartition("/")[2] for path in self.texts if path.rpartition("/")[0] == folder]
+
+    def read(self, path: str) -> str | None:
+        self.before()
+        return self.texts.get(path)
+
+    def write(self, path: str, text: str) -> None:
+        self.before()
+        self.texts[path] = text
+
+    def remove(self, path: str) -> None:
+        self.before()
+        if path in self.rows:
+            assert self.now_ms - self.seen_ms.get(path, -GRACE_MS) >= GRACE_MS, path
+            del self.rows[path]
+        self.texts.pop(path, None)
+
+    def merge(self, sources: Sequence[str], made: str) -> tuple[int, int]:
+        self.before()
+        self.rows[made] = tuple(row for source in sources for row in self.rows[source])
+        self.sizes[made] = sum(self.sizes[source] for source in sources)
+        return self.sizes[made], 2
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[bool]:
+        self.before()
+        if self.has_writer:
+            yield False
+            return
+        self.is_locked = True
+        try:
+            yield True
+        finally:
+            self.is_locked = False
+
+    def put(self, place: str, size: int, rows: tuple[int, ...]) -> Entry:
+        """A data file of the writer."""
+        self.rows[place], self.sizes[place] = rows, size
+        return entry(place, size)
+
+    def listed(self) -> list[Entry]:
+        """What a reader finds now."""
+        log = frozenset(item for item in self.texts.items() if item[0].startswith(LOG))
+        return list(_listed(log))
+
+    def read_all(self) -> list[int]:
+        """The rows that a reader finds now. It may need their files for GRACE_MS from now."""
+        rows: list[int] = []
+        for each in self.listed():
+            self.seen_ms[each.place] = self.now_ms
+            rows += self.rows[each.place]
+        return sorted(rows)
+
+
+class Writer:
+    """Spark's file sink: a batch has one file."""
+
+    def __init__(self, folder: ModelFolder) -> None:
+        self.folder = folder
+        self.batch = 0
+        self.rows: list[int] = []
+        self._ready: tuple[str, str] | None = None
+
+    def prepare(self) -> None:
+        """Write the data file of the next batch, and read what its file of the log needs."""
+        number = self.batch
+        day = OLD if number in (1, 2) else NEW
+        size = 500 if number == 4 else 40
+        added = [self.folder.put(f"{day}/part-{number}", size, (number,))]
+        name = str(number)
+        if (number + 1) % INTERVAL == 0:
+            name = compact_name(number)
+            added = [*self.folder.listed(), *added]
+        self._ready = f"{LOG}/{name}", encode_log(added)
+
+    def publish(self) -> None:
+        """Write the file of the log."""
+        assert self._ready is not None
+        path, text = self._ready
+        self.folder.texts[path] = text
+        self.rows.append(self.batch)
+        self.batch += 1
+        self._ready = None
+
+    def write_to(self, batch: int) -> None:
+        """Write the batches below this one."""
+        while self.batch < batch:
+            self.prepare()
+            self.publish()
+
+
+def table(batches: int = 9) -> tuple[ModelFolder, Writer]:
+    folder = ModelFolder()
+    writer = Writer(folder)
+    writer.write_to(batches)
+    return folder, writer
+
+
+def run(folder: ModelFolder, limits: Limits = LIMITS, number: int = 0) -> None:
+    maintain(folder, limits, GRACE_MS, f"r{number}", lambda: folder.now_ms)
+
+
+def steps_of_a_round() -> int:
+    folder, _ = table()
+    count = 0
+
+    def counted() -> None:
+        nonlocal count
+        count += 1
+
+    folder.before = counted
+    run(folder)
+    return count
+
+
+STEPS = steps_of_a_round()
+
+
+def settle(folder: ModelFolder) -> None:
+    """Maintain until nothing is left to do, long after the last reader."""
+    folder.has_writer = False
+    for number in range(100, 103):
+        folder.now_ms += 2 * GRACE_MS
+        run(folder, number=number)
+    assert not folder._names(ROUNDS)
+    assert set(folder.rows) == {each.place for each in folder.listed()}
+
+
+def expired(rows: list[int]) -> list[int]:
+    return [row for row in rows if row not in (1, 2)]
+
+
+def test_a_table_without_a_writer_is_merged_at_once() -> None:
+    folder, writer = table()
+    run(folder)
+    places = [each.place for each in folder.listed()]
+    # What is in the fifth batch's compact file is merged. The four batches after it wait for the next one.
+    assert len([each for each in places if "merged-" in each]) == 1
+    assert len([each for each in places if "part-" in each]) == 4 + 1
+    assert folder.read_all() == expired(writer.rows)
+    folder.now_ms = GRACE_MS - 1
+    run(folder, number=1)
+    assert f"{NEW}/part-0" in folder.rows
+    settle(folder)
+    assert folder.read_all() == expired(writer.rows)
+
+
+def test_files_are_deleted_beside_a_writer_after_its_next_compact_file() -> None:
+    folder, writer = table()
+    folder.has_writer = True
+    run(folder)
+    folder.now_ms += 100 * GRACE_MS
+    # A file that is not known to stay is not merged with others.
+    limits = replace(LIMITS, small_bytes=1000, target_bytes=5000)
+    outcome = maintain(folder, limits, GRACE_MS, "r1", lambda: folder.now_ms)
+    assert outcome.is_open
+    assert outcome.merged == 0
+    assert f"{NEW}/part-0" in folder.rows
+    writer.write_to(10)
+    run(folder, number=2)
+    folder.now_ms += GRACE_MS
+    run(folder, number=3)
+    assert f"{NEW}/part-0" not in folder.rows
+    assert folder.read_all() == expired(writer.rows)
+
+
+def test_a_round_that_the_writer_overwrites_is_undone() -> None:
+    folder, writer = table()
+    folder.has_writer = True
+    writer.prepare()
+    run(folder)
+    writer.publish()
+    assert not [each for each in folder.listed() if "merged-" in each.place]
+    settle(folder)
+    assert folder.read_all() == expired(writer.rows)
+
+
+def beside_a_writer(read_at: int, publish_at: int, kill_at: int) -> None:
+    """The maintenance dies before step kill_at. Before step read_at the writer reads for its next compact file, which it
+    publishes before step publish_at."""
+    folder, writer = table()
+    folder.has_writer = True
+    step = 0
+
+    def act(step: int) -> None:
+        if step == read_at:
+            writer.prepare()
+        if step == publish_at:
+            writer.publish()
+
+    def check() -> None:
+        assert folder.read_all() in (writer.rows, expired(writer.rows)), (read_at, publish_at, kill_at, step)
+
+    def before() -> None:
+        nonlocal step
+        step += 1
+        act(step)
+        check()
+        if step == kill_at:
+            raise Killed
+
+    folder.before = before
+    with contextlib.suppress(Killed):
+        run(folder)
+    folder.before = lambda: None
+    # The second maintenance may come while the writer is between its two steps.
+    folder.now_ms += 2 * GRACE_MS
+    run(folder, number=1)
+    for later in range(step + 1, STEPS + 2):
+        act(later)
+        check()
+    folder.now_ms += 2 * GRACE_MS
+    run(folder, number=2)
+    writer.write_to(15)
+    check()
+    run(folder, number=3)
+    settle(folder)
+    assert folder.read_all() == expired(writer.rows), (read_at, publish_at, kill_at)
+
+
+def while_a_writer_starts(start_at: int, kill_at: int) -> None:
+    """The maintenance dies before step kill_at. A writer starts before step start_at, or when it may, and compacts."""
+    folder, writer = table()
+    step = 0
+
+    def before() -> None:
+        nonlocal step
+        step += 1
+        if step >= start_at and not folder.is_locked and not folder.has_writer:
+            folder.has_writer = True
+            writer.write_to(10)
+        assert folder.read_all() in (writer.rows, expired(writer.rows))
+        if step == kill_at:
+            raise Killed
+
+    folder.before = before
+    with contextlib.suppress(Killed):
+        run(folder)
+    folder.before = lambda: None
+    writer.write_to(10)
+    folder.now_ms += 2 * GRACE_MS
+    run(folder, number=1)
+    assert folder.read_all() in (writer.rows, expired(writer.rows))
+    settle(folder)
+    assert folder.read_all() == expired(writer.rows), (start_at, kill_at)
+
+
+# What is at STEPS + 1 comes after the round.
+@pytest.mark.parametrize("read_at", range(1, STEPS + 2))
+def test_a_maintenance_may_be_killed_at_each_step_beside_a_writer_that_compacts_at_any(read_at: int) -> None:
+    for publish_at, kill_at in itertools.product(range(read_at, STEPS + 2), range(1, STEPS + 2)):
+        beside_a_writer(read_at, publish_at, kill_at)
+
+
+def test_a_maintenance_may_be_killed_at_each_step_while_a_writer_starts() -> None:
+    for start_at, kill_at in itertools.product(range(1, STEPS + 2), repeat=2):
+        while_a_writer_starts(start_at, kill_at)
+
+
+def test_a_list_that_somebody_else_has_changed_is_left_as_it_is() -> None:
+    folder, _ = table()
+    other = [each for each in folder.listed() if each.place != f"{NEW}/part-0"]
+
+    def change() -> None:
+        if any("merged-" in place for place in folder.rows):
+            folder.texts[f"{LOG}/4.compact"] = encode_log(other[:2])
+
+    folder.before = change
+    outcome = maintain(folder, LIMITS, GRACE_MS, "r0", lambda: folder.now_ms)
+    assert outcome.is_disturbed
+    folder.before = lambda: None
+    assert folder.listed()[:2] == other[:2]
+    assert not [place for place in folder.rows if "merged-" in place]
+    assert not folder._names(ROUNDS)
+    # Files that this maintenance has not replaced are not its to delete.
+    assert f"{NEW}/part-0" in folder.rows
+
+
+def test_small_files_of_a_folder_become_files_of_about_the_target() -> None:
+    files = [entry(f"{NEW}/part-{number}", size) for number, size in enumerate((90, 90, 90, 500, 90, 90, 90))]
+    limits = replace(LIMITS, target_bytes=250)
+    planned = plan([*files, entry("date=2026-11-21/part-9", 1)], limits, "r")
+    assert [[each.size for each in merge.sources] for merge in planned.merges] == [
+        [90, 90],
+        [90, 90],
+        [90, 90],
+    ]
+    assert planned.merges[0].place == f"{NEW}/merged-r-0.snappy.parquet"
+    assert planned.expired == ()
+
+
+def test_rows_without_a_date_are_kept() -> None:
+    assert date_of("date=__HIVE_DEFAULT_PARTITION__/hour=1") is None
+    assert date_of("") is None
+    assert date_of("date=2026-10-31/hour=01") == date(2026, 10, 31)
+    files = [entry(f"{OLD}/hour=01/part-0", 500), entry("date=__HIVE_DEFAULT_PARTITION__/part-1", 500)]
+    assert plan(files, LIMITS, "r").expired == (files[0],)
+    assert plan(files, replace(LIMITS, oldest=None), "r").expired == ()
+
+
+def test_a_merged_file_has_the_entry_of_its_sources_with_its_own_name_and_size() -> None:
+    files = [entry(f"{NEW}/part-{number}", 10) for number in range(3)]
+    planned = plan(files, LIMITS, "r")
+    place = f"{NEW}/merged-r-0.snappy.parquet"
+    (made,) = rewritten(files, planned, {place: (33, 7)}) or []
+    assert made.told == entry(place, 33).told | {"modificationTime": 7}
+    assert decode_log(encode_log([made])) == [made]
+    assert rewritten(files[1:], planned, {place: (33, 7)}) is None
+
+
+def test_a_round_is_kept_and_read_again() -> None:
+    kept = begun(plan([entry(f"{NEW}/a", 1), entry(f"{NEW}/b", 1)], LIMITS, "r"), "r")
+    assert kept.replaced == (f"{NEW}/a", f"{NEW}/b")
+    for each in (kept, replace(kept, compact=19), replace(kept, deleted=("x",), after_ms=7)):
+        assert decode(encode(each)) == each
+    with pytest.raises(ValueError, match="unknown format"):
+        decode(json.dumps({**json.loads(encode(kept)), "format": 2}))
+
+
+def test_a_table_that_is_made_anew_keeps_its_files() -> None:
+    # The folder was emptied but for the round, and a new run has other files and numbers.
+    old = Round("r", ("m",), ("a", "b"), compact=99)
+    assert decided(old, 9, {"c"}, False, 0, 5) == replace(old, deleted=("m", "a", "b"), after_ms=5)
+
+
+def test_merged_files_that_nobody_has_seen_are_deleted_at_once() -> None:
+    # The maintenance died before it replaced the compact file.
+    old = Round("r", ("m",), ("a", "b"), compact=9)
+    assert decided(old, 9, {"a", "b"}, False, 3, 5) == replace(old, deleted=("m",), after_ms=3)
+    assert decided(old, 9, {"m"}, False, 3, 5) == old
+    assert decided(old, 9, {"m"}, True, 3, 5) == replace(old, deleted=("a", "b"), after_ms=8)
+
+
+def test_a_round_without_a_number_was_not_published() -> None:
+    old = Round("r", ("m",), ("a", "b"))
+    assert old.compact == NONE
+    assert decided(old, 9, {"a"}, False, 3, 5) == replace(old, deleted=("m",), after_ms=3)
+
+
+def test_the_newest_compact_file_has_the_highest_number() -> None:
+    assert newest_compact(["9.compact", "19.compact", "21", ".29.compact.crc", ".29.compact.x.tmp"]) == 19
+    assert newest_compact(["3", ".9.compact.crc"]) == NONE

@@ -1,0 +1,115 @@
+"""The folder of a Parquet table on this machine's file system. Spark merges its data files."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.maintenance.parquet import ROUNDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GLOB: Final = re.compile(r"[\\*?\[\]{}]")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Lock a file as Java does, or give False if another process has it. A file system without locks gives False too."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class LocalFolder:
+    """A TableFolder. Nothing else in this process may lock the same lock file."""
+
+    def __init__(self, root: Path, writers_lock: Path, session: Callable[[], SparkSession]) -> None:
+        """writers_lock: the file that a run locks. session: starts Spark, or returns it."""
+        self._root = root
+        self._writers_lock = writers_lock
+        self._session = session
+
+    def names(self, folder: str) -> list[str]:
+        """As in TableFolder."""
+        try:
+            return os.listdir(self._root / folder)
+        except FileNotFoundError:
+            return []
+
+    def read(self, path: str) -> str | None:
+        """As in TableFolder."""
+        try:
+            return (self._root / path).read_text()
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, text: str) -> None:
+        """As in TableFolder."""
+        target = self._root / path
+        # Spark and `sink_log` take names that begin with a dot for no file of the log.
+        aside = target.with_name(f".{target.name}.maintenance")
+        target.parent.mkdir(exist_ok=True)
+        aside.write_text(text)
+        if target.exists():
+            shutil.copymode(target, aside)
+        sync(aside)
+        aside.replace(target)
+        sync(target.parent)
+
+    def remove(self, path: str) -> None:
+        """As in TableFolder."""
+        self._inside(path).unlink(missing_ok=True)
+
+    def merge(self, sources: Sequence[str], made: str) -> tuple[int, int]:
+        """As in TableFolder."""
+        session = self._session()
+        aside = self._root / ROUNDS / f".{Path(made).name}"
+        shutil.rmtree(aside, ignore_errors=True)
+        paths = [_GLOB.sub(r"\\\g<0>", str(self._inside(source))) for source in sources]
+        strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "true"}
+        rows = session.read.options(**strict).parquet(*paths)
+        rows.coalesce(1).write.option("compression", "snappy").parquet(str(aside))
+        (written,) = aside.glob("part-*.parquet")
+        counts = rows.count(), session.read.parquet(_GLOB.sub(r"\\\g<0>", str(written))).count()
+        if counts[0] != counts[1]:
+            raise PipelineFailed(f"{self._root / made}: {counts[0]} rows became {counts[1]}")
+        sync(written)
+        target = self._inside(made)
+        written.replace(target)
+        sync(target.parent)
+        shutil.rmtree(aside)
+        status = target.stat()
+        return status.st_size, status.st_mtime_ns // 1_000_000
+
+    def alone(self) -> contextlib.AbstractContextManager[bool]:
+        """As in TableFolder."""
+        return locked(self._writers_lock)
+
+    def _inside(self, path: str) -> Path:
+        if ".." in Path(path).parts or Path(path).is_absolute():
+            raise PipelineFailed(f"{path} is not below {self._root}")
+        return self._root / path
