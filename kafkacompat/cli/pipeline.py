@@ -21,6 +21,7 @@ ACTIONS = {
         "kafkacompat.pipeline.maintain_command",
         "merge small files of the tables, and remove rows of old dates",
     ),
+    "replay": ("kafkacompat.pipeline.replay_command", "write rejected records again to their topics"),
     "generate": ("kafkacompat.pipeline.generate_command", "write realistic events to the topics"),
     "try": ("kafkacompat.pipeline.try_command", "show how the lines of a log file are read in a format"),
     "collect": ("kafkacompat.pipeline.collect_command", "ship the lines of log files to logs.raw"),

@@ -159,15 +159,15 @@ def write(target: Target, writer: int, batch: int, records: Iterable[Record]) ->
                 for partition, end in ends.items()
             ]
             end_s = time.monotonic() + target.transaction_timeout_ms / 1000
-            _patiently(
+            patiently(
                 partial(producer.send_offsets_to_transaction, offsets, reader.consumer_group_metadata()),
                 end_s,
             )
-            _patiently(partial(producer.commit_transaction, TIMEOUT_S), end_s)
+            patiently(partial(producer.commit_transaction, TIMEOUT_S), end_s)
         except BaseException as failure:
             if not (isinstance(failure, KafkaException) and failure.args[0].fatal()):
                 # A failure to abort would hide the reason. The next InitProducerId aborts too.
-                _abort(producer)
+                abort(producer)
             raise
     finally:
         reader.close()
@@ -216,7 +216,7 @@ def _last_batch(reader: Any, target: Target) -> int | None:
     return max((batch for batch in found if batch is not None), default=None)
 
 
-def _patiently(call: Any, end_s: float) -> None:
+def patiently(call: Any, end_s: float) -> None:
     """Call again after a failure that passes, as long as the transaction can last. Each call waits for the broker."""
     from confluent_kafka import KafkaException
 
@@ -229,7 +229,7 @@ def _patiently(call: Any, end_s: float) -> None:
                 raise
 
 
-def _abort(producer: Any) -> None:
+def abort(producer: Any) -> None:
     from contextlib import suppress
 
     from confluent_kafka import KafkaException

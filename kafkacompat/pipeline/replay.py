@@ -1,0 +1,325 @@
+"""Writes rejected records again to the topics from which they came, each once, however often it is asked.
+
+A rejected record has at most 2048 characters of the record, so the record itself is read again at its offset. What is
+written, and a record in the ledger that says so, are one transaction. The ledger is a compacted topic, JOB.replayed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final
+
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.jobs.validation import REJECTED_TEXT_CHARACTERS_MAX
+from kafkacompat.pipeline.topics import LATEST, create_missing, plans
+from kafkacompat.pipeline.transactions import abort, patiently
+from kafkacompat.security.cluster_address import ClusterAddress
+
+SUFFIX: Final = ".rejected"
+LEDGER_SUFFIX: Final = ".replayed"
+HEADER: Final = "replayed"
+"""The header of a record that was written again: the event id of the rejected record."""
+
+CLIENT_ID: Final = "kafkacompat-replay"
+TIMEOUT_S: Final = 30.0
+TRANSACTION_RECORDS: Final = 500
+RECORDS_MAX: Final = 100_000
+"""At most so many in one call. The next one goes on."""
+
+SKIPPED_MAX: Final = 1000
+"""Records between two that are wanted are read, up to this number. Beyond it the reader jumps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A rejected record: where it came from, and a digest of its text."""
+
+    event_id: str
+    reason: str
+    topic: str
+    partition: int
+    offset: int
+    received_ms: int
+    digest: bytes
+
+    @property
+    def key(self) -> str:
+        """Its key in the ledger. The time tells apart records of topics that were deleted and created again."""
+        return f"{self.event_id}@{self.received_ms}"
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, partition and offset."""
+        return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a call has done. topics: the numbers of records written, by topic. before: in earlier calls. gone: records that
+    are not at their offset any more. left: records beyond RECORDS_MAX."""
+
+    topics: Counter[str]
+    before: int
+    gone: int
+    left: int
+
+
+def decode(value: bytes | None) -> Rejected | None:
+    """Parse a record of a rejected topic, or return None if it is none."""
+    try:
+        told: Any = json.loads(value or b"")
+        return Rejected(
+            str(told["event_id"]),
+            str(told["reason"]),
+            str(told["topic"]),
+            int(told["partition"]),
+            int(told["offset"]),
+            int(told["received_ms"]),
+            _digest(told.get("line")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def is_asked(reason: str, reasons: Iterable[str]) -> bool:
+    """Return whether a reason begins with one of these texts."""
+    return any(reason.startswith(text) for text in reasons)
+
+
+def is_same(rejected: Rejected, value: bytes | None, timestamp_ms: int) -> bool:
+    """Return whether a record is the one that was rejected, and not one of a topic that was created again.
+
+    A timestamp in the future was told as the time at which it was read. Bytes that are not UTF-8 have no text to compare.
+    """
+    if timestamp_ms < rejected.received_ms:
+        return False
+    try:
+        text = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return True
+    return _digest(text) == rejected.digest
+
+
+def reasons_in(address: ClusterAddress, topic: str) -> Counter[str]:
+    """Return how many records of a rejected topic have each reason."""
+    with closing(_reader(address, "read_committed")) as reader:
+        return Counter(each.reason for each in _unique(_rejected_in(reader, topic)))
+
+
+def replay(
+    address: ClusterAddress,
+    topic: str,
+    reasons: Collection[str],
+    records_max: int = RECORDS_MAX,
+    written: Callable[[int], None] = lambda records: None,
+) -> Replayed:
+    """Write the records of a rejected topic again whose reason begins with one of these. `written` gets their number after
+    each transaction. PipelineFailed."""
+    from confluent_kafka import KafkaException, Producer
+
+    ledger = ledger_of(topic)
+    create_missing(address, plans([ledger], partitions=1, configs={ledger: LATEST}))
+    transactional_id = f"{CLIENT_ID}-{topic}"
+    producer = Producer(
+        {
+            **address.librdkafka(),
+            "client.id": CLIENT_ID,
+            "transactional.id": transactional_id,
+            "log_level": 0,
+        }
+    )
+    try:
+        # This order: what another call has begun is either in the ledger, or will never be committed.
+        producer.init_transactions(TIMEOUT_S)
+        with closing(_reader(address, "read_committed")) as reader:
+            done = {each.key() for each in _messages(reader, ledger)}
+            asked = [each for each in _unique(_rejected_in(reader, topic)) if is_asked(each.reason, reasons)]
+        waiting = [each for each in asked if each.key.encode() not in done]
+        taken = sorted(waiting[:records_max], key=lambda each: each.place)
+        topics: Counter[str] = Counter()
+        gone = 0
+        # Spark reads uncommitted records too.
+        with closing(_reader(address, "read_uncommitted")) as reader:
+            for start in range(0, len(taken), TRANSACTION_RECORDS):
+                part = _originals(reader, taken[start : start + TRANSACTION_RECORDS])
+                found = [(each, message) for each, message in part if message is not None]
+                gone += len(part) - len(found)
+                if found:
+                    _write(producer, ledger, found)
+                    topics.update(each.topic for each, _ in found)
+                    written(topics.total())
+    except KafkaException as error:
+        raise PipelineFailed(f"{topic} cannot be replayed: {error.args[0].str()}") from None
+    return Replayed(topics, len(asked) - len(waiting), gone, len(waiting) - len(taken))
+
+
+def ledger_of(topic: str) -> str:
+    """Return the topic that says what was replayed. PipelineFailed if the topic is not one of rejected records."""
+    if not topic.endswith(SUFFIX) or topic == SUFFIX:
+        raise PipelineFailed(f"{topic} is not the topic of a job's rejected records, JOB{SUFFIX}")
+    return topic.removesuffix(SUFFIX) + LEDGER_SUFFIX
+
+
+def _digest(text: str | None) -> bytes:
+    told = b"" if text is None else b"=" + text[:REJECTED_TEXT_CHARACTERS_MAX].encode("utf-8", "replace")
+    return blake2b(told, digest_size=16).digest()
+
+
+def _reader(address: ClusterAddress, isolation: str) -> Any:
+    from confluent_kafka import Consumer
+
+    return Consumer(
+        {
+            **address.librdkafka(),
+            "client.id": CLIENT_ID,
+            "group.id": CLIENT_ID,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            # The end of a partition is told after this time.
+            "fetch.wait.max.ms": 50,
+            "isolation.level": isolation,
+            "log_level": 0,
+        }
+    )
+
+
+def _next(reader: Any) -> Any:
+    """Return the next message, or the end of a partition as an error. PipelineFailed without an answer."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        message = reader.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            return message
+        if error.fatal() or not error.retriable():
+            raise KafkaException(error)
+    raise PipelineFailed("the broker gives no records")
+
+
+def _messages(reader: Any, topic: str) -> Iterator[Any]:
+    """Give the messages of a topic from its beginning to its present end."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    told = reader.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if told.error is not None:
+        raise KafkaException(told.error)
+    ends = {
+        number: reader.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)[1]
+        for number in told.partitions
+    }
+    left = {number for number, end in ends.items() if end > 0}
+    reader.assign([TopicPartition(topic, number, 0) for number in left])
+    while left:
+        message = _next(reader)
+        number = message.partition()
+        if number not in left:
+            continue
+        if message.error() is not None or message.offset() >= ends[number]:
+            left.remove(number)
+            continue
+        yield message
+        if message.offset() == ends[number] - 1:
+            left.remove(number)
+
+
+def _rejected_in(reader: Any, topic: str) -> Iterator[Rejected]:
+    for message in _messages(reader, topic):
+        found = decode(message.value())
+        if found is not None:
+            yield found
+
+
+def _unique(records: Iterable[Rejected]) -> Iterator[Rejected]:
+    """Spark may write a rejected record twice."""
+    seen: set[str] = set()
+    for each in records:
+        if each.key not in seen:
+            seen.add(each.key)
+            yield each
+
+
+def _originals(reader: Any, wanted: Iterable[Rejected]) -> list[tuple[Rejected, Any]]:
+    """Return each rejected record with the message at its offset, or None. They must be in the order of their places."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    found: list[tuple[Rejected, Any]] = []
+    present: dict[tuple[str, int], tuple[int, int]] = {}
+    held: Any = None
+    for each in wanted:
+        at = (each.topic, each.partition)
+        if at not in present:
+            held = None
+            try:
+                present[at] = reader.get_watermark_offsets(TopicPartition(*at), TIMEOUT_S)
+            except KafkaException:
+                # The topic is gone, or may not be read any more.
+                present[at] = (0, 0)
+        low, high = present[at]
+        if not low <= each.offset < high:
+            found.append((each, None))
+            continue
+        if held is None or each.offset - held.offset() > SKIPPED_MAX:
+            reader.assign([TopicPartition(*at, each.offset)])
+            held = _next(reader)
+        while held.error() is None and held.offset() < each.offset:
+            held = _next(reader)
+        is_there = held.error() is None and held.offset() == each.offset
+        is_there = is_there and is_same(each, held.value(), held.timestamp()[1])
+        found.append((each, held if is_there else None))
+        if held.error() is not None:
+            held = None
+    return found
+
+
+def _write(producer: Any, ledger: str, found: Iterable[tuple[Rejected, Any]]) -> None:
+    """Write the records and what the ledger says of them in one transaction. Raises KafkaException."""
+    from confluent_kafka import KafkaException
+
+    producer.begin_transaction()
+    failures: list[Any] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    def produce(topic: str, value: Any, key: Any, **more: Any) -> None:
+        while not failures:
+            try:
+                producer.produce(topic, value, key, on_delivery=delivered, **more)
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    try:
+        for each, message in found:
+            headers = [pair for pair in message.headers() or [] if pair[0] != HEADER]
+            headers.append((HEADER, each.event_id.encode()))
+            produce(each.topic, message.value(), message.key(), partition=each.partition, headers=headers)
+            told = {
+                "event_id": each.event_id,
+                "reason": each.reason,
+                "replayed_ms": time.time_ns() // 1_000_000,
+            }
+            produce(ledger, json.dumps(told), each.key)
+        end_s = time.monotonic() + TIMEOUT_S
+        if producer.flush(TIMEOUT_S) and not failures:
+            raise PipelineFailed("the broker does not take the records")
+        if failures:
+            raise KafkaException(failures[0])
+        patiently(partial(producer.commit_transaction, TIMEOUT_S), end_s)
+    except BaseException as failure:
+        if not (isinstance(failure, KafkaException) and failure.args[0].fatal()):
+            abort(producer)
+        raise
