@@ -182,6 +182,7 @@ def maintain_table(
         if not is_free:
             return "another maintenance is at work"
         folder = LocalFolder(place, writers_lock, session)
+        folder.clean()
         return said(maintain(folder, limits, grace_ms, uuid.uuid4().hex[:12], _now_ms))
 
 

@@ -123,6 +123,10 @@ def test_the_command_needs_no_spark_if_nothing_is_to_merge(
         (folder / name).write_text("rows")
     (table / LOG / "9.compact").write_text(log_of("a"))
     (table / LOG / ".9.compact.crc").write_bytes(b"\0")
+    # What a maintenance leaves that is killed while it writes.
+    (table / ROUNDS / ".merged-r-0.snappy.parquet").mkdir(parents=True)
+    (table / ROUNDS / ".r.json.maintenance").write_text("{")
+    (table / LOG / ".9.compact.maintenance").write_text("v1")
     words = ("--output", str(tmp_path), "--keep-replaced", "0")
     assert maintain_command.run(arguments_of(*words)) == 0
     assert capsys.readouterr().out == "shop/orders: nothing to do\n"
@@ -133,6 +137,7 @@ def test_the_command_needs_no_spark_if_nothing_is_to_merge(
     assert os.listdir(folder) == []
     # The checksums were those of the old list.
     assert os.listdir(table / LOG) == ["9.compact"]
+    assert os.listdir(table / ROUNDS) == ["lock"]
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,19 @@ def test_files_are_deleted_beside_a_writer_after_its_next_compact_file() -> None
     assert folder.read_all() == expired(writer.rows)
 
 
+def test_files_that_a_writer_lists_again_unseen_are_kept() -> None:
+    # The lock of the writer is not seen, and it publishes what it had read before the round.
+    folder, writer = table()
+    writer.prepare()
+    run(folder)
+    writer.publish()
+    folder.now_ms += 10 * GRACE_MS
+    run(folder, number=1)
+    assert folder.read_all() in (writer.rows, expired(writer.rows))
+    settle(folder)
+    assert folder.read_all() == expired(writer.rows)
+
+
 def test_a_round_that_the_writer_overwrites_is_undone() -> None:
     folder, writer = table()
     folder.has_writer = True

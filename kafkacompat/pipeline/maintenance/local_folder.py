@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.maintenance.parquet import ROUNDS
+from kafkacompat.pipeline.sink_log import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ASIDE: Final = ".maintenance"
 _GLOB: Final = re.compile(r"[\\*?\[\]{}]")
 
 
@@ -53,6 +55,14 @@ class LocalFolder:
         self._writers_lock = writers_lock
         self._session = session
 
+    def clean(self) -> None:
+        """Remove what a maintenance has begun to write that was killed. Only one may be at work."""
+        for path in [*(self._root / ROUNDS).glob(".*"), *(self._root / LOG).glob(f".*{ASIDE}")]:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
     def names(self, folder: str) -> list[str]:
         """As in TableFolder."""
         try:
@@ -71,7 +81,7 @@ class LocalFolder:
         """As in TableFolder."""
         target = self._root / path
         # Spark and `sink_log` take names that begin with a dot for no file of the log.
-        aside = target.with_name(f".{target.name}.maintenance")
+        aside = target.with_name(f".{target.name}{ASIDE}")
         target.parent.mkdir(exist_ok=True)
         aside.write_text(text)
         if target.exists():

@@ -151,6 +151,8 @@ def _continue(table: TableFolder, grace_ms: int, now_ms: Callable[[], int]) -> i
                 round_ = _decide(table, round_, is_alone, grace_ms, now_ms)
         if round_.deleted is None or now_ms() < round_.after_ms:
             continue
+        if _lists_again(table, round_):
+            continue
         for place in round_.deleted:
             folder, _, name = place.rpartition("/")
             table.remove(place)
@@ -171,6 +173,20 @@ def _decide(
     if made != round_:
         _keep(table, made)
     return made
+
+
+def _lists_again(table: TableFolder, round_: Round) -> bool:
+    """Return whether a file that the round would delete is listed, and if so make the round undecided.
+
+    A writer whose lock is not seen here, as on some network file systems, may have read the list before the round.
+    """
+    found = _newest(table)
+    if found is None:
+        return True
+    if {each.place for each in found[1]}.isdisjoint(round_.deleted or ()):
+        return False
+    _keep(table, replace(round_, deleted=None))
+    return True
 
 
 def _newest(table: TableFolder) -> tuple[int, list[Entry]] | None:
