@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -178,10 +177,6 @@ def _event_columns(form: LogFormat) -> dict[str, Column]:
     }
 
 
-def _event_column(form: LogFormat, name: str) -> Column:
-    return _event_columns(form)[name]
-
-
 def _extra(form: LogFormat, part: dict[str, Column]) -> Column:
     body = body_of(form)
     query = None if isinstance(body, FieldsFormat) else body.query
@@ -246,11 +241,12 @@ def validate(records: DataFrame, form: LogFormat | Formats = AUTO_FORMAT) -> Dat
             "words": by_topic(forms, lambda form: _without_escapes(form, _words(form))),
         }
     )
-    columns = [
-        by_topic(forms, partial(_event_column, name=name)).alias(name)
-        for name in EVENT_COLUMNS
-        if name not in ("event_id", "source")
-    ]
+    of_form = {form: _event_columns(form) for form in forms.values()}
+
+    def event_column(name: str) -> Column:
+        return by_topic(forms, lambda form: of_form[form][name]).alias(name)
+
+    columns = [event_column(name) for name in EVENT_COLUMNS if name not in ("event_id", "source")]
     validated = with_optimization_barrier(lines, columns, kept)
     refused = F.coalesce(F.col("outer_refused"), F.col("refused")) if added else F.col("refused")
     checks: list[tuple[Column, str | Column]] = [
