@@ -16,6 +16,7 @@ from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import Channels
 from kafkacompat.net.descriptors import Descriptors
+from kafkacompat.net.loop_wait import LoopWait
 from kafkacompat.net.resolving import address_of, own_name
 from kafkacompat.net.runtime import later, wait_for
 from kafkacompat.net.server import Server, Throttles
@@ -43,10 +44,11 @@ class TrioNetwork:
         controllers: ClientSecurity = NO_SECURITY,
         descriptors: Descriptors | None = None,
         socket_clock: Clock | None = None,
+        wait: LoopWait | None = None,
     ) -> None:
         """`tls` has the terms of the listeners with TLS, by name. `brokers` and `controllers` tell how this node
         connects to them. `socket_clock` measures how long connections are idle, and their rates: by default `clock`,
-        whose timers end throttles and requests to other nodes."""
+        whose timers end throttles and requests to other nodes. `wait` lets a server wait in the place of trio's loop."""
         self._nursery = nursery
         self._config = config
         self._socket_clock = socket_clock or clock
@@ -54,6 +56,7 @@ class TrioNetwork:
         self._replies = replies
         self._tls = tls
         self._descriptors = descriptors or Descriptors()
+        self._wait = wait
         settings = ChannelSettings.from_config(config)
         client_id = str(config.node_id)
         self.channels = Channels(nursery, clock, timers, client_id, settings, brokers)
@@ -68,6 +71,7 @@ class TrioNetwork:
             self._tls,
             self._descriptors,
             self._throttles,
+            self._wait,
         )
         return TrioSocketServer(self._nursery, server, self._tls, self._replies)
 

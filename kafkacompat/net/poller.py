@@ -1,23 +1,24 @@
 """Which connections have received bytes or can send again: one set of sockets for all of them.
 
-It waits for the set with trio, and gives ready connections their turns. A trio task per socket would cost too much:
-registering a socket for every wait and switching tasks takes about as long as a small request, or a piece of a large
-reply. A socket stays registered while it is read. Sending is waited for only while a full socket delays output,
+It waits for the set, with trio or in trio's place (loop_wait.py), and gives ready connections their turns. A trio task per socket
+would cost too much: registering a socket for every wait and switching tasks takes about as long as a small request, or a piece of a
+large reply. A socket stays registered while it is read. Sending is waited for only while a full socket delays output,
 because a socket that accepts more is always ready.
 
 - Under load the loop's thread stays here for a while. If requests follow each other closely, as the last few did, it
   polls repeatedly for SPIN_S, because waking a sleeping core costs more than a small request.
-- After that, or if requests are further apart, it waits in the kernel for at most LINGER_S, and does not go through
-  the loop.
-- After a longer pause it does neither, so a quiet broker uses no CPU. If the last requests before the pause came one
-  soon after the other, it does wait in the kernel, because those after it may come so too.
+- In trio's place it then waits in the kernel until a connection or the loop has something to do.
+- With trio it waits in the kernel for at most LINGER_S, also if requests are further apart, and does not go through the loop. After
+  a longer pause it does neither. If the last requests before the pause came one soon after the other, it does wait in the kernel,
+  because those after it may come so too.
 - It returns to the loop after BUSY_S and one turn at the latest, however many connections are ready. So the loop's
-  other tasks (timers, workers' results, new connections) are not delayed. Connections without a turn are the first
-  ones next time.
+  other tasks (timers, workers' results, new connections) are not delayed. In trio's place it returns as soon as
+  the loop has something to do. Connections without a turn are the first ones next time.
 """
 
 from __future__ import annotations
 
+import logging
 import select
 import selectors
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from time import monotonic
 from typing import Protocol
 
 import trio
+
+from kafkacompat.net.loop_wait import LoopWait, descriptor_of_the_loop
 
 SPIN_S = 0.00006
 LINGER_S = 0.0002
@@ -44,6 +47,8 @@ WRITE = 4
 """The events waited for and reported: the bits of poll(2), which may report others for a failed socket."""
 _NOT_WRITE = ~WRITE
 _NOT_READ = ~READ
+
+_log = logging.getLogger(__name__)
 
 
 class Reader(Protocol):
@@ -70,6 +75,10 @@ class SocketSet(Protocol):
 
     def ready(self) -> list[tuple[int, int]]:
         """The sockets that are ready for the requested events, or have failed, with their events."""
+        ...
+
+    def wait(self, most_s: float) -> list[tuple[int, int]]:
+        """The same, as soon as there are any. None after that many seconds."""
         ...
 
     def close(self) -> None: ...
@@ -99,6 +108,9 @@ class EpollSet:
     def ready(self) -> list[tuple[int, int]]:
         return self._poll(0, EVENTS_MAX)
 
+    def wait(self, most_s: float) -> list[tuple[int, int]]:
+        return self._poll(most_s, EVENTS_MAX)
+
     def close(self) -> None:
         self._epoll.close()
 
@@ -124,13 +136,16 @@ class SelectorSet:
         self._selector.unregister(fd)
 
     def ready(self) -> list[tuple[int, int]]:
+        return self.wait(0)
+
+    def wait(self, most_s: float) -> list[tuple[int, int]]:
         return [
             (
                 key.fd,
                 (READ if events & selectors.EVENT_READ else 0)
                 | (WRITE if events & selectors.EVENT_WRITE else 0),
             )
-            for key, events in self._selector.select(0)
+            for key, events in self._selector.select(most_s)
         ]
 
     def _translated(self, events: int) -> int:
@@ -149,6 +164,7 @@ class Poller:
         "_after_all",
         "_after_each",
         "_has_removed",
+        "_in_place",
         "_last_end_s",
         "_left",
         "_lingering_paid",
@@ -156,6 +172,7 @@ class Poller:
         "_readers",
         "_rewarded",
         "_set",
+        "_wait",
         "serving",
     )
 
@@ -164,9 +181,11 @@ class Poller:
         after_each: Callable[[float], None],
         after_all: Callable[[], None],
         sockets: SocketSet | None = None,
+        wait: LoopWait | None = None,
     ) -> None:
         """`after_each` is called after all ready connections had their turn or the time is over, with the time at
-        which the loop needs its turn. `after_all` is called before the loop gets it."""
+        which the loop needs its turn. `after_all` is called before the loop gets it. With `wait` it waits in the loop's place,
+        if it can."""
         self._after_each = after_each
         self._after_all = after_all
         self.serving = False
@@ -183,6 +202,9 @@ class Poller:
         """Whether a connection has ended in these turns. Its client may connect anew, which only the loop sees."""
         self._rewarded = 0
         """Waits in a row that brought a request."""
+        self._wait = wait
+        self._in_place: LoopWait | None = None
+        """Set while it waits in the loop's place."""
 
     def add(self, fd: int, reader: Reader, events: int) -> None:
         """Call the method for each of `events` whenever the socket is ready for it."""
@@ -203,16 +225,47 @@ class Poller:
         self._set.close()
 
     async def run(self) -> None:
+        if self._wait is not None:
+            await self._run_in_place(self._wait)
         while True:
             await trio.lowlevel.wait_readable(self._set.fileno())
             while self.serve():
                 # Sleeping before the next request comes would cost more than the loop's turn.
                 await trio.lowlevel.checkpoint()
 
+    async def _run_in_place(self, wait: LoopWait) -> None:
+        """Until another poller waits in the loop's place. Returns at once where nobody can."""
+        loop = await descriptor_of_the_loop()
+        if loop is None:
+            return
+        try:
+            self._set.add(loop, READ)
+        except OSError as error:
+            _log.warning("the loop wakes for each request, its set cannot be waited for: %s", error)
+            return
+        wait.begin(self)
+        self._in_place = wait
+        self._readers[loop] = wait
+        try:
+            while wait.owner is self:
+                await wait.turn_of_the_loop()
+                while not self.serve() and self._sleep(wait):
+                    pass
+        finally:
+            wait.end(self)
+            self._in_place = None
+            self.remove(loop)
+
     def serve(self) -> bool:
-        """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the time ended it."""
+        """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the time ended it, or
+        that the loop needs its turn."""
         began_s = monotonic()
-        lingers = self._may_linger and (self._lingering_paid or began_s - self._last_end_s < LINGER_S)
+        in_place = self._in_place
+        lingers = (
+            in_place is None
+            and self._may_linger
+            and (self._lingering_paid or began_s - self._last_end_s < LINGER_S)
+        )
         until_s = began_s + BUSY_S
         ready, readers = self._set.ready, self._readers
         self.serving = True
@@ -238,21 +291,44 @@ class Poller:
                     self._left = fds[at:]
                     break
             self._after_each(until_s)
+            if in_place is not None and in_place.loop_is_due:
+                break
         self._last_end_s = monotonic()
         self.serving = False
         self._after_all()
         return time_ended_it
 
-    def _linger(self) -> list[tuple[int, int]]:
-        """The next ready connections, at once or after a sleep in the kernel. None if nothing comes."""
+    def _sleep(self, wait: LoopWait) -> bool:
+        """Wait in the loop's place until a connection is ready. False if the loop needs its turn first."""
+        if self._rewarded >= REWARDED_MIN and not self._has_removed:
+            self._left = self._spin()
+            if self._left:
+                return True
+        idle_s = wait.idle_s()
+        if idle_s <= 0:
+            return False
+        began_s, rest = monotonic(), wait.rest
+        rest.is_resting = True
+        self._left = self._set.wait(idle_s)
+        rest.is_resting = False
+        is_soon = bool(self._left) and monotonic() - began_s < LINGER_S
+        self._rewarded = self._rewarded + 1 if is_soon else 0
+        return bool(self._left)
+
+    def _spin(self) -> list[tuple[int, int]]:
+        """The next ready connections. None if nothing comes soon."""
         ready = self._set.ready
         fds: list[tuple[int, int]] = []
-        if self._rewarded >= REWARDED_MIN:
-            until_s = monotonic() + SPIN_S
-            while not fds and monotonic() < until_s:
-                fds = ready()
-        if not fds and select.select([self._set.fileno()], (), (), LINGER_S)[0]:
+        until_s = monotonic() + SPIN_S
+        while not fds and monotonic() < until_s:
             fds = ready()
+        return fds
+
+    def _linger(self) -> list[tuple[int, int]]:
+        """The next ready connections, at once or after a sleep in the kernel. None if nothing comes."""
+        fds = self._spin() if self._rewarded >= REWARDED_MIN else []
+        if not fds and select.select([self._set.fileno()], (), (), LINGER_S)[0]:
+            fds = self._set.ready()
         if fds:
             self._rewarded += 1
             self._lingering_paid = True

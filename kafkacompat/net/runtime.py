@@ -126,6 +126,8 @@ class TrioTimers:
         self._order = 0
         self._sleep: trio.CancelScope | None = None
         """The task's sleep. Its deadline moves when an earlier timer is set."""
+        self.on_deadline: Callable[[], None] | None = None
+        """Called when the deadline of the loop has moved."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._cancelled
@@ -136,6 +138,8 @@ class TrioTimers:
         heapq.heappush(self._heap, timer)
         if self._sleep is not None and self._heap[0] is timer:
             self._sleep.deadline = self._loop_instant(monotonic_ms)
+            if self.on_deadline is not None:
+                self.on_deadline()
         return timer
 
     def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
@@ -176,6 +180,8 @@ class TrioTimers:
             next_ms = self.next_ms()
             is_due = next_ms is not None and next_ms <= self._clock.monotonic_ms()
             self._sleep.deadline = trio.current_time() if is_due else self._next_instant()
+            if self.on_deadline is not None:
+                self.on_deadline()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fire timers until cancelled."""

@@ -20,6 +20,7 @@ from kafkacompat.config import EndPoint
 from kafkacompat.net.acceptors import Acceptors, BoundListener, Newcomers
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.descriptors import Descriptors
+from kafkacompat.net.loop_wait import LoopWait
 from kafkacompat.net.memory_pool import MemoryPool
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.settings import Admission, NetworkSettings, idle_too_long
@@ -136,9 +137,10 @@ class Server:
         tls: Mapping[str, TlsTerms] = _WITHOUT_TLS,
         descriptors: Descriptors | None = None,
         throttles: Throttles | None = None,
+        wait: LoopWait | None = None,
     ) -> None:
         """`tls` has the terms of the listeners with TLS, by name. `descriptors` are shared with the node's other server.
-        `throttles`: None if no client is throttled."""
+        `throttles`: None if no client is throttled. `wait`: as for the poller."""
         self.dispatcher = dispatcher
         self.clock = clock
         self.workers = workers
@@ -157,7 +159,7 @@ class Server:
         self._next_connection_id = 1
         self._throttles = throttles
         self._ready = ReadyQueue()
-        self._poller = Poller(self._ready.give, self._ready.wake)
+        self._poller = Poller(self._ready.give, self._ready.wake, wait=wait)
         self._nursery: trio.Nursery | None = None
 
     @property

@@ -20,6 +20,7 @@ from kafkacompat.addresses import host_and_port
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.log.disk import RealDisk, open_files
 from kafkacompat.net.descriptors import Descriptors
+from kafkacompat.net.loop_wait import LoopWait
 from kafkacompat.net.network import TrioNetwork
 from kafkacompat.net.runtime import (
     SystemClock,
@@ -103,7 +104,8 @@ async def _serve(
     tls = listeners_with_tls(config)
     try:
         async with trio.open_nursery() as nursery:
-            services, timers = _services_of_the_system(config, nursery, tls)
+            rest = LoopRest()
+            services, timers = _services_of_the_system(config, nursery, tls, rest)
             node = KafkaRaftServer(services)
             asked = trio.Event()
             starting = trio.CancelScope()
@@ -130,7 +132,6 @@ async def _serve(
                 if not starting.cancelled_caught:
                     serves = True
                     freeze_long_lived()
-                    rest = LoopRest()
                     trio.lowlevel.add_instrument(rest)
                     watchdog = LoopWatchdog(token.run_sync_soon, rest)
                     watchdog.start()
@@ -236,11 +237,13 @@ def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _services_of_the_system(
-    config: ServerConfig, nursery: trio.Nursery, tls: Mapping[str, SslListener]
+    config: ServerConfig, nursery: trio.Nursery, tls: Mapping[str, SslListener], rest: LoopRest
 ) -> tuple[NodeServices, TrioTimers]:
-    """Return the services, and the timers, which the caller must run."""
+    """Return the services, and the timers, which the caller must run. `rest` is told when the loop waits for events."""
     clock = SystemClock()
     timers = TrioTimers(clock)
+    wait = LoopWait(rest)
+    timers.on_deadline = wait.deadline_has_moved
     recovery_threads = config.get_int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
     workers = worker_pools(nursery, recovery_threads)
     client_metrics, client_series = _telemetry(config)
@@ -266,6 +269,7 @@ def _services_of_the_system(
             tls,
             *security_between_nodes(config),
             descriptors,
+            wait=wait,
         ),
         monotonic_s=monotonic,
         keep=keep_long_lived,

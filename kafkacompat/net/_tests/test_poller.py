@@ -10,7 +10,9 @@ import pytest
 import trio
 
 from kafkacompat.net import poller as module
+from kafkacompat.net.loop_wait import LoopWait
 from kafkacompat.net.poller import READ, WRITE, EpollSet, Poller, SelectorSet, SocketSet
+from kafkacompat.net.watchdog import LoopRest
 
 
 class Echo:
@@ -48,8 +50,11 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ends
 
 
-async def test_a_socket_is_read_as_long_as_it_has_something_and_is_not_removed(sockets: SocketSet) -> None:
-    poller = Poller(lambda until_s: None, lambda: None, sockets)
+@pytest.mark.parametrize("in_place", [False, True])
+async def test_a_socket_is_read_as_long_as_it_has_something_and_is_not_removed(
+    sockets: SocketSet, in_place: bool
+) -> None:
+    poller = Poller(lambda until_s: None, lambda: None, sockets, LoopWait(LoopRest()) if in_place else None)
     near, far = pair()
 
     def stop_at_c(data: bytes) -> None:
@@ -198,9 +203,12 @@ def test_a_socket_that_the_set_does_not_take_is_not_kept() -> None:
     poller.close()
 
 
-async def test_other_tasks_get_their_turns_while_requests_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_place", [False, True])
+async def test_other_tasks_get_their_turns_while_requests_never_end(
+    monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
     monkeypatch.setattr(module, "BUSY_S", 0.0001)
-    poller = Poller(lambda until_s: None, lambda: None)
+    poller = Poller(lambda until_s: None, lambda: None, wait=LoopWait(LoopRest()) if in_place else None)
     near, far = pair()
 
     def ask_again(data: bytes) -> None:

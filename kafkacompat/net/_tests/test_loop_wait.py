@@ -1,0 +1,309 @@
+"""Waiting in the place of trio's loop: requests need no turn of the loop, and nothing that the loop waits for is kept waiting."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import kafkacompat
+from kafkacompat.net import poller as module
+from kafkacompat.net.loop_wait import LoopWait, descriptor_of_the_loop
+from kafkacompat.net.poller import READ, Poller
+from kafkacompat.net.runtime import SystemClock, TrioTimers
+from kafkacompat.net.watchdog import LoopRest
+
+PATIENCE_S = 20
+
+
+class Echo:
+    """Answers each byte, and then does what the test says."""
+
+    def __init__(self, poller: Poller, then: Callable[[], None] = lambda: None) -> None:
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(False)
+        self.far.setblocking(False)
+        self.then = then
+        self.served = 0
+        poller.add(self.near.fileno(), self, READ)
+
+    def readable(self) -> None:
+        data = self.near.recv(1)
+        if data:
+            self.served += 1
+            self.near.send(data)
+            self.then()
+
+    def writable(self) -> None:
+        raise AssertionError("not waited for")
+
+
+class Turns(trio.abc.Instrument):
+    """How often the loop has looked for events."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+@asynccontextmanager
+async def running(*pollers: Poller) -> AsyncIterator[trio.Nursery]:
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            for poller in pollers:
+                nursery.start_soon(poller.run)
+            yield nursery
+            nursery.cancel_scope.cancel()
+    for poller in pollers:
+        poller.close()
+
+
+def a_poller(wait: LoopWait) -> Poller:
+    return Poller(lambda until_s: None, lambda: None, wait=wait)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await trio.sleep(0.001)
+
+
+async def until_in_place(wait: LoopWait, poller: Poller) -> None:
+    await until(lambda: wait.owner is poller)
+
+
+def asking(echo: Echo, count: int, pause_s: float = 0.0) -> threading.Thread:
+    """A client in a thread, which waits for each answer."""
+
+    def ask() -> None:
+        echo.far.settimeout(PATIENCE_S)
+        for _ in range(count):
+            echo.far.send(b"x")
+            assert echo.far.recv(1) == b"x"
+            if pause_s:
+                threading.Event().wait(pause_s)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+async def test_requests_are_served_without_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_S", 60.0)  # a busy machine's pauses end no turn of the poller
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    echo = Echo(poller)
+    async with running(poller):
+        await until_in_place(wait, poller)
+        done = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        turns = Turns()
+        trio.lowlevel.add_instrument(turns)
+
+        def ask() -> None:
+            asking(echo, 500, 0.0005).join()
+            token.run_sync_soon(done.set)
+
+        threading.Thread(target=ask).start()
+        await done.wait()
+        trio.lowlevel.remove_instrument(turns)
+    assert echo.served == 500
+    assert turns.count < 50
+
+
+async def test_the_loop_has_its_turn_for_whatever_it_waits_for() -> None:
+    """Timers, sockets of tasks, threads, and tasks that wake each other, while requests come."""
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    echoes = [Echo(poller) for _ in range(3)]
+    chance = random.Random(7)
+    done = {"sleeps": 0, "threads": 0, "sockets": 0, "yields": 0, "events": 0}
+
+    async def sleeps() -> None:
+        for _ in range(40):
+            await trio.sleep(chance.random() * 0.004)
+            done["sleeps"] += 1
+
+    async def threads() -> None:
+        for _ in range(20):
+            await trio.to_thread.run_sync(lambda: None)
+            done["threads"] += 1
+
+    async def sockets() -> None:
+        near, far = trio.socket.socketpair()
+        with near, far:
+            for _ in range(40):
+                await far.send(b"x")
+                assert await near.recv(1) == b"x"
+                done["sockets"] += 1
+
+    async def yields() -> None:
+        for _ in range(200):
+            await trio.lowlevel.checkpoint()
+            done["yields"] += 1
+
+    ping, pong = trio.open_memory_channel[None](0)
+
+    async def sends() -> None:
+        for _ in range(200):
+            await ping.send(None)
+
+    async def receives() -> None:
+        for _ in range(200):
+            await pong.receive()
+            done["events"] += 1
+
+    async with running(poller) as nursery:
+        await until_in_place(wait, poller)
+        clients = [
+            asking(echo, 200, pause_s) for echo, pause_s in zip(echoes, (0, 0.0003, 0.001), strict=True)
+        ]
+        for task in (sleeps, sleeps, threads, sockets, yields, yields, yields, sends, receives):
+            nursery.start_soon(task)
+        wanted = {"sleeps": 80, "threads": 20, "sockets": 40, "yields": 600, "events": 200}
+        await until(lambda: done == wanted)
+        for client in clients:
+            await trio.to_thread.run_sync(client.join)
+    assert [echo.served for echo in echoes] == [200] * 3
+
+
+async def test_a_task_that_is_ready_in_the_same_turn_is_not_forgotten() -> None:
+    """Tasks that were taken out of the loop's queue together run in any order."""
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    steps = [0] * 4
+
+    async def step(which: int) -> None:
+        for _ in range(300):
+            await trio.lowlevel.checkpoint()
+            steps[which] += 1
+
+    async with running(poller) as nursery:
+        await until_in_place(wait, poller)
+        for which in range(4):
+            nursery.start_soon(step, which)
+        await until(lambda: steps == [300] * 4)
+
+
+async def test_a_task_that_a_turn_wakes_goes_on() -> None:
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    woken = trio.Event()
+    echo = Echo(poller, then=woken.set)
+    async with running(poller):
+        await until_in_place(wait, poller)
+        client = asking(echo, 1)
+        await woken.wait()
+        client.join()
+
+
+async def test_a_timer_that_a_turn_sets_is_not_overslept() -> None:
+    """It is earlier than the deadline that was there before."""
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    timers = TrioTimers(SystemClock())
+    timers.on_deadline = wait.deadline_has_moved
+    fired = trio.Event()
+    echo = Echo(poller, then=lambda: (timers.call_after(5, fired.set), None)[1])
+    async with running(poller) as nursery:
+        await nursery.start(timers.run)
+        await until_in_place(wait, poller)
+        client = asking(echo, 1)
+        await fired.wait()
+        client.join()
+
+
+def test_only_the_timers_move_deadlines_between_turns_of_the_loop() -> None:
+    """A wait in the loop's place asks for the loop's deadline once a turn."""
+    package = Path(kafkacompat.__file__).parent
+    moves = re.compile(r"\.(relative_)?deadline [+-]?= ")
+    found = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "_tests" not in path.parts and "trio" in (text := path.read_text()) and moves.search(text)
+    ]
+    # The supervisor is a process of its own, without a poller.
+    assert sorted(found) == ["cli/supervisor.py", "net/runtime.py"]
+
+
+async def test_the_last_poller_that_begins_waits_and_the_others_are_served_by_the_loop() -> None:
+    wait = LoopWait(LoopRest())
+    first, second = a_poller(wait), a_poller(wait)
+    echoes = [Echo(first), Echo(second)]
+    async with running(first) as nursery:
+        await until_in_place(wait, first)
+        later = trio.CancelScope()
+
+        async def run() -> None:
+            with later:
+                await second.run()
+
+        nursery.start_soon(run)
+        await until_in_place(wait, second)
+        for client in [asking(echo, 100, 0.0002) for echo in echoes]:
+            await trio.to_thread.run_sync(client.join)
+        later.cancel()
+        await until(lambda: wait.owner is None)
+        await trio.to_thread.run_sync(asking(echoes[0], 10).join)
+    second.close()
+    assert [echo.served for echo in echoes] == [110, 100]
+
+
+async def test_the_watchdog_need_not_ask_a_poller_that_waits() -> None:
+    rest = LoopRest()
+    wait = LoopWait(rest)
+    poller = a_poller(wait)
+    seen = threading.Event()
+    go_on = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def look() -> None:
+        while not rest.is_resting:
+            pass
+        seen.set()
+        token.run_sync_soon(go_on.set)
+
+    async with running(poller):
+        await until_in_place(wait, poller)
+        threading.Thread(target=look).start()
+        await go_on.wait()
+        assert not rest.is_resting
+    assert seen.is_set()
+
+
+async def test_where_the_system_does_not_tell_the_loops_set_the_loop_waits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def nothing() -> int | None:
+        return await descriptor_of_the_loop(str(tmp_path))
+
+    monkeypatch.setattr(module, "descriptor_of_the_loop", nothing)
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    echo = Echo(poller)
+    async with running(poller):
+        await trio.to_thread.run_sync(asking(echo, 20).join)
+    assert wait.owner is None
+    assert echo.served == 20
+
+
+async def test_the_loops_set_is_found_among_others_and_is_the_one_that_wakes() -> None:
+    pollers = [Poller(lambda until_s: None, lambda: None) for _ in range(3)]
+    found = await descriptor_of_the_loop()
+    if not os.path.isdir("/proc/self/fdinfo"):
+        assert found is None
+        return
+    assert found is not None
+    assert found not in [poller._set.fileno() for poller in pollers]
+    assert os.readlink(f"/proc/self/fd/{found}") == "anon_inode:[eventpoll]"
+    for poller in pollers:
+        poller.close()
