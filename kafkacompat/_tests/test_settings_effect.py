@@ -67,19 +67,11 @@ def broker_setting_is_read(name: str) -> bool:
     )
 
 
-NOT_REACHABLE = ("local.retention.", "log.local.retention.", "log.remote.", "remote.")
-"""Of tiered storage, which cannot be turned on yet."""
-
-
 def test_what_is_explained_is_read_and_what_is_read_is_explained_for_topics() -> None:
-    read = {
-        name for name in topic_keys() if topic_setting_is_read(name) and not name.startswith(NOT_REACHABLE)
-    }
+    read = {name for name in topic_keys() if topic_setting_is_read(name)}
     assert {name for name, key in topic_keys().items() if key.honoured} == read
 
 
 def test_what_is_explained_is_read_and_what_is_read_is_explained_for_brokers() -> None:
-    read = {
-        name for name in broker_keys() if broker_setting_is_read(name) and not name.startswith(NOT_REACHABLE)
-    }
+    read = {name for name in broker_keys() if broker_setting_is_read(name)}
     assert {name for name, key in broker_keys().items() if key.honoured} == read

@@ -103,7 +103,7 @@ class ServerConfig:
         self._values = values
         self._resolved = {**values, **_resolve(values)}
         unknown, without_effect = [], []
-        prefixes = provider_prefixes(originals)
+        prefixes = (*provider_prefixes(originals), *_remote_storage_prefixes(values))
         for name in originals:
             key = keys.get(name) or keys.get(listener_base(name) or "")
             if key is None and name in AUTHORIZER_SETTINGS:
@@ -547,6 +547,14 @@ def defaults_without_file(
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
+
+
+def _remote_storage_prefixes(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
+    """The beginnings of settings that the remote storage takes."""
+    if not values["remote.log.storage.system.enable"]:
+        return ()
+    duties = ("storage", "metadata")
+    return tuple(str(values[f"remote.log.{duty}.manager.impl.prefix"]) for duty in duties)
 
 
 def _parse(originals: Mapping[str, str]) -> dict[str, ConfigValue]:

@@ -24,6 +24,7 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn
+from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
@@ -48,11 +49,10 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.log.index_cache import IndexCache
-    from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
     from kafkacompat.log.producer_snapshots import SnapshotStore
     from kafkacompat.log.producer_state import BatchMetadata
     from kafkacompat.meters import Histogram
-    from kafkacompat.ports import Disk, File, TransactionTerms
+    from kafkacompat.ports import Disk, File, Log, TransactionTerms
     from kafkacompat.records.batch import ValidatedBatch
 
 NEVER_TIERED = INTERNAL_TOPICS | {"__remote_log_metadata"}
@@ -588,6 +588,20 @@ class UnifiedLog:
         return self._snapshots.path(offset)
 
     # The remote storage
+
+    def take_remote_part_of(self, log: Log) -> None:
+        """This log takes the place of another, which begins in the remote storage."""
+        if not self.is_tiered:
+            return
+        self.log_start_offset = min(log.log_start_offset, self.local_log_start_offset)
+        self.highest_offset_in_remote_storage = min(
+            log.highest_offset_in_remote_storage, self.log_end_offset - 1
+        )
+        earlier = LeaderEpochFileCache(log.epoch_entries)
+        earlier.truncate_from_end(self.local_log_start_offset)
+        if earlier.entries:
+            self._epochs.put_before(earlier)
+            self._write_epochs()
 
     def segments_from(self, offset: int, most: int = MAX_OFFSET) -> list[LogSegment]:
         """Up to so many segments, from the one that contains the offset on."""

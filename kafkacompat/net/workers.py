@@ -26,6 +26,8 @@ from kafkacompat.ports import WorkerPools, WorkersBusy
 READS_WAITING_MAX = 10_000
 EXCHANGES_WAITING_MAX = 1_000
 """Further clients are closed, and may try again."""
+REMOTE_MAX = 1024
+"""Above any used values of remote.log.reader.threads and remote.log.manager.*.thread.pool.size, the effective bounds."""
 CLEANERS_MAX = 1024
 """Above any used value of log.cleaner.threads, which is the effective bound."""
 THREAD_RETRY_S = 0.1
@@ -42,6 +44,7 @@ TERMS = {
     "recovery": PoolTerms("recovery", 1),
     "cleaning": PoolTerms("cleaning", CLEANERS_MAX),
     "batches": PoolTerms("large batches", 2),
+    "remote": PoolTerms("remote storage", REMOTE_MAX),
     "fetches": PoolTerms("requests to authorization servers", 2),
     "exchanges": PoolTerms("SASL exchanges", 2, EXCHANGES_WAITING_MAX),
 }

@@ -223,7 +223,7 @@ class ReplicaAlterLogDirsManager:
         if not told.done:
             await told
             return 0
-        if not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
+        if not current.local_log_start_offset <= future.log_end_offset <= current.log_end_offset:
             return 0  # a very long log is truncated in several steps
         if future.log_end_offset == current.log_end_offset:
             return await self._caught_up(move)
@@ -306,9 +306,10 @@ class ReplicaAlterLogDirsManager:
         """Swap the logs in one step of the loop. So the partition is never without a log, and its log end does not
         change."""
         core, name = move.core, move.topic_partition
-        config = core.log.config
+        before, config = core.log, core.log.config
         log = self._logs.promote_future(name)
         log.config = config
+        log.take_remote_part_of(before)
         core.log = log
         if core.is_leader and log.latest_epoch() < core.leader_epoch:
             # The log has no record of this epoch yet.
@@ -362,7 +363,7 @@ def settle(copy: Copy, current: Log) -> str | None:
     Raises OSError."""
     log = copy.log
     before = log.log_end_offset
-    if before < current.log_start_offset:
+    if before < current.local_log_start_offset:
         return _begin_at_start(copy, current)
     note = None
     while (epoch := log.latest_epoch()) >= 0:
@@ -385,8 +386,9 @@ def settle(copy: Copy, current: Log) -> str | None:
 
 
 def _begin_at_start(copy: Copy, current: Log) -> str:
-    copy.log.truncate_fully_and_start_at(current.log_start_offset)
-    return f"begins anew at {current.log_start_offset}, where the current log begins"
+    start = current.local_log_start_offset
+    copy.log.truncate_fully_and_start_at(start)
+    return f"begins anew at {start}, where the current log begins"
 
 
 def copy_records(copy: Copy, current: Log, records: Buffer) -> None:

@@ -272,6 +272,11 @@ class Log(Protocol):
 
     def assign_epoch_start(self, epoch: int, start_offset: int) -> None: ...
 
+    @property
+    def epoch_entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) pairs, ascending."""
+        ...
+
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Kafka's endOffsetFor: (offset, epoch), both -1 if undefined."""
         ...

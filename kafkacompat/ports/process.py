@@ -104,6 +104,8 @@ class WorkerPools:
     """Decompression and compression of produced batches that are large or expand to much, and imports of parts that are
     made late: work of the processor, which no slow log directory holds up."""
 
+    remote: Workers
+    """Calls of the remote store, which may hang. The remote log manager bounds how many there are of each kind."""
     fetches: Workers
     """Requests to authorization servers. They may wait for as long as the network takes."""
     exchanges: Workers

@@ -45,7 +45,6 @@ from kafkacompat.tasks import Limit, Overloaded
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.config import ServerConfig
     from kafkacompat.ids import Uuid
     from kafkacompat.log.index import AbortedTxn
     from kafkacompat.log.log_segment import LogSegment
@@ -71,6 +70,12 @@ class Core(Protocol):
     leader_epoch: int
     is_leader: bool
     log: Any
+
+
+class Settings(Protocol):
+    """The settings in force. Quotas may change while the node runs, the other settings are those of its start."""
+
+    def get_int(self, name: str) -> int: ...
 
 
 class RemoteRead(NamedTuple):
@@ -127,7 +132,8 @@ class RemoteLogManager:
 
     def __init__(
         self,
-        config: ServerConfig,
+        node_id: int,
+        settings: Settings,
         tasks: Tasks,
         clock: Clock,
         workers: Workers,
@@ -138,7 +144,8 @@ class RemoteLogManager:
         log_start_moved: Callable[[Any], None] = lambda core: None,
     ) -> None:
         """`log_start_moved` is called with a partition whose log start was moved by retention."""
-        self._node_id = config.node_id
+        self._node_id = node_id
+        self._settings = settings
         self._tasks = tasks
         self._clock = clock
         self._workers = workers
@@ -147,24 +154,27 @@ class RemoteLogManager:
         self._metadata = metadata
         self._uuid = uuid
         self._log_start_moved = log_start_moved
-        self._interval_ms = config.get_int("remote.log.manager.task.interval.ms")
-        self._backoff_ms = config.get_int("remote.log.manager.task.retry.backoff.ms")
-        self._custom_metadata_max_bytes = config.get_int("remote.log.metadata.custom.metadata.max.bytes")
-        self._copies = Limit(config.get_int("remote.log.manager.copier.thread.pool.size"))
-        self._deletions = Limit(config.get_int("remote.log.manager.expiration.thread.pool.size"))
+        self._interval_ms = settings.get_int("remote.log.manager.task.interval.ms")
+        self._backoff_ms = settings.get_int("remote.log.manager.task.retry.backoff.ms")
+        self._custom_metadata_max_bytes = settings.get_int("remote.log.metadata.custom.metadata.max.bytes")
+        self._copies = Limit(settings.get_int("remote.log.manager.copier.thread.pool.size"))
+        self._deletions = Limit(settings.get_int("remote.log.manager.expiration.thread.pool.size"))
         self._reads = Limit(
-            config.get_int("remote.log.reader.threads"), config.get_int("remote.log.reader.max.pending.tasks")
+            settings.get_int("remote.log.reader.threads"),
+            settings.get_int("remote.log.reader.max.pending.tasks"),
         )
-        self._copy_quota, self._fetch_quota = (
-            RLMQuotaManager(
-                config.get_int(f"remote.log.manager.{duty}.max.bytes.per.second"),
-                config.get_int(f"remote.log.manager.{duty}.quota.window.num"),
-                config.get_int(f"remote.log.manager.{duty}.quota.window.size.seconds"),
-            )
-            for duty in ("copy", "fetch")
+        self._copy_quota = RLMQuotaManager(
+            settings.get_int("remote.log.manager.copy.max.bytes.per.second"),
+            settings.get_int("remote.log.manager.copy.quota.window.num"),
+            settings.get_int("remote.log.manager.copy.quota.window.size.seconds"),
+        )
+        self._fetch_quota = RLMQuotaManager(
+            settings.get_int("remote.log.manager.fetch.max.bytes.per.second"),
+            settings.get_int("remote.log.manager.fetch.quota.window.num"),
+            settings.get_int("remote.log.manager.fetch.quota.window.size.seconds"),
         )
         self.indexes = RemoteIndexCache(
-            storage, config.get_int("remote.log.index.file.cache.total.size.bytes")
+            storage, settings.get_int("remote.log.index.file.cache.total.size.bytes")
         )
         self._reader = RemoteSegmentReader(storage, self.indexes)
         self._tiered: dict[tuple[Uuid, int], _Tiered] = {}
@@ -178,7 +188,8 @@ class RemoteLogManager:
         known = self._tiered.get(key)
         if not core.log.is_tiered:
             if known is not None:
-                self._leave(known, deletes=known.is_leader and core.is_leader)
+                deletes = core.log.config.remote_log_delete_on_disable and core.is_leader
+                self._leave(known, deletes=deletes and known.is_leader)
             return
         if known is not None and (known.core, known.leader_epoch, known.is_leader) == (
             core,
@@ -303,7 +314,7 @@ class RemoteLogManager:
             )[:LOOKED_AT_ONCE]
             by_base = {each.base_offset: each for each in segments}
             for candidate in candidates:
-                while wait_ms := self._copy_quota.throttle_ms(self._clock.monotonic_ms()):
+                while wait_ms := self._copy_throttle_ms():
                     await self._tasks.sleep(wait_ms)
                 segment = by_base.get(candidate.segment.base_offset)
                 if segment is None or not self._is_unchanged(tiered, log, segment, segment.truncations):
@@ -490,7 +501,14 @@ class RemoteLogManager:
 
     def fetch_throttle_ms(self) -> int:
         """How long reads of consumers wait for the quota on them."""
-        return self._fetch_quota.throttle_ms(self._clock.monotonic_ms())
+        quota = self._fetch_quota
+        quota.bytes_per_second = self._settings.get_int("remote.log.manager.fetch.max.bytes.per.second")
+        return quota.throttle_ms(self._clock.monotonic_ms())
+
+    def _copy_throttle_ms(self) -> int:
+        quota = self._copy_quota
+        quota.bytes_per_second = self._settings.get_int("remote.log.manager.copy.max.bytes.per.second")
+        return quota.throttle_ms(self._clock.monotonic_ms())
 
     async def read(
         self, core: Core, offset: int, max_bytes: int, *, minimum_one_batch: bool, read_committed: bool

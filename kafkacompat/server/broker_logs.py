@@ -86,6 +86,7 @@ class BrokerLogs:
             spares_full=lambda: len(machine.image.brokers) <= 1,
             on_directory_failed=self._directory_failed,
             on_stale=self._checkpoint_soon,
+            remote_storage=services.config.get_boolean("remote.log.storage.system.enable"),
         )
         if descriptors is not None:
             descriptors.count_logs(lambda: len(self.manager.logs))

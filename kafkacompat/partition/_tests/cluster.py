@@ -16,6 +16,7 @@ from typing import Any
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api import fetch as fetch_api
+from kafkacompat.api import offset_for_leader_epoch
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
@@ -34,6 +35,7 @@ from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import Log
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import decode, encoder
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message
@@ -50,6 +52,8 @@ from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kafkacompat.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
+from kafkacompat.wire.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
 
 T0 = TopicPartition("t", 0)
 SETTING_NAMES = {name.replace(".", "_"): name for name in SETTINGS}
@@ -60,6 +64,8 @@ VERSIONS: dict[type[Message], int] = {
     FetchResponse: 18,
     ListOffsetsRequest: 10,
     ListOffsetsResponse: 10,
+    OffsetForLeaderEpochRequest: 4,
+    OffsetForLeaderEpochResponse: 4,
 }
 
 
@@ -181,6 +187,8 @@ class ClusterNode:
             if not isinstance(answer, Deferred):
                 answer = Deferred.of(answer)
             return answer.then(with_bytes)
+        if isinstance(message, OffsetForLeaderEpochRequest):
+            return Deferred.of(at_once(offset_for_leader_epoch.handle(self, None, message)))  # type: ignore[arg-type]
         return Deferred.of(
             ListOffsetsResponse(
                 topics=[
@@ -203,8 +211,15 @@ class ClusterNode:
         )
         assert isinstance(found, OffsetLookup)  # followers request the ends only
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index, error_code=found.error, offset=found.offset
+            partition_index=asked.partition_index,
+            error_code=found.error,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
         )
+
+    @property
+    def partitions(self) -> ReplicaManager:
+        return self.manager
 
     def log(self, partition: TopicPartition = T0) -> Log:
         return self.manager.by_name[partition].log

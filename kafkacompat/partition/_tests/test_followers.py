@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import values_in
+from kafkacompat.log.producer_snapshots import encode_snapshot
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.kit import batch_of
 from kafkacompat.partition.following import (
@@ -469,3 +473,71 @@ def test_what_follows_a_batch_of_a_later_epoch_is_left_out_step_or_not() -> None
     records = many(end) + batch(end, epoch=9) + many(20, end + 1)
     Turns(fetches, [core], answer(core, records=records, high_watermark=end)).all()
     assert core.log.log_end_offset == end
+
+
+# A leader whose first segments are in the remote storage only
+
+
+def tier_of(cluster: Cluster, *states: Any) -> Any:
+    """Make both logs tiered. Node 2 has the state of remote segments that the test gives."""
+    asked: list[tuple[int, int]] = []
+
+    async def follower_state(core: Partition, epoch: int, offset: int) -> Any:
+        asked.append((epoch, offset))
+        return left.pop(0) if left else None
+
+    left = list(states)
+    for node in cluster.nodes.values():
+        log: Any = node.log()
+        log._has_remote_storage = True
+        log.config = replace(log.config, remote_storage_enable=True, local_retention_bytes=1)
+        if node.id == 2:
+            tiering: Any = SimpleNamespace(
+                role_taken=lambda core: None, gone=lambda core, **_: None, follower_state=follower_state
+            )
+            node.manager.hosted.tiering = tiering
+    return asked
+
+
+def leader_without_its_first_segment() -> Cluster:
+    """Of node 1 the log begins at 0, and its files at 2. Node 2 has nothing."""
+    cluster = Cluster((1, 2))
+    cluster.settle()
+    cluster.cut = {frozenset((1, 2))}
+    cluster.min_isr = 1
+    for value in (b"0", b"1", b"2", b"3"):
+        leader: Any = cluster.nodes[1].log()
+        if leader.log_end_offset == 2:
+            leader.roll(2, 0)
+        cluster.nodes[1].append(value, acks=1)
+    return cluster
+
+
+def test_a_follower_begins_after_the_leaders_remote_segments() -> None:
+    cluster = leader_without_its_first_segment()
+    snapshot = encode_snapshot([])
+    state = SimpleNamespace(offset=2, epochs=[(0, 0)], producer_snapshot=snapshot)
+    asked = tier_of(cluster, None, state)
+    leader: Any = cluster.nodes[1].log()
+    leader.high_watermark = 4
+    leader.note_copied_to(1)
+    assert leader.enforce_retention(0) == 1
+    cluster.cut = set()
+    cluster.settle(20_000)
+    follower: Any = cluster.nodes[2].log()
+    assert asked == [(0, 1), (0, 1)]  # what could not be read is asked for again
+    assert (follower.log_start_offset, follower.local_log_start_offset, follower.log_end_offset) == (0, 2, 4)
+    assert follower.epoch_entries == [(0, 0)]
+    assert values_in(follower.read(2, 1 << 20, 4, True)) == [(2, b"2"), (3, b"3")]
+
+
+def test_a_damaged_producer_snapshot_leaves_the_follower_as_it_is() -> None:
+    cluster = leader_without_its_first_segment()
+    tier_of(cluster, SimpleNamespace(offset=2, epochs=[(0, 0)], producer_snapshot=b"damaged"))
+    leader: Any = cluster.nodes[1].log()
+    leader.high_watermark = 4
+    leader.note_copied_to(1)
+    assert leader.enforce_retention(0) == 1
+    cluster.cut = set()
+    cluster.settle(20_000)
+    assert cluster.nodes[2].log().log_end_offset < 2

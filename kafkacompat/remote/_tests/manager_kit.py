@@ -175,6 +175,7 @@ class Tier:
         )
         self._ids = 0
         self.manager = RemoteLogManager(
+            1,
             ServerConfig.from_properties(
                 {
                     "process.roles": "broker",

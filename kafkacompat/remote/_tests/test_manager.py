@@ -318,7 +318,7 @@ def test_a_replica_that_goes_leaves_the_copies(is_deleted: bool, was_leader: boo
 
 def test_disabling_deletes_the_copies() -> None:
     tier = tiered()
-    tier.log.config = replace(TIERED, remote_storage_enable=False)
+    tier.log.config = replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True)
     tier.manager.role_taken(tier.core)
     tier.settle()
     assert tier.starts() == []

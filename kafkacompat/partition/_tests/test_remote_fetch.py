@@ -1,0 +1,292 @@
+"""Fetch and ListOffsets over the border between local files and the remote storage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.config import LogConfig
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.partition._tests.kit import LedPartitions, partition_image, topic_image
+from kafkacompat.partition._tests.services import SettingsInForce
+from kafkacompat.partition._tests.test_fetch import FOLLOWER, bytes_of, now, one, parameters, rows, want
+from kafkacompat.partition.remote_fetch import RemoteFetches
+from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset
+from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
+from kafkacompat.tasks import Tasks
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import FetchResponse
+
+T0 = TopicPartition("t", 0)
+TIERED = LogConfig(
+    remote_storage_enable=True,
+    local_retention_bytes=1,
+    retention_ms=-1,
+    retention_bytes=-1,
+    segment_bytes=1 << 20,
+)
+
+
+@dataclass
+class Records:
+    records: bytes
+    aborted_transactions: Sequence[AbortedTransaction] = ()
+
+
+class Remote:
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[int, int, bool]] = []
+        self.answers: list[Deferred[Any]] = []
+        self.throttle_ms = 0
+        self.found: Deferred[TimestampOffset | None] = Deferred()
+
+    def fetch_throttle_ms(self) -> int:
+        return self.throttle_ms
+
+    async def read(
+        self, core: Any, offset: int, max_bytes: int, *, minimum_one_batch: bool, read_committed: bool
+    ) -> Any:
+        self.reads.append((offset, max_bytes, minimum_one_batch))
+        answer: Deferred[Any] = Deferred()
+        self.answers.append(answer)
+        return await answer
+
+    async def find_offset(self, core: Any, timestamp_ms: int) -> TimestampOffset | None:
+        return await self.found
+
+
+@dataclass
+class TieredWorld:
+    """Partitions whose first segments are in the remote storage only: offsets 0 and 1 of each."""
+
+    partitions: int = 1
+    world: LedPartitions = field(init=False)
+    remote: Remote = field(init=False, default_factory=Remote)
+
+    def __post_init__(self) -> None:
+        images = {
+            index: partition_image(replicas=(1, FOLLOWER), isr=(1,)) for index in range(self.partitions)
+        }
+        self.world = world = LedPartitions(topic_image("t", images))
+        for index in range(self.partitions):
+            log = world.log("t", index)
+            log._has_remote_storage = True
+            log.config = TIERED
+            for value in (b"0", b"1", b"2", b"3"):
+                if log.log_end_offset == 2:
+                    log.roll(2, world.time.now_ms())
+                world.produce("t", index, value)
+                world.time.ms += 10
+            log.set_high_watermark(4)
+            log.note_copied_to(1)
+            assert log.enforce_retention(world.time.now_ms()) == 1
+        settings = SettingsInForce(
+            lambda topic: TIERED,
+            Counter({"remote.fetch.max.wait.ms": 500, "remote.list.offsets.request.timeout.ms": 30_000}),
+        )
+        fetches = RemoteFetches(Tasks(world.time), settings, self.remote)
+        world.engine.remote = world.manager.remote = fetches
+
+    @property
+    def log(self) -> UnifiedLog:
+        return self.world.log()
+
+    def fetch(self, *partitions: Any, **changes: Any) -> Deferred[FetchResponse]:
+        answer = self.world.engine.fetch(parameters(**changes), partitions, ())
+        assert not isinstance(answer, FetchResponse | Deferred)
+        return Tasks(self.world.time).run("a fetch", answer)
+
+
+def test_a_fetch_below_the_local_start_waits_for_the_remote_storage() -> None:
+    tiered = TieredWorld()
+    answer = tiered.fetch(want(tiered.world, 0, 1, max_bytes=5000))
+    assert not answer.done
+    assert tiered.remote.reads == [(1, 5000, True)]
+    tiered.remote.answers[0].resolve(Records(b"of the remote storage"))
+    row = one(answer.result())
+    assert (row.error_code, bytes(row.records)) == (0, b"of the remote storage")  # type: ignore[arg-type]
+    assert (row.log_start_offset, row.high_watermark) == (0, 4)
+    assert row.aborted_transactions is None
+
+
+def test_local_reads_do_not_ask_the_remote_storage() -> None:
+    tiered = TieredWorld()
+    assert len(bytes_of(one(now(tiered.world, want(tiered.world, 0, 2))))) > 0
+    assert one(now(tiered.world, want(tiered.world, 0, 9))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    tiered.log.increment_log_start_offset(1)
+    assert one(now(tiered.world, want(tiered.world, 0, 0))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert tiered.remote.reads == []
+
+
+def test_aborted_transactions_of_the_remote_storage_are_told() -> None:
+    tiered = TieredWorld()
+    answer = tiered.fetch(want(tiered.world, 0, 0), read_committed=True)
+    tiered.remote.answers[0].resolve(Records(b"r", [AbortedTransaction(7, 0)]))
+    told = one(answer.result()).aborted_transactions or []
+    assert [(each.producer_id, each.first_offset) for each in told] == [(7, 0)]
+
+
+def test_local_partitions_of_the_same_fetch_are_answered_with_it() -> None:
+    tiered = TieredWorld(2)
+    answer = tiered.fetch(want(tiered.world, 0, 2), want(tiered.world, 1, 0))
+    (read,) = tiered.remote.reads
+    assert not read[2]  # the local partition has given a batch
+    tiered.remote.answers[0].resolve(Records(b"remote"))
+    assert [len(row.records) > 0 for row in rows(answer.result())] == [True, True]  # type: ignore[arg-type]
+
+
+def test_partitions_of_the_remote_storage_share_the_bytes_of_the_fetch() -> None:
+    tiered = TieredWorld(3)
+    tiered.fetch(*(want(tiered.world, index, 0) for index in range(3)), max_bytes=3000)
+    assert tiered.remote.reads == [(0, 1000, True), (0, 1000, False), (0, 1000, False)]
+
+
+def test_a_slow_store_costs_a_fetch_its_time_and_the_next_fetch_waits_for_the_same_read() -> None:
+    tiered = TieredWorld()
+    answer = tiered.fetch(want(tiered.world, 0, 0))
+    tiered.world.time.advance(499)
+    assert not answer.done
+    tiered.world.time.advance(1)
+    row = one(answer.result())
+    assert (row.error_code, row.records) == (0, b"")
+    again = tiered.fetch(want(tiered.world, 0, 0))
+    assert len(tiered.remote.reads) == 1
+    tiered.remote.answers[0].resolve(Records(b"late"))
+    assert one(again.result()).records == b"late"
+    tiered.fetch(want(tiered.world, 0, 0))
+    assert len(tiered.remote.reads) == 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (RemoteStorageException("of the store"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (LogRefused(ErrorCode.OFFSET_OUT_OF_RANGE, "nowhere"), ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_a_failed_read_is_an_error_of_its_partition(problem: Exception, code: ErrorCode) -> None:
+    tiered = TieredWorld(2)
+    answer = tiered.fetch(want(tiered.world, 0, 0), want(tiered.world, 1, 0))
+    tiered.remote.answers[0].fail(problem)
+    tiered.remote.answers[1].resolve(Records(b"fine"))
+    assert [(row.error_code, row.records) for row in rows(answer.result())] == [(code, b""), (0, b"fine")]
+
+
+def test_a_bug_in_a_read_is_reported(faults: Any) -> None:
+    tiered = TieredWorld()
+    answer = tiered.fetch(want(tiered.world, 0, 0))
+    tiered.remote.answers[0].fail(KeyError("a bug"))
+    assert one(answer.result()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [type(error) for error in faults.take()] == [KeyError]
+
+
+def test_metadata_that_is_not_loaded_yet_is_no_error() -> None:
+    tiered = TieredWorld()
+    answer = tiered.fetch(want(tiered.world, 0, 0))
+    tiered.remote.answers[0].fail(RemoteStorageNotReadyException("loading"))
+    assert not answer.done
+    tiered.world.time.advance(100)
+    row = one(answer.result())
+    assert (row.error_code, row.records) == (0, b"")
+
+
+def test_the_quota_on_remote_reads_makes_fetches_wait() -> None:
+    tiered = TieredWorld()
+    tiered.remote.throttle_ms = 300
+    answer = tiered.fetch(want(tiered.world, 0, 0))
+    tiered.world.time.advance(299)
+    assert not answer.done
+    tiered.world.time.advance(1)
+    assert one(answer.result()).records == b""
+    assert tiered.remote.reads == []
+
+
+def test_a_follower_is_told_that_the_offset_is_not_local_any_more() -> None:
+    tiered = TieredWorld()
+    tiered.log.increment_log_start_offset(1)
+    row = one(now(tiered.world, want(tiered.world, 0, 1), replica_id=FOLLOWER))
+    assert row.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert row.log_start_offset == 1
+    assert tiered.remote.reads == []
+
+
+def test_a_fetch_of_very_many_partitions_reads_the_remote_storage_too() -> None:
+    tiered = TieredWorld(1)
+    unknown = [want(tiered.world, index, 0) for index in range(1, 600)]
+    answer = tiered.fetch(want(tiered.world, 0, 0), *unknown)
+    for _ in range(20):
+        tiered.world.time.advance(0)
+    tiered.remote.answers[0].resolve(Records(b"remote"))
+    for _ in range(20):
+        tiered.world.time.advance(0)
+    assert [row.records for row in rows(answer.result()) if row.partition_index == 0] == [b"remote"]
+
+
+# Offsets
+
+
+def look_up(tiered: TieredWorld, timestamp_ms: int) -> tuple[int, ...]:
+    found = tiered.world.manager.list_offset(T0, timestamp_ms, False, -1, -1)
+    found = tiered.world.found(found)
+    return found.error, found.timestamp_ms, found.offset, found.leader_epoch
+
+
+def test_special_timestamps_of_a_tiered_partition() -> None:
+    tiered = TieredWorld()
+    assert look_up(tiered, -1) == (0, -1, 4, 0)
+    assert look_up(tiered, -2) == (0, -1, 0, 0)
+    assert look_up(tiered, -4) == (0, -1, 2, 0)
+    assert look_up(tiered, -5) == (0, -1, 1, 0)
+    assert look_up(tiered, -6) == (0, -1, 2, 0)
+
+
+def test_what_is_not_known_to_be_copied_is_not_pending() -> None:
+    tiered = TieredWorld()
+    tiered.log.highest_offset_in_remote_storage = -1
+    assert look_up(tiered, -5) == (0, -1, -1, -1)
+    assert look_up(tiered, -6) == (0, -1, -1, -1)
+
+
+def test_a_time_is_looked_for_in_the_remote_storage_first() -> None:
+    tiered = TieredWorld()
+    tiered.remote.found = Deferred.of(TimestampOffset(1, 1, 0))
+    assert look_up(tiered, 0) == (0, 1, 1, 0)
+    tiered.remote.found = Deferred.of(None)
+    start = 1_700_000_000_000
+    assert look_up(tiered, 0) == (0, start + 20, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (RemoteStorageException("of the store"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (RemoteStorageNotReadyException("loading"), ErrorCode.OFFSET_NOT_AVAILABLE),
+    ],
+)
+def test_a_search_that_fails_gives_no_offset_of_the_local_files(problem: Exception, code: ErrorCode) -> None:
+    tiered = TieredWorld()
+    tiered.remote.found.fail(problem)
+    assert look_up(tiered, 0)[0] == code
+
+
+def test_a_search_has_its_time() -> None:
+    tiered = TieredWorld()
+    found = tiered.world.manager.list_offset(T0, 0, False, -1, -1)
+    assert isinstance(found, Deferred)
+    tiered.world.time.advance(30_000)
+    assert found.result().error == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_log_without_a_remote_part_is_searched_as_ever() -> None:
+    tiered = TieredWorld()
+    tiered.log.increment_log_start_offset(2)
+    tiered.log.config = replace(TIERED, local_retention_bytes=-2)
+    assert look_up(tiered, 0)[2] == 2
