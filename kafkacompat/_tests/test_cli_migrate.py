@@ -23,9 +23,12 @@ from kafkacompat.cli.migration import (
 from kafkacompat.cli.migration_survey import survey
 from kafkacompat.cli.view import Partition
 from kafkacompat.controller.features import SUPPORTED_FEATURES
+from kafkacompat.remote.stores import CLASS_NAME as STORE
+from kafkacompat.remote.stores import LOCAL_TIERED_STORAGE
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.testing import Kafka
 
+TIERED = {"a": {"remote.storage.enable": "true"}, "b": {"remote.storage.enable": "false"}}
 LEVELS = {"kraft.version": 1, "metadata.version": 33, "transaction.version": 2}
 
 
@@ -222,6 +225,18 @@ def test_a_cluster_that_can_move_has_no_complaint_and_every_step_is_told() -> No
         (
             replace(BOTH, partitions=[partition("a", 1, 3)]),
             ("move", "FAIL", "topics have more replicas than brokers stay (1): a"),
+        ),
+        (
+            replace(KAFKA, topic_settings={"a": {"preallocate": "true", "retention.ms": "1"}, "b": {}}),
+            ("move", "WARN", "preallocate has no effect on kafkacompat: a"),
+        ),
+        (
+            replace(KAFKA, topic_settings=TIERED, nodes={1: node(1, **{STORE: "com.example.Store"})}),
+            ("move", "FAIL", "topics have segments in com.example.Store, which kafkacompat does not have: a"),
+        ),
+        (
+            replace(KAFKA, topic_settings=TIERED, nodes={1: node(1, **{STORE: LOCAL_TIERED_STORAGE})}),
+            ("move", "WARN", "topics have segments in tiered storage: a"),
         ),
         (
             replace(KAFKA, groups={"g": "Classic", "h": "of a later release"}),

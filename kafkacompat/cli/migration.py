@@ -21,6 +21,8 @@ from kafkacompat.controller.features import (
     SUPPORTED_FEATURES,
     controller_unregistration_supported,
 )
+from kafkacompat.remote.stores import CLASS_NAME as STORE
+from kafkacompat.remote.stores import LOCAL_TIERED_STORAGE
 from kafkacompat.security.authorizer import CLASS_NAME, STANDARD_AUTHORIZER
 from kafkacompat.security.mechanisms import ENABLED_MECHANISMS, SERVED
 
@@ -380,27 +382,45 @@ def _settings(move: _Move) -> Iterator[Finding]:
 def _topics(move: _Move) -> Iterator[Finding]:
     if not move.goes_to_kafkacompat:
         return
+    yield from _tiered(move)
     without = {name for kind, name, _ in without_effect_table() if kind == "topic"}
     found: dict[str, list[str]] = {}
     for topic, settings in sorted(move.facts.topic_settings.items()):
-        for name, value in settings.items():
-            if name in without and not (name == REMOTE_STORAGE and value == "false"):
-                found.setdefault(name, []).append(topic)
+        for name in without.intersection(settings):
+            found.setdefault(name, []).append(topic)
     for name, topics in sorted(found.items()):
-        if name == REMOTE_STORAGE:
-            yield Finding(
-                MOVE,
-                Level.FAIL,
-                f"topics have segments in tiered storage, which kafkacompat does not read: {listed(topics)}",
-                f"set {REMOTE_STORAGE}=false with remote.log.delete.on.disable=true after consumers have read them",
-            )
-        else:
-            yield Finding(
-                MOVE,
-                Level.WARN,
-                f"{name} has no effect on kafkacompat: {listed(topics)}",
-                "see docs/reference/compatibility.md for what kafkacompat does instead",
-            )
+        yield Finding(
+            MOVE,
+            Level.WARN,
+            f"{name} has no effect on kafkacompat: {listed(topics)}",
+            "see docs/reference/compatibility.md for what kafkacompat does instead",
+        )
+
+
+def _tiered(move: _Move) -> Iterator[Finding]:
+    """A replica that joins reads the older segments of a tiered topic where the leader has put them."""
+    facts = move.facts
+    topics = [
+        name for name, given in sorted(facts.topic_settings.items()) if given.get(REMOTE_STORAGE) == "true"
+    ]
+    if not topics:
+        return
+    leaving = [facts.nodes[each].settings for each in move.leaving if each in facts.nodes]
+    others = sorted({each[STORE] for each in leaving if each.get(STORE)} - {LOCAL_TIERED_STORAGE})
+    if others:
+        yield Finding(
+            MOVE,
+            Level.FAIL,
+            f"topics have segments in {', '.join(others)}, which kafkacompat does not have: {listed(topics)}",
+            f"set {REMOTE_STORAGE}=false with remote.log.delete.on.disable=true after consumers have read them",
+        )
+    else:
+        yield Finding(
+            MOVE,
+            Level.WARN,
+            f"topics have segments in tiered storage: {listed(topics)}",
+            "give the nodes that join the settings of the remote storage, and the same folder",
+        )
 
 
 def _partitions(move: _Move) -> Iterator[Finding]:
