@@ -15,6 +15,7 @@ from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.programs import (
     franz_go_program,
     kafkajs_program,
+    moto_server,
     registers_program,
     sarama_program,
 )
@@ -46,6 +47,7 @@ PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (franz_go_program, ()),
     (kafkajs_program, ()),
     (reader_packages, ()),
+    (moto_server, ()),
     *((command, ()) for command in members.COMMANDS.values()),
 ]
 

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,18 @@ def run_program(command: list[str], *arguments: str) -> dict[str, Any]:
     )
     assert done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def moto_server() -> tuple[list[str], dict[str, str]]:
+    """The command of moto's server, and its environment. It is installed in a folder of its own, because its requirements are not
+    those of this checkout."""
+    lock = CHECKOUT / "requirements-moto.lock"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+    folder = build_once(
+        "moto",
+        [lock],
+        lambda folder: [
+            [*pip, "--only-binary", ":all:", "--target", str(folder / "site"), "-r", str(folder / lock.name)]
+        ],
+    )
+    return [sys.executable, "-m", "moto.server"], {**os.environ, "PYTHONPATH": str(folder / "site")}

@@ -21,12 +21,12 @@ CONTENTS = {
 
 
 def segment(
-    number: int = 1, start: int = 100, partition: TopicIdPartition = PARTITION
+    number: int = 1, start: int = 100, partition: TopicIdPartition = PARTITION, size: int = len(RECORDS)
 ) -> RemoteLogSegmentMetadata:
-    """A copy of RECORDS that is begun."""
+    """A copy that is begun, of RECORDS by default."""
     segment_id: Uuid = b"\xab" * 15 + bytes([number])
     return RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(partition, segment_id), start, start + 99, 5, 1, 6, len(RECORDS), ((4, start),)
+        RemoteLogSegmentId(partition, segment_id), start, start + 99, 5, 1, 6, size, ((4, start),)
     )
 
 
