@@ -198,15 +198,19 @@ class BrokerLifecycle:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._end()
 
-    def next_request(self, now_ms: int, metadata_offset: int) -> Request | None:
-        """Return the request to send now, or None. `metadata_offset` is the last offset that was applied here."""
+    def next_request(self, now_ms: int, metadata_offset: int, tells_cordoned: bool = True) -> Request | None:
+        """Return the request to send now, or None. `metadata_offset` is the last offset that was applied here.
+        `tells_cordoned`: the cluster's metadata.version knows of cordoned directories. A controller of a release without them
+        takes no heartbeat that names any."""
         if self.due_ms is None or now_ms < self.due_ms or self._in_flight is not None:
             return None
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and self._waited_long_enough(now_ms):
             self._end()
             return None
         self.due_ms = None
-        self._in_flight = self._heartbeat(metadata_offset) if self._registered else self._registration()
+        self._in_flight = (
+            self._heartbeat(metadata_offset, tells_cordoned) if self._registered else self._registration()
+        )
         return self._in_flight
 
     def failed(self, now_ms: int) -> None:
@@ -274,7 +278,7 @@ class BrokerLifecycle:
             previous_broker_epoch=identity.previous_broker_epoch,
         )
 
-    def _heartbeat(self, metadata_offset: int) -> BrokerHeartbeatRequest:
+    def _heartbeat(self, metadata_offset: int, tells_cordoned: bool) -> BrokerHeartbeatRequest:
         caught_up = self.state is not BrokerState.STARTING
         return BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
@@ -283,7 +287,7 @@ class BrokerLifecycle:
             want_fence=not self._wants_unfenced,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=sorted(self._offline),
-            cordoned_log_dirs=sorted(self.cordoned) if caught_up else None,
+            cordoned_log_dirs=sorted(self.cordoned) if caught_up and tells_cordoned else None,
         )
 
     def _after_heartbeat(self, response: BrokerHeartbeatResponse) -> int | None:

@@ -10,7 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkacompat.controller.features import directories_supported, metadata_version
+from kafkacompat.controller.features import (
+    cordoned_directories_supported,
+    directories_supported,
+    metadata_version,
+)
 from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
@@ -84,14 +88,13 @@ class BrokerLifecycleManager:
         self,
         identity: BrokerIdentity,
         channel: NodeToControllerChannelManager,
-        metadata_offset: Callable[[], int],
+        image: Callable[[], MetadataImage],
     ) -> Deferred[int]:
-        """Register. `metadata_offset` returns the last offset of the metadata log that this broker has applied. Return
-        `registered`."""
+        """Register. `image` returns the newest metadata that this broker has applied. Return `registered`."""
         now_ms = self._clock.monotonic_ms()
         self._incarnation_id = identity.incarnation_id
         self._life.start(identity, now_ms)
-        self._tasks.start("heartbeats", self._send_requests(channel, metadata_offset))
+        self._tasks.start("heartbeats", self._send_requests(channel, image))
         self._tasks.start("waiting for the registration", self._check_registered())
         return self.registered
 
@@ -159,12 +162,14 @@ class BrokerLifecycleManager:
         )
 
     async def _send_requests(
-        self, channel: NodeToControllerChannelManager, metadata_offset: Callable[[], int]
+        self, channel: NodeToControllerChannelManager, image: Callable[[], MetadataImage]
     ) -> None:
         """One request after another, each when it is due."""
         life = self._life
         while life.state is not BrokerState.SHUTTING_DOWN:
-            request = life.next_request(self._clock.monotonic_ms(), metadata_offset())
+            known = image()
+            tells_cordoned = cordoned_directories_supported(metadata_version(known.features))
+            request = life.next_request(self._clock.monotonic_ms(), known.offset, tells_cordoned)
             if request is None:
                 self._tell()  # a shutdown may have waited long enough
                 due_ms = life.due_ms

@@ -258,7 +258,7 @@ class BrokerServer:
         channel = self._shared.controller_channel("heartbeat")
         machine.subscribe(self.lifecycle.on_image)
         self.broker_logs.cordon(self._settings.effective)
-        return self.lifecycle.start(identity, channel, lambda: machine.image.offset)
+        return self.lifecycle.start(identity, channel, lambda: machine.image)
 
     def _make_coordinators(self) -> BrokerCoordinators:
         from kafkacompat.server.broker_coordinators import BrokerCoordinators

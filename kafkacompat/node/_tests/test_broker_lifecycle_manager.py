@@ -54,7 +54,7 @@ class LivingBroker:
             Tasks(self.time),
             lambda: (3, "c", 1),  # type: ignore[arg-type]
         )
-        self.offset = 5
+        self.image = MetadataImage(offset=5, features={"metadata.version": 33})
         self.lifecycle = BrokerLifecycleManager(
             1,
             LifecycleSettings(),
@@ -64,7 +64,7 @@ class LivingBroker:
         )
 
     def start(self) -> Deferred[int]:
-        return self.lifecycle.start(IDENTITY, self.channel, lambda: self.offset)
+        return self.lifecycle.start(IDENTITY, self.channel, lambda: self.image)
 
     @property
     def last(self) -> Sent:
@@ -93,7 +93,7 @@ def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
     assert w.last.message.current_metadata_offset == 5
     w.answer(BrokerHeartbeatResponse(is_caught_up=False))
     assert not w.lifecycle.caught_up.done
-    w.offset = 9
+    w.image = replace(w.image, offset=9)
     w.time.advance(10)
     assert w.last.message.current_metadata_offset == 9
     w.answer(BrokerHeartbeatResponse(is_caught_up=True))
@@ -115,6 +115,19 @@ def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
     count = len(w.channels.sent)
     w.time.advance(1_000_000)
     assert len(w.channels.sent) == count
+
+
+def test_a_controller_of_a_release_without_cordoned_directories_is_not_told_of_them() -> None:
+    """A request that its version of the API cannot carry would never be sent, and the broker would stay fenced."""
+    w = LivingBroker()
+    w.image = MetadataImage(offset=5, features={"metadata.version": 29})
+    w.run()
+    w.lifecycle.cordon((DIRECTORY,))
+    assert w.last.message.cordoned_log_dirs is None
+    w.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
+    w.image = MetadataImage(offset=6, features={"metadata.version": 30})
+    w.time.advance(2_000)
+    assert w.last.message.cordoned_log_dirs == [DIRECTORY]
 
 
 def test_a_session_is_over_when_nobody_has_answered_for_its_length() -> None:
