@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import obstore
 import pytest
 from obstore.store import S3Store
 
+from interop_tests.conftest import MakeBroker
+from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.programs import moto_server
-from interop_tests.harness.waiting import wait_without_error
+from interop_tests.harness.waiting import wait_until, wait_without_error
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.remote._tests.kit import CONTENTS, fetched, fetched_index, files, segment
 from kafkacompat.remote.ports import IndexType, RemoteResourceNotFoundException, RemoteStorageException
@@ -103,3 +105,52 @@ def test_a_bucket_that_is_not_there_is_told(url: str, tmp_path: Path) -> None:
         with pytest.raises(RemoteStorageException) as raised:
             call()
         assert not isinstance(raised.value, RemoteResourceNotFoundException)
+
+
+def test_a_topic_is_read_from_the_bucket(
+    url: str, make_broker: MakeBroker, tools: KafkaTools, unique: Callable[[str], str]
+) -> None:
+    topic, count = unique("tiered"), 3000
+    broker = make_broker(
+        {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.manager.class.name": "kafkacompat.remote.s3_storage.S3Storage",
+            "rsm.config.s3.bucket": BUCKET,
+            "rsm.config.s3.endpoint": url,
+            "rsm.config.s3.prefix": topic,
+            "rsm.config.s3.access.key.id": "k",
+            "rsm.config.s3.secret.access.key": "never-in-a-log",
+            "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
+            "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+            "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+            "remote.log.manager.task.interval.ms": "300",
+            "log.retention.check.interval.ms": "300",
+            "log.initial.task.delay.ms": "300",
+        }
+    )
+    where = ("--bootstrap-server", broker.bootstrap)
+    tools.run(
+        "TopicCommand", *where, "--create", "--topic", topic, "--partitions", "1",
+        "--config", "remote.storage.enable=true", "--config", f"segment.bytes={1 << 20}",
+        "--config", "local.retention.bytes=1", "--config", "file.delete.delay.ms=0",
+    )  # fmt: skip
+    tools.run(
+        "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", "1000",
+        "--throughput", "-1", "--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all",
+    )  # fmt: skip
+
+    def first_local_offset() -> int:
+        return min(int(path.stem) for path in (broker.data_dir / f"{topic}-0").glob("*.log"))
+
+    wait_until(lambda: first_local_offset() > count // 2, "closed segments are in the bucket only")
+    read = tools.run(
+        "consumer.ConsoleConsumer", *where, "--topic", topic, "--partition", "0", "--offset", "earliest",
+        "--max-messages", str(count), "--timeout-ms", "30000",
+        "--formatter-property", "print.offset=true", "--formatter-property", "print.value=false",
+    )  # fmt: skip
+    lines = [line.split()[0] for line in read.out.splitlines() if line.startswith("Offset:")]
+    assert lines == [f"Offset:{offset}" for offset in range(count)]
+    broker.stop()
+    assert "never-in-a-log" not in broker.log_path.read_text()
+    found = [name for name in names(other_client(url)) if name.startswith(f"{topic}/")]
+    assert sum(name.endswith(".log") for name in found) >= 2
