@@ -119,7 +119,8 @@ class LogOpener:
         high_watermark: int = 0,
     ) -> UnifiedLog:
         """Open an existing log if `topic_id` is None; otherwise create one. Raises TopicUnknown if an existing log has
-        no topic id. `log_start_offset` is None if there is no checkpoint of it."""
+        no topic id. `log_start_offset` is None if there is no checkpoint of it. A tiered log then begins at 0, until its leader
+        has looked into the remote storage."""
         is_new = topic_id is not None
         has_lost = False
         if topic_id is None:
@@ -133,7 +134,7 @@ class LogOpener:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset or 0,
-            may_be_tiered=self._services.remote_storage and log_start_offset is not None,
+            may_be_tiered=self._services.remote_storage and not is_new,
             note=self._note,
             cache=self._cache,
         )

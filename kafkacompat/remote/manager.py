@@ -433,6 +433,8 @@ class RemoteLogManager:
     async def _expire_once(self, tiered: _Tiered) -> bool:
         async with self._deletions:
             log = tiered.log
+            if not tiered.start_is_known:
+                self._find_log_start(tiered)
             copies = self._metadata.list_remote_log_segments(tiered.id)
             if not copies:
                 return False
@@ -523,8 +525,14 @@ class RemoteLogManager:
             for _ in range(SEGMENTS_PASSED_MAX):
                 if metadata is None:
                     return RemoteRead(b"", [])
+                # After an unclean election a copy may go on with records that this log has not.
+                end_offset = core_rules.common_end_offset(
+                    metadata, log.epoch_entries, log.log_end_offset, offset
+                )
+                if end_offset <= offset:
+                    return RemoteRead(b"", [])
                 found = await self._in_thread(
-                    partial(self._reader.read, metadata, offset, max_bytes, minimum_one_batch)
+                    partial(self._reader.read, metadata, offset, end_offset, max_bytes, minimum_one_batch)
                 )
                 if found is not None:
                     break

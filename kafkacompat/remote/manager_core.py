@@ -161,6 +161,25 @@ def is_within_leader_epochs(
     return True
 
 
+def common_end_offset(
+    metadata: RemoteLogSegmentMetadata, epochs: Epochs, log_end_offset: int, offset: int
+) -> int:
+    """Up to where a copy has the same records as the log, from an offset on that both have with the same epoch. After an
+    unclean election a copy may go on with records of another history."""
+    own = [(epoch, start) for epoch, start in metadata.segment_leader_epochs if start > offset]
+    later = [(epoch, start) for epoch, start in epochs if start > offset]
+    end = metadata.end_offset + 1
+    own_ends = [*own, (-1, end)]
+    for at, (epoch, start) in enumerate(own_ends):
+        of_log = later[at] if at < len(later) else (-2, log_end_offset)
+        if start < of_log[1]:
+            # The copy ends first, or goes on with another epoch.
+            return start
+        if start > of_log[1] or epoch != of_log[0]:
+            return of_log[1]
+    return end
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """The facts that decide which copies a log keeps."""

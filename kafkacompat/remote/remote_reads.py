@@ -56,14 +56,21 @@ class RemoteSegmentReader:
         self._indexes = indexes
 
     def read(
-        self, metadata: RemoteLogSegmentMetadata, offset: int, max_bytes: int, minimum_one_batch: bool
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+        minimum_one_batch: bool,
     ) -> RemoteRecords | None:
-        """Batches from the one that contains the offset on. None if the segment has none at or after the offset: its last
-        records may have been compacted away. Raises RemoteStorageException."""
+        """Batches from the one that contains the offset on, up to an end. None if the segment has none at or after the
+        offset: its last records may have been compacted away. Raises RemoteStorageException."""
         return _read_at(
             metadata,
             self._position_of(metadata, offset),
-            lambda position: self._read_from(metadata, position, offset, max_bytes, minimum_one_batch),
+            lambda position: self._read_from(
+                metadata, position, offset, end_offset, max_bytes, minimum_one_batch
+            ),
         )
 
     def _read_from(
@@ -71,6 +78,7 @@ class RemoteSegmentReader:
         metadata: RemoteLogSegmentMetadata,
         position: int,
         offset: int,
+        end_offset: int,
         max_bytes: int,
         minimum_one_batch: bool,
     ) -> RemoteRecords | None:
@@ -81,6 +89,8 @@ class RemoteSegmentReader:
                 header = batch.header
                 if header.last_offset < offset:
                     continue
+                if header.last_offset >= end_offset:
+                    break
                 if size + header.size > max_bytes and (size or not minimum_one_batch):
                     return RemoteRecords(b"".join(taken), end if size else header.base_offset)
                 taken.append(batch.whole())

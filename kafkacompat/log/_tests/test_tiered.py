@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, batch_of, config
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import LOG_START_FILE
 from kafkacompat.log.directory import offsets_of
+from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.log_loader import open_directory
+from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.producer_snapshots import SnapshotCorrupt
 from kafkacompat.log.retention import SegmentFacts, count_tiered
 from kafkacompat.log.unified_log import LogServices, UnifiedLog
@@ -246,3 +249,23 @@ def test_a_damaged_snapshot_of_the_remote_storage_changes_nothing() -> None:
     with pytest.raises(SnapshotCorrupt):
         log.start_after_remote_segment(90, 3, [(0, 0)], b"damaged")
     assert log.log_end_offset == 40
+
+
+def test_a_start_without_a_checkpoint_keeps_the_remote_part() -> None:
+    """The process was killed before the log start was written. The leader finds it in the remote storage."""
+    disk = MemoryDisk()
+    services = LogServices(remote_storage=True)
+    opener = LogOpener(disk, HandTime(), lambda line: None, IndexCache(1 << 20), services)
+    name = TopicPartition("t", 0)
+    log = opener.open_log(DIRECTORY, name, TOPIC_ID, SMALL, clean=False)
+    log.config = TIERED
+    log.is_durable = True
+    fill(log)
+    log.note_copied_to(19)
+    log.enforce_retention(NOW_MS)
+    again = opener.open_log(DIRECTORY, name, None, SMALL, clean=False, high_watermark=40)
+    again.config = TIERED
+    assert (again.log_start_offset, again.local_log_start_offset) == (0, 20)
+    untiered = opener.open_log(DIRECTORY, name, None, SMALL, clean=False, high_watermark=40)
+    untiered.config = config()
+    assert untiered.log_start_offset == 20

@@ -502,3 +502,20 @@ def test_closed_no_pass_begins() -> None:
     tier.fill(1)
     tier.pass_on()
     assert tier.starts() == [0, 10, 20]
+
+
+def test_after_an_unclean_election_nothing_of_the_other_history_is_read() -> None:
+    """Epoch 0 was copied up to 29; this leader has it up to 13 and goes on with epoch 4."""
+    tier = tiered()
+    log = tier.log
+    log.truncate_to(14)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 14)
+    tier.core.leader_epoch = 4
+    log.assign_epoch_start(4, 14)
+    tier.fill(2, epoch=4)
+    assert offsets_in(read(tier, 11).records) == [10, 11, 12, 13]
+    assert read(tier, 12, 1).records != b""
+    tier.lead()
+    log.enforce_retention(NOW_MS)
+    assert offsets_in(read(tier, 14).records) == list(range(14, 24))
+    assert offsets_in(read(tier, 12).records) == [12, 13]

@@ -11,6 +11,7 @@ from kafkacompat.remote.manager_core import (
     Retention,
     RLMQuotaManager,
     candidate_log_segments,
+    common_end_offset,
     epoch_for_offset,
     epochs_in_range,
     expired_segments,
@@ -267,3 +268,27 @@ def test_no_quota_never_waits() -> None:
     quota = RLMQuotaManager(UNLIMITED, 11, 1)
     quota.record(1 << 50, 0)
     assert quota.throttle_ms(0) == 0
+
+
+def common(
+    metadata: RemoteLogSegmentMetadata, offset: int, epochs: list[tuple[int, int]], end: int = 100
+) -> int:
+    return common_end_offset(metadata, epochs, end, offset)
+
+
+def test_up_to_where_a_copy_has_the_records_of_the_log() -> None:
+    two = copy(0, 20, ((0, 0), (5, 15)))
+    assert common(two, 3, [(0, 0), (5, 15)]) == 21
+    assert common(two, 16, [(0, 0), (5, 15)]) == 21
+    assert common(two, 3, [(0, 0), (5, 15), (7, 21)]) == 21
+    assert common(two, 3, [(0, 0), (5, 15), (7, 40)]) == 21
+
+
+def test_after_an_unclean_election_a_copy_is_read_up_to_where_the_log_parted_from_it() -> None:
+    two = copy(0, 20, ((0, 0), (5, 15)))
+    assert common(two, 3, [(0, 0), (6, 10)]) == 10  # the log's epoch 0 ends earlier
+    assert common(two, 3, [(0, 0), (6, 15)]) == 15  # another epoch follows
+    assert common(two, 3, [(0, 0), (5, 17)]) == 15
+    assert common(two, 16, [(0, 0), (5, 15), (6, 18)]) == 18
+    assert common(two, 3, [(0, 0)], end=12) == 12
+    assert common(copy(0, 9), 3, [(0, 0)]) == 10
