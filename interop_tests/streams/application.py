@@ -302,7 +302,7 @@ def assert_joined(application: WordCount, sides: Sides) -> None:
         def is_whole(outputs: Outputs, topic: str = topic, expected: list[str] = expected) -> bool:
             missing = sorted(set(expected) - set(found(outputs)))
             if missing:
-                print(f"{topic} still lacks {len(missing)} of {len(expected)}: {missing[:10]}")
+                print(f"{topic} still lacks {len(missing)} of {len(expected)}: {missing[:3]}")
             return not missing
 
         outputs = read_once(application.bootstrap, topic, is_whole, bytes.decode)
