@@ -232,8 +232,9 @@ class Patience:
         self._over.set_result(None)
 
     def _wait_or_give_up(self, answers: list[Future[None]], timeout: float) -> None:
-        """Of one node."""
-        self._wait([*answers, self._over], timeout, FIRST_COMPLETED)
+        """Of one node, or of none."""
+        if answers:
+            self._wait([*answers, self._over], timeout, FIRST_COMPLETED)
 
 
 def test_a_node_that_does_not_rest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
