@@ -38,7 +38,7 @@ from kafkacompat.remote.ports import (
     RetriableRemoteStorageException,
 )
 from kafkacompat.remote.records import encode_record, metadata_partition
-from kafkacompat.tasks import WakeUp, pause
+from kafkacompat.tasks import WakeUp, pause, pieces
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -77,7 +77,8 @@ READ_BYTES = 1 << 20
 """In one read of one partition. A larger batch is read whole."""
 UNPACKED_BYTES_MAX = 16 << 20
 RETRY_MIN_MS, RETRY_MAX_MS = 100, 5_000
-RECORD_COST = 20
+RECORD_COST = 30
+RECORDS_AT_ONCE = 100
 GIVEN_UP = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -481,11 +482,15 @@ class TopicBasedRemoteLogMetadataManager:
                     Read(header.base_offset + each.offset_delta, each.value)
                     for each in walk_records(body, header.record_count, header.base_timestamp_ms, 0)
                 ]
-            for flaw in self._follower.take(index, offset, found, header.last_offset + 1):
-                logger.warning("a record of %s is passed over: %s", REMOTE_LOG_METADATA_TOPIC, flaw)
-            offset = header.last_offset + 1
+            # A batch of another writer may have thousands.
+            for piece in pieces(found, RECORDS_AT_ONCE) or [found]:
+                is_last = not found or piece[-1] is found[-1]
+                end = header.last_offset + 1 if is_last else piece[-1].offset + 1
+                for flaw in self._follower.take(index, offset, piece, end):
+                    logger.warning("a record of %s is passed over: %s", REMOTE_LOG_METADATA_TOPIC, flaw)
+                offset = end
+                await pause(RECORD_COST * max(1, len(piece)))
             has_read = True
-            await pause(RECORD_COST * max(1, len(found)))
         return has_read
 
     async def _bytes_of(self, records: Buffer | FileSlice) -> Buffer:

@@ -10,6 +10,7 @@ import pytest
 from kafkacompat.config import ConfigError
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
 from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.partition._tests.kit import (
     NODE_ID,
@@ -33,9 +34,10 @@ from kafkacompat.remote.ports import (
     RemoteStorageNotReadyException,
     RetriableRemoteStorageException,
 )
-from kafkacompat.remote.records import metadata_partition
+from kafkacompat.remote.records import encode_record, metadata_partition
 from kafkacompat.remote.topic_based_metadata_manager import (
     LOOK_MS,
+    RECORDS_AT_ONCE,
     REMOTE_LOG_METADATA_TOPIC,
     MetadataTopicSettings,
     TopicBasedRemoteLogMetadataManager,
@@ -370,6 +372,20 @@ def test_records_that_are_broken_are_passed_over() -> None:
     node.start()
     assert node.manager.is_ready(ONE)
     assert node.manager.is_ready(TWO)
+
+
+def test_a_batch_of_many_records_is_read_in_pieces() -> None:
+    node = Node()
+    count = 2 * RECORDS_AT_ONCE + 1
+    values = [encode_record(segment(ONE, number % 200)) for number in range(count)]
+    batch = build_batch([Record(at, 1, None, value) for at, value in enumerate(values)])
+    name = TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(ONE, 2))
+    assert node.led.manager.append(name, batch, -1, 13, False).error is ErrorCode.NONE
+    node.start()
+    for _ in range(5):
+        node.pass_time()
+    assert len(node.manager.list_remote_log_segments(ONE)) == 200
+    node.finish(node.manager.add_remote_log_segment_metadata(segment(ONE, 201)))
 
 
 def test_a_damaged_batch_holds_up_only_its_partition() -> None:
