@@ -122,6 +122,13 @@ class TestClock:
         with self._lock:
             return _real_ms() + self._ahead_ms if self._stands_ms is None else self._stands_ms
 
+    def monotonic_s(self) -> float:
+        """The same, as finely as the machine tells it."""
+        with self._lock:
+            if self._stands_ms is not None:
+                return self._stands_ms / 1000
+            return time.monotonic() + self._ahead_ms / 1000
+
     def work_ms(self) -> int:
         with self._lock:
             return _real_ms() + self._work_ahead_ms if self._work_stands_ms is None else self._work_stands_ms

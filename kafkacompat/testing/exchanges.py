@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from kafkacompat.exchanges.exchange import Exchange
@@ -52,10 +53,11 @@ class Exchanges:
             self._bytes = 0
 
     def since(self, count: int, most: int) -> list[Recorded]:
-        """The last ones after so many, at most so many."""
+        """The last ones after so many, at most so many, without what nodes ask each other again and again."""
         with self._lock:
-            kept = [each for each, _ in self._kept]
-        return kept[-min(most, self.count - count) :] if self.count > count else []
+            new = [each for each, _ in self._kept][-(self.count - count) :] if self.count > count else []
+        told = (each for each in reversed(new) if not _is_routine(each))
+        return [*islice(told, most)][::-1]
 
     def list(self, **wanted: Any) -> list[Recorded]:
         """Oldest first, those whose fields have these values. TypeError for a field that there is not."""
@@ -67,3 +69,14 @@ class Exchanges:
         with self._lock:
             kept = [each for each, _ in self._kept]
         return [each for each in kept if all(getattr(each, name) == value for name, value in wanted.items())]
+
+
+def _is_routine(each: Recorded) -> bool:
+    """A heartbeat of a broker, or the Fetch of a replica, which has gone well."""
+    if each.errors or each.faults or each.closed is not None or each.api not in ("BrokerHeartbeat", "Fetch"):
+        return False
+    request = each.request
+    if each.api == "BrokerHeartbeat" or request is None:
+        return each.api == "BrokerHeartbeat"
+    replica = request.replica_state
+    return bool(max(request.replica_id, -1 if replica is None else replica.replica_id) >= 0)

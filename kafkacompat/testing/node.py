@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
@@ -302,7 +301,7 @@ class NodeThread:
                 disk=self.disk,
                 workers=workers,
                 network=TestNetwork(self._network(nursery, workers, time.work_timers), self._servers),
-                monotonic_s=monotonic,
+                monotonic_s=self.clock.monotonic_s,
                 keep=lambda: None,
                 halt=self._halt,
             )

@@ -99,6 +99,15 @@ def test_it_stands_and_goes_on_from_there() -> None:
     assert clock.now_ms() >= wall_ms + 10 * MINUTE_MS
 
 
+def test_seconds_are_the_same_time() -> None:
+    clock = TestClock()
+    before_ms = clock.monotonic_ms()
+    assert before_ms / 1000 <= clock.monotonic_s() <= clock.monotonic_ms() / 1000 + 0.001
+    clock.freeze()
+    clock.advance(hours=1)
+    assert clock.monotonic_s() == clock.monotonic_ms() / 1000 >= before_ms / 1000 + 3_600
+
+
 def test_work_goes_on_while_it_stands() -> None:
     clock = TestClock()
     with running(clock) as (loop,):

@@ -8,7 +8,7 @@ import pytest
 
 from kafkacompat.exchanges._tests.test_reasons import Known
 from kafkacompat.exchanges.exchange import Exchange
-from kafkacompat.exchanges.recorded import MASKED, MASKED_TEXT, REQUEST_MASKS, RESPONSE_MASKS
+from kafkacompat.exchanges.recorded import MASKED, MASKED_TEXT, REQUEST_MASKS, RESPONSE_MASKS, Recorded
 from kafkacompat.testing.exchanges import KEPT_BYTES_MAX, Exchanges
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import encode, specification
@@ -17,8 +17,9 @@ from kafkacompat.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_delegation_token_response import CreateDelegationTokenResponse
-from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
@@ -27,6 +28,7 @@ from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkacompat.wire.messages.metadata_request import MetadataRequest
 from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 
 SECRET = b"hunter2"
@@ -172,3 +174,28 @@ def test_every_field_that_may_be_a_secret_is_masked() -> None:
             names |= {field.name for field in specification(cls).root.fields}
             if names & set(suspicious) or any("password" in name for name in names):
                 assert api.name in masks, (api.name, kind)
+
+
+def test_a_report_leaves_out_what_nodes_ask_again_and_again() -> None:
+    def recorded(api: str, request: Any, errors: tuple[str, ...] = ()) -> Recorded:
+        body = encode(request, request.MAX_VERSION)
+        told = (api, request.MAX_VERSION, "c", "User:ANONYMOUS", 1, "PLAINTEXT", "127.0.0.1:1", 1, 0)
+        return Recorded(*told, None, (), errors, (), body, None)
+
+    of_replica = FetchRequest(replica_state=ReplicaState(replica_id=2))
+    exchanges = Exchanges(lambda _: None)  # type: ignore[arg-type, return-value]
+    exchanges.keep(recorded("Fetch", FetchRequest()))
+    mark = exchanges.count
+    first, refused, last = (
+        recorded("Fetch", FetchRequest()),
+        recorded("Fetch", of_replica, ("NOT_LEADER_OR_FOLLOWER",)),
+        recorded("Metadata", MetadataRequest()),
+    )
+    for each in (first, refused, recorded("Fetch", of_replica), last):
+        exchanges.keep(each)
+        for _ in range(40):
+            exchanges.keep(recorded("Fetch", of_replica))
+            exchanges.keep(recorded("BrokerHeartbeat", BrokerHeartbeatRequest()))
+    assert exchanges.since(mark, 30) == [first, refused, last]
+    assert exchanges.since(mark, 2) == [refused, last]
+    assert exchanges.since(exchanges.count, 30) == []
