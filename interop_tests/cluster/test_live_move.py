@@ -27,7 +27,7 @@ from interop_tests.cluster.workload import Follower, Progress, Work, assert_exac
 from interop_tests.consumer_groups.load import Load, group_of
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.chance import seeded_chance
-from interop_tests.harness.kafka_jars import BEFORE, KAFKA_VERSION
+from interop_tests.harness.kafka_jars import BEFORE, KAFKA_VERSION, OLDEST
 from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
@@ -277,10 +277,12 @@ class Life:
 class Mover:
     """Carries out what `kafkacompat migrate plan` says until the move is complete, as an operator does."""
 
-    def __init__(self, cluster: Cluster, life: Life, nodes: Sequence[ClusterNode]) -> None:
-        """`nodes`: all that ever run, by their ids from 1 on."""
+    def __init__(
+        self, cluster: Cluster, nodes: Sequence[ClusterNode], clients_go_on: Callable[[], None]
+    ) -> None:
+        """`nodes`: all that ever run, by their ids from 1 on. They name each other's controllers."""
         self._cluster = cluster
-        self._life = life
+        self._clients_go_on = clients_go_on
         self._nodes = {node.node_id: node for node in nodes}
 
     def move_to(self, node_id: int) -> list[str]:
@@ -292,7 +294,7 @@ class Mover:
                 self._carry_out(command)
                 done.append(command)
             if commands[0].startswith(WITH_EFFECT):
-                self._life.goes_on()
+                self._clients_go_on()
         return done
 
     def next_commands(self, node_id: int) -> list[str]:
@@ -327,6 +329,12 @@ class Mover:
             self._run(*words)
 
 
+def name_all_controllers(nodes: Sequence[ClusterNode]) -> None:
+    addresses = ",".join(each.controller_bootstrap for each in nodes)
+    for node in nodes:
+        node.settings["controller.quorum.bootstrap.servers"] = addresses
+
+
 def shown(heading: str) -> list[str]:
     """The commands of a section of the page, without what only a shell or another address needs."""
     (block,) = blocks(section(PAGE, heading))
@@ -345,9 +353,7 @@ def test_a_cluster_moves_to_kafkacompat_and_back(
         cluster.prepare_node(KAFKACOMPAT, 2, BOTH),
         cluster.prepare_node(APACHE, 3, BOTH),
     ]
-    for node in nodes:
-        addresses = [each.controller_bootstrap for each in nodes]
-        node.settings["controller.quorum.bootstrap.servers"] = ",".join(addresses)
+    name_all_controllers(nodes)
     cluster.start()
 
     def here(line: str) -> str:
@@ -357,7 +363,7 @@ def test_a_cluster_moves_to_kafkacompat_and_back(
         return line.replace("$CLUSTER", cluster.cluster_id)
 
     life = Life(cluster, tmp_path, at_work)
-    mover = Mover(cluster, life, nodes)
+    mover = Mover(cluster, nodes, life.goes_on)
     try:
         ways = ((2, "### To kafkacompat"), (3, "### Back to Apache Kafka"))
         for node_id, heading in ways if version == KAFKA_VERSION else ways[:1]:
@@ -373,6 +379,30 @@ def test_a_cluster_moves_to_kafkacompat_and_back(
         life.end()
     finally:
         life.close()
+
+
+def test_a_cluster_of_the_oldest_release_moves_to_kafkacompat(
+    make_cluster: MakeCluster, at_work: AtWork
+) -> None:
+    """Kafka 3.9 is the first release whose voters can be exchanged. It has neither share groups nor streams groups."""
+    cluster = make_cluster(APACHE, nodes=1, settings=ONE_REPLICA, version=OLDEST, start=False)
+    ours = cluster.prepare_node(KAFKACOMPAT, 2, BOTH)
+    nodes = [*cluster.nodes.values(), ours]
+    name_all_controllers(nodes)
+    cluster.start()
+    cluster.create_topic(MOVED, PARTITIONS, replication_factor=1)
+    works, follower = at_work(cluster, MOVED, PARTITIONS)
+
+    def clients_go_on() -> None:
+        for work in works:
+            work.wait_for_progress()
+
+    Mover(cluster, nodes, clients_go_on).move_to(2)
+    for work in works:
+        work.stop()
+        follower.wait_for(work)
+    assert_exact(cluster.bootstrap, MOVED, *works)
+    assert "got no answer" not in ours.log_text()
 
 
 def test_a_node_moves_by_its_directory_and_back(
