@@ -59,11 +59,11 @@ def test_one_line_of_json_says_everything(processes: list[subprocess.Popen[bytes
         b'{"values": ["tea"]}',
         {"Authorization": f"Bearer {info['token']}"},
     )
-    assert json.loads(urllib.request.urlopen(request, timeout=20).read()) == {}
+    assert json.loads(urllib.request.urlopen(request, timeout=TIME_LIMIT_S).read()) == {}
     asked = urllib.request.Request(
         f"{info['control']}/topics", headers={"Authorization": f"Bearer {info['token']}"}
     )
-    assert json.loads(urllib.request.urlopen(asked, timeout=20).read()) == [
+    assert json.loads(urllib.request.urlopen(asked, timeout=TIME_LIMIT_S).read()) == [
         {"name": "orders", "partitions": 3}
     ]
     rest, errors = process.communicate(timeout=TIME_LIMIT_S)
