@@ -120,7 +120,8 @@ def test_what_was_too_much_for_a_quota_is_forgotten(kafka: Kafka) -> None:
 
 
 def test_a_producer_id_expires() -> None:
-    with Kafka({"producer.id.expiration.ms": 3_600_000}) as kafka:
+    settings = {"producer.id.expiration.ms": 300_000, "producer.id.expiration.check.interval.ms": 60_000}
+    with Kafka(settings) as kafka:
         kafka.clock.freeze()
         kafka.create_topic("t")
         kafka.ask(1, produce_request(kafka, "t", producer_id=7, producer_epoch=0, base_sequence=0))
@@ -131,14 +132,18 @@ def test_a_producer_id_expires() -> None:
             return [each.producer_id for each in partition.active_producers]
 
         assert producers() == [7]
-        kafka.clock.advance(minutes=50)
+        kafka.clock.advance(minutes=4)
         assert producers() == [7]
-        kafka.clock.advance(minutes=21)  # it is looked for every ten minutes
+        kafka.clock.advance(minutes=3)
         assert producers() == []
 
 
 def test_a_delegation_token_expires() -> None:
-    settings = {"delegation.token.secret.key": "secret", "delegation.token.expiry.time.ms": 3_600_000}
+    settings = {
+        "delegation.token.secret.key": "secret",
+        "delegation.token.expiry.time.ms": 300_000,
+        "delegation.token.expiry.check.interval.ms": 60_000,
+    }
     with Kafka(settings, secure="SASL_PLAINTEXT") as kafka:
         kafka.clock.freeze()
         made = kafka.ask(1, CreateDelegationTokenRequest(max_lifetime_ms=-1))
@@ -150,9 +155,9 @@ def test_a_delegation_token_expires() -> None:
             return [each.token_id for each in answer.tokens]
 
         assert tokens() == [made.token_id]
-        kafka.clock.advance(minutes=59)
+        kafka.clock.advance(minutes=4)
         assert tokens() == [made.token_id]
-        kafka.clock.advance(minutes=121)  # it is looked for every hour
+        kafka.clock.advance(minutes=3)
         assert tokens() == []
 
 
