@@ -11,7 +11,9 @@ import fcntl
 import sys
 import tempfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from interop_tests.harness.kafka_jars import KAFKA_VERSION
 from interop_tests.streams.application import WordCount
@@ -26,8 +28,8 @@ BROKER = {
 }
 
 
-def make(version: str = KAFKA_VERSION) -> Path:
-    """The archive, which the first call makes."""
+def make(version: str = KAFKA_VERSION) -> None:
+    """The first call makes it, unless the machine is too busy."""
     folder = build(version)
     archive = folder / ARCHIVE
     with open(folder / "classes.lock", "w") as lock:
@@ -35,9 +37,9 @@ def make(version: str = KAFKA_VERSION) -> Path:
         if not archive.exists():
             _pack(folder / "classes", folder / PROGRAMS_JAR)
             part = folder / "classes.part"
-            _run(version, archived_command(folder, f"-XX:ArchiveClassesAtExit={part}"))
-            part.rename(archive)  # no JVM finds an incomplete one
-    return archive
+            with suppress(AssertionError, TimeoutExpired):
+                _run(version, archived_command(folder, f"-XX:ArchiveClassesAtExit={part}"))
+                part.rename(archive)  # no JVM finds an incomplete one
 
 
 def _pack(classes: Path, jar: Path) -> None:
@@ -63,4 +65,4 @@ def _run(version: str, java: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    print(make(*sys.argv[1:]))
+    make(*sys.argv[1:])
