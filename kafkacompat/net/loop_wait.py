@@ -94,7 +94,10 @@ class LoopWait(trio.abc.Instrument):
 async def descriptor_of_the_loop(folder: str = OWN_DESCRIPTORS) -> int | None:
     """The descriptor of the set in which trio's loop waits: the only set with a socket for which a task has waited. None: it is
     not told."""
-    near, far = socket.socketpair()
+    try:
+        near, far = socket.socketpair()
+    except OSError:  # the limit of open files
+        return None
     with near, far:
         far.send(b"x")
         await trio.lowlevel.wait_readable(near)

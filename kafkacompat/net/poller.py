@@ -249,7 +249,8 @@ class Poller:
         try:
             while wait.owner is self:
                 await wait.turn_of_the_loop()
-                while not self.serve() and self._sleep(wait):
+                # Another poller may have begun in this turn. It is ready, and would be waited for here.
+                while wait.owner is self and not self.serve() and self._sleep(wait):
                     pass
         finally:
             wait.end(self)
@@ -300,13 +301,14 @@ class Poller:
 
     def _sleep(self, wait: LoopWait) -> bool:
         """Wait in the loop's place until a connection is ready. False if the loop needs its turn first."""
+        # First of all: requests may follow each other for ever.
+        idle_s = wait.idle_s()
+        if idle_s <= 0:
+            return False
         if self._rewarded >= REWARDED_MIN and not self._has_removed:
             self._left = self._spin()
             if self._left:
                 return True
-        idle_s = wait.idle_s()
-        if idle_s <= 0:
-            return False
         began_s, rest = monotonic(), wait.rest
         rest.is_resting = True
         self._left = self._set.wait(idle_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -17,7 +18,7 @@ import trio
 import kafkacompat
 from kafkacompat.net import poller as module
 from kafkacompat.net.loop_wait import LoopWait, descriptor_of_the_loop
-from kafkacompat.net.poller import READ, Poller
+from kafkacompat.net.poller import READ, EpollSet, Poller
 from kafkacompat.net.runtime import SystemClock, TrioTimers
 from kafkacompat.net.watchdog import LoopRest
 
@@ -222,6 +223,52 @@ async def test_a_timer_that_a_turn_sets_is_not_overslept() -> None:
         client.join()
 
 
+class Gaps(EpollSet):
+    """Requests that follow each other closely: nothing is ready at every other look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shows = False
+
+    def ready(self) -> list[tuple[int, int]]:
+        self.shows = not self.shows
+        return super().ready() if self.shows else []
+
+
+@pytest.mark.parametrize("kind", ["task", "timer"])
+async def test_requests_without_end_keep_nothing_of_the_loop_waiting(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Each is there before the poller sleeps."""
+    monkeypatch.setattr(module, "BUSY_S", 60.0)
+    monkeypatch.setattr(module, "REWARDED_MIN", 0)
+    monkeypatch.setattr(module, "SPIN_S", 1.0)
+    requests_max = 50_000
+    wait = LoopWait(LoopRest())
+    poller = Poller(lambda until_s: None, lambda: None, Gaps(), wait)
+    timers = TrioTimers(SystemClock())
+    timers.on_deadline = wait.deadline_has_moved
+    happened = trio.Event()
+
+    def then() -> None:
+        echo.far.recv(1)
+        if echo.served == 1:
+            if kind == "task":
+                happened.set()
+            else:
+                timers.call_after(1, happened.set)
+        if echo.served < requests_max:
+            echo.far.send(b"x")
+
+    echo = Echo(poller, then)
+    async with running(poller) as nursery:
+        await nursery.start(timers.run)
+        await until_in_place(wait, poller)
+        echo.far.send(b"x")
+        await happened.wait()
+        assert 1 <= echo.served < requests_max
+
+
 def test_only_the_timers_move_deadlines_between_turns_of_the_loop() -> None:
     """A wait in the loop's place asks for the loop's deadline once a turn."""
     package = Path(kafkacompat.__file__).parent
@@ -256,6 +303,25 @@ async def test_the_last_poller_that_begins_waits_and_the_others_are_served_by_th
         await trio.to_thread.run_sync(asking(echoes[0], 10).join)
     second.close()
     assert [echo.served for echo in echoes] == [110, 100]
+
+
+@pytest.mark.parametrize("reversed_by", [0.0, 1.0])
+async def test_a_poller_that_begins_is_not_waited_for_by_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, reversed_by: float
+) -> None:
+    """In whatever order the loop carries out the two."""
+    wait = LoopWait(LoopRest())
+    first, second = a_poller(wait), a_poller(wait)
+    served = trio.Event()
+    echo = Echo(second, then=served.set)
+    async with running(first) as nursery:
+        await until_in_place(wait, first)
+        monkeypatch.setattr(trio._core._run._r, "random", lambda: reversed_by)
+        echo.far.send(b"x")
+        nursery.start_soon(second.run)
+        await served.wait()
+        assert wait.owner is second
+    second.close()
 
 
 async def test_the_watchdog_need_not_ask_a_poller_that_waits() -> None:
@@ -294,6 +360,14 @@ async def test_where_the_system_does_not_tell_the_loops_set_the_loop_waits(
         await trio.to_thread.run_sync(asking(echo, 20).join)
     assert wait.owner is None
     assert echo.served == 20
+
+
+async def test_without_another_descriptor_the_loops_set_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> tuple[socket.socket, socket.socket]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("kafkacompat.net.loop_wait.socket.socketpair", refused)
+    assert await descriptor_of_the_loop() is None
 
 
 async def test_the_loops_set_is_found_among_others_and_is_the_one_that_wakes() -> None:
