@@ -101,8 +101,10 @@ def main(module: str, descriptor: int) -> None:
         _import_whole(f"kafkacompat.{name}")
     gc.collect()
     gc.freeze()  # the copies share what is not looked at
-    folders: dict[int, str] = {}
-    """Of the processes that run, or have ended and were not asked for since."""
+    running: set[int] = set()
+    """The processes that run, or have ended and were not asked for since. The numbers of all others may be anybody's."""
+    folders: set[str] = set()
+    """Those of processes that have ended too: others may begin on what they have written."""
     asked = b""
     received: list[int] = []
     while os.getppid() == parent:
@@ -120,7 +122,7 @@ def main(module: str, descriptor: int) -> None:
             continue
         wanted, asked = json.loads(asked), b""
         if "end" in wanted:
-            folders.pop(_ended(wanted["end"]), None)
+            _end(wanted["end"], running)
             answer = 0
         else:
             connection = received.pop()
@@ -129,14 +131,16 @@ def main(module: str, descriptor: int) -> None:
                 tests.close()
                 _become(host, connection, wanted["fork"])
             os.close(connection)
-            folders[pid] = wanted["fork"]
+            running.add(pid)
+            folders.add(wanted["fork"])
             answer = pid
         try:
             tests.sendall(str(answer).encode())
         except ConnectionError:
             break
-    for pid, folder in folders.items():
-        _ended(pid)
+    for pid in list(running):
+        _end(pid, running)
+    for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -147,11 +151,11 @@ def _import_whole(name: str) -> None:
             import_module(found.name)
 
 
-def _ended(pid: int) -> int:
-    with suppress(ProcessLookupError, ChildProcessError):
+def _end(pid: int, running: set[int]) -> None:
+    if pid in running:
+        running.remove(pid)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    return pid
 
 
 def _become(host: Callable[[Connection, str], None], descriptor: int, folder: str) -> None:

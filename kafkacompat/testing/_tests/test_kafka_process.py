@@ -204,6 +204,32 @@ def test_the_nodes_of_a_cluster_live_in_one_process() -> None:
         until(lambda: kafka.topics() == {}, 60, lambda: f"there are still {kafka.topics()}")
 
 
+def test_it_ends_no_process_that_is_none_of_its_own() -> None:
+    """Another process may have the number of one that has ended."""
+    with subprocess.Popen(["sleep", "600"]) as other:
+        fork_server(HOSTED).end(other.pid)
+        assert other.poll() is None
+        other.kill()
+
+
+def test_the_folder_of_a_killed_process_goes_with_the_tests() -> None:
+    program = (
+        "import time\n"
+        "from kafkacompat.testing import Kafka\n"
+        "kafka = Kafka(process=True)\n"
+        "kafka.start()\n"
+        "kafka.kill_node(1)\n"
+        "print(kafka._folder, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as tests:
+        assert tests.stdout is not None
+        folder = Path(tests.stdout.readline().strip())
+        assert folder.exists()
+        tests.kill()
+    until(lambda: not folder.exists(), 60, lambda: f"{folder} is still there")
+
+
 def test_it_ends_with_the_tests_however_they_end() -> None:
     """Also when a process that they have forked goes on, with what they had open."""
     program = (
