@@ -60,11 +60,15 @@ class Channel:
             number = next(self._numbers)
             self._waiting[number] = future
         try:
-            self._send(("call", number, name, arguments, named))
-            return future.result()
+            self._send(("call", number, _pickled((name, arguments, named))))
+            has_failed, data = future.result()
         finally:
             with self._lock:
                 self._waiting.pop(number, None)
+        value = pickle.loads(data)  # noqa: S301  # of a process of ours
+        if has_failed:
+            raise value
+        return value
 
     def tell(self, name: str, *arguments: Any) -> None:
         """Nothing is answered. When the other process has ended, nothing happens."""
@@ -81,45 +85,51 @@ class Channel:
 
     def run(self) -> None:
         """Until the other process ends, or this end is closed."""
+        try:
+            self._receive()
+        finally:
+            with self._lock:
+                self.ended.set()
+                waiting = list(self._waiting.values())
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(ChannelEnded())
+
+    def _receive(self) -> None:
         while True:
             try:
                 data = self._connection.recv_bytes()
             except (EOFError, OSError):
-                break
-            kind, *rest = pickle.loads(data)  # noqa: S301  # of a process of ours
+                return
+            kind, *rest = pickle.loads(data)  # noqa: S301  # as above
             if kind == "tell":
                 name, arguments = rest
                 self._told(name, *arguments)
             elif kind == "call":
                 threading.Thread(target=self._answer, args=rest, daemon=True).start()
             else:
-                number, has_failed, value = rest
+                number, *answer = rest
                 with self._lock:
                     future = self._waiting.get(number)
                 if future is not None:
-                    (future.set_exception if has_failed else future.set_result)(value)
-        with self._lock:
-            self.ended.set()
-            waiting = list(self._waiting.values())
-        for future in waiting:
-            if not future.done():
-                future.set_exception(ChannelEnded())
+                    future.set_result(answer)
 
-    def _answer(self, number: int, name: str, arguments: Any, named: Any) -> None:
+    def _answer(self, number: int, data: bytes) -> None:
+        has_failed, value = False, None
         try:
-            answer = (False, self._serve(name, *arguments, **named))
+            name, arguments, named = pickle.loads(data)  # noqa: S301  # it may name what only the other process has
+            value = self._serve(name, *arguments, **named)
         except BaseException as error:
-            answer = (True, error)
+            has_failed, value = True, error
+        try:
+            told = _pickled(value)
+            if has_failed:
+                pickle.loads(told)  # noqa: S301
+        except Exception as error:  # what cannot be sent, or not be received
+            text = "".join(traceback.format_exception(value if has_failed else error))
+            has_failed, told = True, _pickled(RuntimeError(text))
         with suppress(ChannelEnded):
-            try:
-                if answer[0]:
-                    pickle.loads(_pickled(answer[1]))  # noqa: S301
-                self._send(("answer", number, *answer))
-            except ChannelEnded:
-                raise
-            except Exception as error:  # what cannot be sent, or not be received
-                told = "".join(traceback.format_exception(answer[1] if answer[0] else error))
-                self._send(("answer", number, True, RuntimeError(told)))
+            self._send(("answer", number, has_failed, told))
 
     def close(self) -> None:
         self._connection.close()
