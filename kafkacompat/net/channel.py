@@ -52,6 +52,7 @@ from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
 
 if TYPE_CHECKING:
+    from kafkacompat.net.loop_wait import LoopWait, WaitsInPlace
     from kafkacompat.net.tls_socket import AnySocket
     from kafkacompat.security.sasl_client import SaslClientAuthenticator
     from kafkacompat.wire.message import Message
@@ -122,13 +123,17 @@ async def _ask(
 
 async def receive_some(sock: AnySocket, buffer: ReceiveBuffer) -> None:
     """Wait for bytes. Raises ConnectionLost at the end, or OSError."""
-    room = buffer.unviewed_room()
     while True:
         try:
-            received = sock.recv_into(room)
-            break
+            _take_some(sock, buffer)
+            return
         except BlockingIOError:
             await trio.lowlevel.wait_readable(sock)
+
+
+def _take_some(sock: AnySocket, buffer: ReceiveBuffer) -> None:
+    """Raises BlockingIOError where nothing is there, and as `receive_some`."""
+    received = sock.recv_into(buffer.unviewed_room())
     if not received:
         raise ConnectionLost("the other side closed the connection")
     buffer.received(received)
@@ -224,6 +229,73 @@ class _Request:
         self.timer: TimerHandle | None = None
 
 
+class _Reading:
+    """The wait for bytes of a channel's task, in the turns of a poller in the loop's place. Replies are delivered there."""
+
+    __slots__ = ("_buffer", "_channel", "_error", "_poller", "_scope", "_socket", "_task")
+
+    def __init__(
+        self,
+        channel: Channel,
+        scope: trio.CancelScope,
+        sock: socket.socket,
+        buffer: ReceiveBuffer,
+        poller: WaitsInPlace,
+    ) -> None:
+        self._channel = channel
+        self._scope = scope
+        self._socket = sock
+        self._buffer = buffer
+        self._poller = poller
+        self._task: trio.lowlevel.Task | None = None
+        """The task, while it waits."""
+        self._error: Exception | None = None
+
+    async def until_the_task_is_needed(self) -> None:
+        """Raises what ends the connection."""
+        self._poller.add_guest(self._socket.fileno(), self)
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._give_up)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def readable(self) -> None:
+        channel, scope = self._channel, self._scope
+        try:
+            _take_some(self._socket, self._buffer)
+            channel.deliver_all(scope, self._buffer)
+        except BlockingIOError:
+            return
+        except Exception as error:  # the task raises it
+            self._error = error
+            self._end()
+        else:
+            if channel.must_authenticate:
+                self._end()
+
+    def writable(self) -> None:
+        """Not waited for. A socket that has failed is readable too."""
+
+    def dismissed(self) -> None:
+        self._wake()
+
+    def _end(self) -> None:
+        if self._task is not None:  # it was not cancelled by what the replies did
+            self._poller.remove(self._socket.fileno())
+            self._wake()
+
+    def _wake(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    def _give_up(self, _raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+        self._task = None
+        self._poller.remove(self._socket.fileno())
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
 class Channel:
     """See the module. Created by `Channels.get`."""
 
@@ -237,7 +309,10 @@ class Channel:
         timers: Timers,
         settings: ChannelSettings,
         security: ClientSecurity = NO_SECURITY,
+        wait: LoopWait | None = None,
     ) -> None:
+        """`wait` has the poller that waits in the loop's place, if there is one."""
+        self._wait = wait
         self.host = host
         self.port = port
         self.on_refused: Callable[[], None] | None = None
@@ -450,17 +525,31 @@ class Channel:
     async def _receive(self, scope: trio.CancelScope, sock: AnySocket, buffer: ReceiveBuffer) -> None:
         """Deliver replies until the connection ends, which is reported by an exception."""
         while True:
-            while (frame := buffer.next_frame()) is not None:
-                self._deliver(frame)
-                if self._scope is not scope:
-                    raise ConnectionLost("the channel was closed")
-            if self._session.is_over and not self._in_flight:
+            self.deliver_all(scope, buffer)
+            if self.must_authenticate:
                 with trio.fail_after(self._settings.connection_setup_timeout_ms / 1000):
                     await self._session.begin(sock, buffer, self._client_id, self.host)
                 self._send_waiting()
+            poller = None if self._wait is None else self._wait.owner
             with trio.CancelScope() as self._listening:
-                await receive_some(sock, buffer)
+                # A TLS socket may have bytes that are not in the system's socket any more.
+                if poller is None or type(sock) is not socket.socket:
+                    await receive_some(sock, buffer)
+                else:
+                    await _Reading(self, scope, sock, buffer, poller).until_the_task_is_needed()
             await trio.lowlevel.checkpoint()  # a peer that always sends must not keep other tasks waiting
+
+    @property
+    def must_authenticate(self) -> bool:
+        """Before anything else is sent, and no reply is waited for."""
+        return self._session.is_over and not self._in_flight
+
+    def deliver_all(self, scope: trio.CancelScope, buffer: ReceiveBuffer) -> None:
+        """Deliver the replies in the buffer. Raises WireError, or ConnectionLost if the connection was given up meanwhile."""
+        while (frame := buffer.next_frame()) is not None:
+            self._deliver(frame)
+            if self._scope is not scope:
+                raise ConnectionLost("the channel was closed")
 
     def _deliver(self, frame: memoryview) -> None:
         if not self._in_flight:

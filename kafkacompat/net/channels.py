@@ -25,6 +25,7 @@ from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
 if TYPE_CHECKING:
     from kafkacompat.net.channel import Channel
+    from kafkacompat.net.loop_wait import LoopWait
 
 __all__ = [
     "ChannelError",
@@ -50,8 +51,10 @@ class Channels:
         client_id: str,
         settings: ChannelSettings | None = None,
         security: ClientSecurity = NO_SECURITY,
+        wait: LoopWait | None = None,
     ) -> None:
         self._nursery = nursery
+        self._wait = wait
         self._clock = clock
         self._timers = timers
         self._client_id = client_id
@@ -84,6 +87,7 @@ class Channels:
                 self._timers,
                 self._settings,
                 self._security,
+                self._wait,
             )
             if self._closed:
                 channel.close()

@@ -20,6 +20,7 @@ import re
 import socket
 from contextlib import suppress
 from time import monotonic
+from typing import Protocol
 
 import trio
 
@@ -32,12 +33,38 @@ EPOLL = "anon_inode:[eventpoll]"
 _MEMBER = re.compile(rb"^tfd: *(\d+) ", re.MULTILINE)
 
 
+class Guest(Protocol):
+    """The owner of a socket that a poller reads while it waits in the loop's place."""
+
+    def readable(self) -> None:
+        """There are bytes, or the end. Never waits, never raises."""
+        ...
+
+    def writable(self) -> None: ...
+
+    def dismissed(self) -> None:
+        """It is removed, because the poller does not wait in the loop's place any more."""
+        ...
+
+
+class WaitsInPlace(Protocol):
+    """The poller that waits in the loop's place."""
+
+    def add_guest(self, fd: int, guest: Guest) -> None:
+        """Call `readable` whenever the socket has bytes. Raises OSError if the system cannot add it to the set."""
+        ...
+
+    def remove(self, fd: int) -> None:
+        """Call it before the socket is closed."""
+        ...
+
+
 class LoopWait(trio.abc.Instrument):
     """For one run of trio. One poller at a time waits in place of the loop: the last that began to."""
 
     def __init__(self, rest: LoopRest) -> None:
         self.rest = rest
-        self.owner: object = None
+        self.owner: WaitsInPlace | None = None
         self.loop_is_due = False
         """The loop's set has something."""
         self._task: trio.lowlevel.Task | None = None
@@ -45,12 +72,12 @@ class LoopWait(trio.abc.Instrument):
         self._deadline_s: float | None = None
         """The loop's next deadline, by time.monotonic. None: it must be asked."""
 
-    def begin(self, poller: object) -> None:
+    def begin(self, poller: WaitsInPlace) -> None:
         if self.owner is None:
             trio.lowlevel.add_instrument(self)
         self.owner = poller
 
-    def end(self, poller: object) -> None:
+    def end(self, poller: WaitsInPlace) -> None:
         if self.owner is poller:
             self.owner = None
             trio.lowlevel.remove_instrument(self)

@@ -59,8 +59,8 @@ class TrioNetwork:
         self._wait = wait
         settings = ChannelSettings.from_config(config)
         client_id = str(config.node_id)
-        self.channels = Channels(nursery, clock, timers, client_id, settings, brokers)
-        self.controller_channels = Channels(nursery, clock, timers, client_id, settings, controllers)
+        self.channels = Channels(nursery, clock, timers, client_id, settings, brokers, wait)
+        self.controller_channels = Channels(nursery, clock, timers, client_id, settings, controllers, wait)
 
     def socket_server(self) -> TrioSocketServer:
         server = Server(

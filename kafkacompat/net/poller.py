@@ -27,7 +27,7 @@ from typing import Protocol
 
 import trio
 
-from kafkacompat.net.loop_wait import LoopWait, descriptor_of_the_loop
+from kafkacompat.net.loop_wait import Guest, LoopWait, descriptor_of_the_loop
 
 SPIN_S = 0.00006
 LINGER_S = 0.0002
@@ -163,6 +163,7 @@ class Poller:
     __slots__ = (
         "_after_all",
         "_after_each",
+        "_guests",
         "_has_removed",
         "_in_place",
         "_last_end_s",
@@ -203,6 +204,7 @@ class Poller:
         self._rewarded = 0
         """Waits in a row that brought a request."""
         self._wait = wait
+        self._guests: dict[int, Guest] = {}
         self._in_place: LoopWait | None = None
         """Set while it waits in the loop's place."""
 
@@ -211,6 +213,11 @@ class Poller:
         self._set.add(fd, events)
         self._readers[fd] = reader
 
+    def add_guest(self, fd: int, guest: Guest) -> None:
+        """As `add`, while it waits in the loop's place. Waits for bytes."""
+        self.add(fd, guest, READ)
+        self._guests[fd] = guest
+
     def change(self, fd: int, events: int) -> None:
         """Wait for other events, at least one."""
         self._set.change(fd, events)
@@ -218,6 +225,7 @@ class Poller:
     def remove(self, fd: int) -> None:
         """Call it before the socket is closed."""
         del self._readers[fd]
+        self._guests.pop(fd, None)
         self._has_removed = True
         self._set.remove(fd)
 
@@ -256,6 +264,9 @@ class Poller:
             wait.end(self)
             self._in_place = None
             self.remove(loop)
+            for fd, guest in list(self._guests.items()):
+                self.remove(fd)
+                guest.dismissed()
 
     def serve(self) -> bool:
         """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the time ended it, or

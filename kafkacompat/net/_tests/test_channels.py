@@ -21,8 +21,11 @@ from kafkacompat.net.channels import (
     RequestTimedOut,
     UnsupportedByPeer,
 )
+from kafkacompat.net.loop_wait import LoopWait
+from kafkacompat.net.poller import Poller
 from kafkacompat.net.runtime import TrioClock, TrioTimers, wait_for
 from kafkacompat.net.settings import ChannelSettings
+from kafkacompat.net.watchdog import LoopRest
 from kafkacompat.ports import ProbeResult
 from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity, PlainSaslClient
@@ -146,7 +149,17 @@ class Peer:
             await self.streams[-1].send_all(answer)
 
 
+@pytest.fixture(params=[False, True], ids=["in the loop", "in the loop's place"], autouse=True)
+def in_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a poller waits in the loop's place, and delivers the replies."""
+    chosen: bool = request.param
+    monkeypatch.setattr(DialingNode, "is_in_place", chosen)
+    return chosen
+
+
 class DialingNode:
+    is_in_place = False
+
     def __init__(
         self, nursery: trio.Nursery, settings: ChannelSettings, security: ClientSecurity = NO_SECURITY
     ) -> None:
@@ -154,7 +167,24 @@ class DialingNode:
         self.timers = TrioTimers(clock)
         self.nursery = nursery
         self.peer = Peer(nursery)
-        self.channels = Channels(nursery, clock, self.timers, "7", settings, security)
+        self.wait = LoopWait(LoopRest())
+        self.timers.on_deadline = self.wait.deadline_has_moved
+        self.channels = Channels(nursery, clock, self.timers, "7", settings, security, self.wait)
+        self.pollers: list[Poller] = []
+
+    async def wait_in_place(self) -> trio.CancelScope:
+        """Another poller begins to. The scope ends it."""
+        poller = Poller(lambda until_s: None, lambda: None, wait=self.wait)
+        self.pollers.append(poller)
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await poller.run()
+
+        self.nursery.start_soon(run)
+        await until(lambda: self.wait.owner is poller)
+        return scope
 
     def channel(self, purpose: str = "test") -> Channel:
         return self.channels.get("127.0.0.1", self.peer.port, purpose)
@@ -168,10 +198,14 @@ async def dialing(
         made = DialingNode(nursery, settings or ChannelSettings(), security)
         await nursery.start(made.timers.run)
         await made.peer.listen()
+        if made.is_in_place:
+            await made.wait_in_place()
         with trio.fail_after(DEADLINE_S):
             yield made
         made.channels.close_all()
         nursery.cancel_scope.cancel()
+    for poller in made.pollers:
+        poller.close()
 
 
 def heartbeat(member: str = "m") -> HeartbeatRequest:
@@ -480,3 +514,43 @@ async def test_a_session_is_begun_anew_behind_what_is_in_flight(is_busy: bool) -
         assert len(w.peer.streams) == 1
         assert await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
         assert len(w.peer.requests) == 5
+
+
+async def test_pollers_come_and_go_while_replies_are_waited_for() -> None:
+    async with dialing() as w:
+        channel = w.channel()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        for _ in range(3):
+            scopes = [await w.wait_in_place(), await w.wait_in_place()]
+            await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+            w.peer.holds = True
+            reply = channel.request(heartbeat(), TIMEOUT_MS)
+            await until(lambda: len(w.peer.held) == 1)
+            for scope in reversed(scopes):
+                scope.cancel()
+            await until(lambda: w.wait.owner is None)
+            await w.peer.release()
+            w.peer.holds = False
+            await wait_for(reply)
+            await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        assert len(w.peer.streams) == 1
+
+
+async def test_replies_are_delivered_in_the_turns_of_the_poller_that_waits_in_place() -> None:
+    async with dialing() as w:
+        scope = await w.wait_in_place()
+        channel = w.channel()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        poller = w.pollers[-1]
+        await until(lambda: len(poller._guests) == 1)
+        turns: list[bool] = []
+        reply = channel.request(heartbeat(), TIMEOUT_MS)
+        reply.on_done(lambda _: turns.append(poller.serving))
+        await wait_for(reply)
+        assert turns == [True]
+        # What a reply leads to may close the channel.
+        last = channel.request(heartbeat(), TIMEOUT_MS)
+        last.on_done(lambda _: channel.close())
+        await wait_for(last)
+        await until(lambda: not poller._guests)
+        scope.cancel()
