@@ -142,13 +142,15 @@ def replay(
             done = {each.key() for each in _messages(reader, ledger)}
             asked = [each for each in _unique(_rejected_in(reader, topic)) if is_asked(each.reason, reasons)]
         waiting = [each for each in asked if each.key.encode() not in done]
-        taken = sorted(waiting[:records_max], key=lambda each: each.place)
+        waiting.sort(key=lambda each: each.place)
         topics: Counter[str] = Counter()
-        gone = 0
+        gone = seen = 0
         # Spark reads uncommitted records too.
         with closing(_reader(address, "read_uncommitted")) as reader:
-            for start in range(0, len(taken), TRANSACTION_RECORDS):
-                part = _originals(reader, taken[start : start + TRANSACTION_RECORDS])
+            # Those that are gone do not count: otherwise calls could end before the first one that is there.
+            while seen < len(waiting) and (room := records_max - topics.total()) > 0:
+                part = _originals(reader, waiting[seen : seen + min(room, TRANSACTION_RECORDS)])
+                seen += len(part)
                 found = [(each, message) for each, message in part if message is not None]
                 gone += len(part) - len(found)
                 if found:
@@ -157,7 +159,7 @@ def replay(
                     written(topics.total())
     except KafkaException as error:
         raise PipelineFailed(f"{topic} cannot be replayed: {error.args[0].str()}") from None
-    return Replayed(topics, len(asked) - len(waiting), gone, len(waiting) - len(taken))
+    return Replayed(topics, len(asked) - len(waiting), gone, len(waiting) - seen)
 
 
 def ledger_of(topic: str) -> str:

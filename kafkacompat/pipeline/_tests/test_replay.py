@@ -165,6 +165,16 @@ def test_a_call_ends_after_a_number_of_records_and_the_next_goes_on(job: Job) ->
     assert job.written() == [(0, b"%d" % number) for number in range(5)]
 
 
+def test_records_that_are_gone_leave_room_for_those_that_are_there(job: Job) -> None:
+    told = job.send(b"bad")
+    for offset in range(10, 15):
+        job.reject({**told, "reason": JSON, "offset": offset, "event_id": f"{offset}"})
+    job.send(b"there", partition=1, reason=JSON)
+    done = job.replay(records_max=3)
+    assert (done.topics.total(), done.gone, done.left) == (1, 5, 0)
+    assert job.written() == [(1, b"there")]
+
+
 def test_records_far_apart_are_found(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "SKIPPED_MAX", 2)
     monkeypatch.setattr(replaying, "TRANSACTION_RECORDS", 2)
