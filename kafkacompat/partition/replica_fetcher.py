@@ -242,7 +242,12 @@ class ReplicaFetcher:
         self, followed: PartitionFetchState, epoch: int, offset: int, log_start_offset: int
     ) -> None:
         core, tiering = followed.core, self._hosted.tiering
-        state = None if tiering is None else await tiering.follower_state(core, epoch, offset)
+        state = None
+        if tiering is not None:
+            try:
+                state = await tiering.follower_state(core, epoch, offset)
+            except Exception as problem:
+                report(f"reading the remote state of {followed.name}", problem)
         if self.fetches.current(followed) is not followed:
             return
         later_ms = self._clock.monotonic_ms() + self._backoff_ms
@@ -262,6 +267,8 @@ class ReplicaFetcher:
                 state.offset, log_start_offset, state.epochs, state.producer_snapshot
             ):
                 await pause()
+                if self.fetches.current(followed) is not followed:
+                    return
         except OSError as failure:
             self._hosted.storage_failed(core, failure)
             self.fetches.resolved(followed, later_ms)

@@ -484,7 +484,10 @@ def tier_of(cluster: Cluster, *states: Any) -> Any:
 
     async def follower_state(core: Partition, epoch: int, offset: int) -> Any:
         asked.append((epoch, offset))
-        return left.pop(0) if left else None
+        state = left.pop(0) if left else None
+        if isinstance(state, Exception):
+            raise state
+        return state
 
     left = list(states)
     for node in cluster.nodes.values():
@@ -541,3 +544,51 @@ def test_a_damaged_producer_snapshot_leaves_the_follower_as_it_is() -> None:
     cluster.cut = set()
     cluster.settle(20_000)
     assert cluster.nodes[2].log().log_end_offset < 2
+
+
+def test_a_remote_state_that_cannot_be_read_for_an_unknown_reason_is_asked_for_again(faults: Any) -> None:
+    cluster = leader_without_its_first_segment()
+    state = SimpleNamespace(offset=2, epochs=[(0, 0)], producer_snapshot=encode_snapshot([]))
+    asked = tier_of(cluster, ZeroDivisionError("a bug"), state)
+    leader: Any = cluster.nodes[1].log()
+    leader.high_watermark = 4
+    leader.note_copied_to(1)
+    assert leader.enforce_retention(0) == 1
+    cluster.cut = set()
+    cluster.settle(20_000)
+    assert [type(error) for error in faults.take()] == [ZeroDivisionError]
+    assert len(asked) == 2
+    assert cluster.nodes[2].log().log_end_offset == 4
+
+
+def test_a_replica_that_leads_meanwhile_is_not_truncated_any_further() -> None:
+    """A long log is dropped in several steps, and roles may change in between."""
+    cluster = leader_without_its_first_segment()
+    state = SimpleNamespace(offset=2, epochs=[(0, 0)], producer_snapshot=encode_snapshot([]))
+    tier_of(cluster, state)
+    leader: Any = cluster.nodes[1].log()
+    leader.high_watermark = 4
+    leader.note_copied_to(1)
+    assert leader.enforce_retention(0) == 1
+    calls: list[int] = []
+    node = cluster.nodes[2]
+
+    class LongLog:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(log, name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            setattr(log, name, value)
+
+        def start_after_remote_segment(self, *facts: Any) -> bool:
+            calls.append(facts[0])
+            if len(calls) == 1:
+                node.replication.gone(core)
+            return False
+
+    log: Any = node.log()
+    core: Any = node.manager.hosted.core(log.topic_partition)
+    core.log = LongLog()
+    cluster.cut = set()
+    cluster.settle(2_000)
+    assert calls == [2]
