@@ -234,11 +234,12 @@ def offsets_of(file: str, logs: Mapping[TopicPartition, UnifiedLog]) -> dict[Top
     """The offsets that a checkpoint file must contain for these logs."""
     offset_of = OFFSETS[file]
     if file == LOG_START_FILE:
-        # Kafka lists only partitions whose log start is above the base offset of their first segment, and tiered ones.
+        # Kafka lists only partitions whose log start is above the base offset of their first segment, and tiered ones. A
+        # tiered log whose settings are not known yet begins below its first segment.
         return {
             name: log.log_start_offset
             for name, log in logs.items()
-            if log.log_start_offset > log.segments[0].base_offset or log.is_tiered
+            if log.log_start_offset != log.segments[0].base_offset or log.is_tiered
         }
     if file == CLEANER_FILE:
         return {name: log.cleaned_to for name, log in logs.items() if log.cleaned_to >= 0}

@@ -219,9 +219,9 @@ class UnifiedLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._take_config(config)
-        if not self.is_tiered and self.log_start_offset < self.local_log_start_offset:
+        if not self.is_tiered:
             # The topic is not tiered any more, or is found not to be tiered: a log is opened before its settings are known.
-            self.log_start_offset = self.local_log_start_offset
+            self.log_start_offset = max(self.log_start_offset, self.local_log_start_offset)
             self.highest_offset_in_remote_storage = -1
 
     def _take_config(self, config: LogConfig) -> None:

@@ -22,7 +22,7 @@ from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.remote import manager_core as core_rules
-from kafkacompat.remote.manager_core import LocalSegment, Retention, RLMQuotaManager
+from kafkacompat.remote.manager_core import Candidate, LocalSegment, Retention, RLMQuotaManager
 from kafkacompat.remote.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -41,7 +41,7 @@ from kafkacompat.remote.ports import (
 )
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache, fetch_whole
 from kafkacompat.remote.remote_reads import RemoteRecords, RemoteSegmentReader
-from kafkacompat.tasks import Limit, Overloaded
+from kafkacompat.tasks import Limit, Overloaded, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -271,17 +271,26 @@ class RemoteLogManager:
     # Followers
 
     async def _follow_once(self, tiered: _Tiered) -> bool:
-        self._note_copied(tiered)
-        return False
+        return await self._note_copied(tiered) is None
 
-    def _note_copied(self, tiered: _Tiered) -> int:
-        """Returns the last offset that is copied."""
-        log = tiered.log
-        copied = core_rules.find_highest_remote_offset(
-            log.epoch_entries, log.log_end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
+    async def _note_copied(self, tiered: _Tiered) -> int | None:
+        """Returns the last offset that is copied. None if the log has changed meanwhile."""
+        log, epochs = tiered.log, tiered.log.epoch_entries
+        end_offset, start_offset = log.log_end_offset, log.local_log_start_offset
+        highest = core_rules.find_highest_remote_offset(
+            epochs, end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
+        ).offset
+        copied = await in_turns(
+            core_rules.covered_up_to(
+                epochs, end_offset, start_offset, highest, partial(self._segment_at, tiered.id, epochs)
+            )
         )
-        log.note_copied_to(copied.offset)
-        return copied.offset
+        if tiered.log is not log or log.epoch_entries != epochs or log.log_end_offset < end_offset:
+            return None
+        if copied < highest:
+            log.highest_offset_in_remote_storage = copied
+        log.note_copied_to(copied)
+        return copied
 
     # Copies
 
@@ -293,7 +302,9 @@ class RemoteLogManager:
             log = tiered.log
             if not tiered.start_is_known:
                 self._find_log_start(tiered)
-            copied = self._note_copied(tiered)
+            copied = await self._note_copied(tiered)
+            if copied is None:
+                return True
             last_stable_offset = log.last_stable_offset
             if copied + 1 >= last_stable_offset:
                 return False
@@ -314,6 +325,8 @@ class RemoteLogManager:
             )[:LOOKED_AT_ONCE]
             by_base = {each.base_offset: each for each in segments}
             for candidate in candidates:
+                if self._is_copied(tiered, log, candidate):
+                    continue
                 while wait_ms := self._copy_throttle_ms():
                     await self._tasks.sleep(wait_ms)
                 segment = by_base.get(candidate.segment.base_offset)
@@ -323,6 +336,17 @@ class RemoteLogManager:
                 if not await self._copy_segment(tiered, log, segment, candidate.next_offset):
                     return False
             return len(candidates) == LOOKED_AT_ONCE
+
+    def _is_copied(self, tiered: _Tiered, log: UnifiedLog, candidate: Candidate) -> bool:
+        """Behind a copy that is gone, others may still be there."""
+        start_offset, next_offset = candidate.segment.base_offset, candidate.next_offset
+        epochs = log.epoch_entries
+        found = self._segment_at(tiered.id, epochs, start_offset)
+        return (
+            found is not None
+            and (found.start_offset, found.end_offset + 1) == (start_offset, next_offset)
+            and core_rules.common_end_offset(found, epochs, log.log_end_offset, start_offset) == next_offset
+        )
 
     def _find_log_start(self, tiered: _Tiered) -> None:
         log = tiered.log
@@ -440,19 +464,21 @@ class RemoteLogManager:
                 return False
             local = [_facts_of(each) for each in log.segments]
             config = log.config
-            expired = core_rules.expired_segments(
-                Retention(
-                    log.epoch_entries,
-                    log.log_start_offset,
-                    log.log_end_offset,
-                    config.retention_ms if config.delete else -1,
-                    config.retention_bytes if config.delete else -1,
-                    core_rules.only_local_bytes(local, log.highest_offset_in_remote_storage),
-                    self._clock.now_ms(),
-                ),
-                copies,
-                tiered.being_copied,
+            retention = Retention(
+                log.epoch_entries,
+                log.log_start_offset,
+                log.log_end_offset,
+                config.retention_ms if config.delete else -1,
+                config.retention_bytes if config.delete else -1,
+                core_rules.only_local_bytes(local, log.highest_offset_in_remote_storage),
+                self._clock.now_ms(),
             )
+            # There may be very many copies, which would hold up the loop.
+            expired = await self._in_thread(
+                partial(core_rules.expired_segments, retention, copies, frozenset(tiered.being_copied))
+            )
+            if tiered.log is not log or log.epoch_entries != retention.epochs:
+                return True
             if expired.log_start_offset is not None and log.increment_log_start_offset(
                 min(expired.log_start_offset, log.high_watermark)
             ):
@@ -475,12 +501,16 @@ class RemoteLogManager:
         )
 
     async def _delete_partition(self, partition: TopicIdPartition) -> None:
-        """Delete all that is in the remote storage, until nothing is left or this node ends."""
+        """Delete all that is in the remote storage, until nothing is left, this node ends, or the partition is tiered again: what
+        is copied then is not to be deleted."""
+        key = partition.topic_id, partition.partition
         delay_ms = self._backoff_ms
-        while not self._is_closed:
+        while not self._is_closed and key not in self._tiered:
             try:
                 async with self._deletions:
                     for metadata in self._metadata.list_remote_log_segments(partition):
+                        if key in self._tiered:
+                            break
                         await self._delete(metadata)
                 break
             except RemoteResourceNotFoundException:
@@ -489,7 +519,7 @@ class RemoteLogManager:
                 logger.info("the remote log of %s is not deleted yet: %s", partition, error)
             await self._tasks.sleep(delay_ms)
             delay_ms = min(delay_ms * 2, self._interval_ms)
-        if (partition.topic_id, partition.partition) not in self._tiered:
+        if key not in self._tiered:
             self._metadata.on_stop_partitions([partition])
 
     def _update(
@@ -577,21 +607,24 @@ class RemoteLogManager:
         partition = self._id_of(core)
         log: UnifiedLog = core.log
         async with self._reads:
-            epochs = log.epoch_entries
-            lineage = core_rules.without_empty_epochs(epochs)
-            at: RemoteLogSegmentMetadata | None = None
             offset = log.log_start_offset
             while offset < log.local_log_start_offset:
+                epochs = log.epoch_entries
                 at = self._segment_at(partition, epochs, offset)
-                if at is None or not core_rules.is_within_leader_epochs(at, log.log_end_offset, lineage):
+                if at is None:
+                    return None
+                # After an unclean election a copy may go on with records that this log has not.
+                end_offset = core_rules.common_end_offset(at, epochs, log.log_end_offset, offset)
+                if end_offset <= offset:
                     return None
                 if at.max_timestamp_ms >= timestamp_ms:
                     found = await self._in_thread(
-                        partial(self._reader.find_by_timestamp, at, timestamp_ms, log.log_start_offset)
+                        partial(self._reader.find_by_timestamp, at, timestamp_ms, offset)
                     )
-                    if found is not None:
+                    if found is not None and found.offset < end_offset:
                         return found
-                offset = at.end_offset + 1
+                offset = end_offset
+                await pause(core_rules.LOOKUP_COST + len(epochs))
         return None
 
     async def aux_state(self, core: Core, epoch: int, offset: int) -> RemoteLogAuxState:

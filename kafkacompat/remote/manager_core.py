@@ -14,9 +14,15 @@ from typing import NamedTuple, TypeAlias
 
 from kafkacompat.quota.rate import Rate
 from kafkacompat.remote.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kafkacompat.tasks import Work
 
 Epochs: TypeAlias = Sequence[tuple[int, int]]
 UNLIMITED = 2**63 - 1
+LOOKUP_COST = 10
+"""Microseconds for each copy that is looked at."""
+UNFINISHED_KEPT_MS = 3_600_000
+"""The age of a copy that was begun and never finished at which it is deleted. Before that, the broker that has begun it may
+still record that it is whole: a former leader does not know at once that it leads no longer."""
 
 
 class LocalSegment(NamedTuple):
@@ -112,16 +118,39 @@ def find_highest_remote_offset(
     return Copied(-1, -1)
 
 
+def covered_up_to(
+    epochs: Epochs,
+    log_end_offset: int,
+    local_log_start_offset: int,
+    highest_offset: int,
+    segment_at: Callable[[int], RemoteLogSegmentMetadata | None],
+) -> Work[int]:
+    """Up to where copies exist of what is in the local files, `highest_offset` at most. A copy may be gone although its records
+    are not below the log start: it was deleted when tiering was disabled, or by a leader that took it for a failed one."""
+    offset = local_log_start_offset
+    while offset <= highest_offset:
+        metadata = segment_at(offset)
+        if metadata is None:
+            return offset - 1
+        end = common_end_offset(metadata, epochs, log_end_offset, offset)
+        if end <= offset:
+            return offset - 1
+        offset = end
+        yield LOOKUP_COST + len(epochs)
+    return highest_offset
+
+
 def find_log_start_offset(
     epochs: Epochs,
     local_log_start_offset: int,
     segments_of_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
 ) -> int:
-    """Where the log begins, as a new leader finds it: with the first copy of its lineage."""
+    """Where the log begins, as a new leader finds it: with the first copy of its lineage. What a copy has below the first
+    epoch cannot be read."""
     for epoch, _ in epochs:
         segments = segments_of_epoch(epoch)
         if segments:
-            return min(segments[0].start_offset, local_log_start_offset)
+            return min(max(segments[0].start_offset, epochs[0][1]), local_log_start_offset)
     return local_log_start_offset
 
 
@@ -215,8 +244,8 @@ def expired_segments(
     """The copies to delete, in order: those whose deletion has begun, those below the log start, those that retention.ms and
     retention.bytes let go, and those of other histories.
 
-    Retention goes from the oldest copy of the lineage on and stops at the first that stays. What was never finished and
-    is not being copied now goes too: a new attempt has another id."""
+    Retention goes from the oldest copy of the lineage on and stops at the first that stays. What was never finished goes too
+    when nobody can finish it any more or nobody needs it: a new attempt has another id."""
     lineage = without_empty_epochs(facts.epochs)
     in_order = sorted(
         copies, key=lambda each: (each.start_offset, each.end_offset, each.remote_log_segment_id.id)
@@ -230,7 +259,15 @@ def expired_segments(
         )
     )
     gone = list(deleting)
-    gone += [each for each in started if each.remote_log_segment_id not in being_copied]
+    gone += [
+        each
+        for each in started
+        if each.remote_log_segment_id not in being_copied
+        and (
+            each.end_offset < facts.log_start_offset
+            or facts.now_ms - each.event_timestamp_ms >= UNFINISHED_KEPT_MS
+        )
+    ]
     valid: list[RemoteLogSegmentMetadata] = []
     for each in finished:
         if is_within_leader_epochs(each, facts.log_end_offset, lineage):

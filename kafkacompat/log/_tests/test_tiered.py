@@ -269,3 +269,17 @@ def test_a_start_without_a_checkpoint_keeps_the_remote_part() -> None:
     untiered = opener.open_log(DIRECTORY, name, None, SMALL, clean=False, high_watermark=40)
     untiered.config = config()
     assert untiered.log_start_offset == 20
+
+
+def test_a_log_start_below_the_files_is_written_before_the_settings_are_known() -> None:
+    """A log is opened before its topic's settings are there, and checkpoints may be written in between."""
+    disk = MemoryDisk()
+    log = open_tiered(disk)
+    fill(log)
+    log.note_copied_to(19)
+    log.enforce_retention(NOW_MS)
+    log.close()
+    parts = open_directory(disk, DIRECTORY, SMALL, NOW_MS, clean=True, log_start_offset=3, may_be_tiered=True)
+    name = TopicPartition("t", 0)
+    again = UnifiedLog(disk, DIRECTORY, name, TOPIC_ID, SMALL, parts, LogServices(remote_storage=True))
+    assert offsets_of(LOG_START_FILE, {name: again}) == {name: 3}

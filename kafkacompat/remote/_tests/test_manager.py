@@ -13,7 +13,8 @@ from kafkacompat.ports import LogRefused, TimestampOffset
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.remote._tests.manager_kit import TIERED, Tier
-from kafkacompat.remote.metadata import RemoteLogSegmentState
+from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
+from kafkacompat.remote.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
 from kafkacompat.tasks import Overloaded
 from kafkacompat.wire.errors import ErrorCode
@@ -170,6 +171,8 @@ def test_a_copy_whose_failure_passes_is_left_for_the_next_pass_and_deleted_then(
     tier.lead()
     assert tier.metadata.states == ["COPY_SEGMENT_STARTED"]
     tier.pass_on()
+    assert len(tier.metadata.cache.list_all_remote_log_segments()) == 2
+    tier.pass_on(UNFINISHED_KEPT_MS)
     tier.pass_on()
     finished = [each.state for each in tier.metadata.cache.list_all_remote_log_segments()]
     assert finished == [RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
@@ -323,6 +326,80 @@ def test_disabling_deletes_the_copies() -> None:
     tier.settle()
     assert tier.starts() == []
     assert tier.log.log_start_offset == 30
+
+
+def test_what_was_deleted_when_tiering_was_disabled_is_copied_again() -> None:
+    """Records that are only local by now must not be taken for copied ones, or local retention deletes the last copy."""
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill()
+    tier.lead()
+    assert tier.starts() == [0, 10, 20]
+    tier.log.config = replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True)
+    tier.manager.role_taken(tier.core)
+    tier.settle()
+    assert tier.starts() == []
+    tier.log.config = TIERED
+    tier.manager.role_taken(tier.core)
+    tier.time.advance(0)
+    assert tier.log.enforce_retention(NOW_MS) == 0
+    tier.settle()
+    assert tier.starts() == [0, 10, 20]
+    assert tier.log.highest_offset_in_remote_storage == 29
+
+
+def test_a_deletion_that_goes_on_ends_when_tiering_is_enabled_again() -> None:
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill()
+    tier.lead()
+    tier.storage.fail = failing("delete", RetriableRemoteStorageException)
+    tier.log.config = replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True)
+    tier.manager.role_taken(tier.core)
+    tier.settle()
+    assert tier.metadata.states[-1] == "DELETE_SEGMENT_STARTED"
+    tier.log.config = TIERED
+    tier.manager.role_taken(tier.core)
+    tier.settle()
+    tier.pass_on()
+    tier.pass_on()
+    assert tier.starts() == [0, 10, 20]
+    assert len(tier.storage.segments) == 3
+
+
+def test_a_copy_that_is_gone_is_made_again_before_local_retention_deletes() -> None:
+    """A deletion of another leader does not lower the highest offset that was ever copied."""
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill()
+    tier.lead()
+    gone = next(
+        each for each in tier.metadata.cache.list_all_remote_log_segments() if each.start_offset == 10
+    )
+    states = RemoteLogSegmentState
+    for state in (states.DELETE_SEGMENT_STARTED, states.DELETE_SEGMENT_FINISHED):
+        tier.metadata.cache.update_remote_log_segment_metadata(
+            RemoteLogSegmentMetadataUpdate(gone.remote_log_segment_id, NOW_MS, None, state, 2)
+        )
+    assert tier.metadata.highest_offset_for_epoch(gone.topic_id_partition, 0) == 29
+    tier.core.is_leader, tier.core.leader_epoch = False, 1
+    tier.lead()
+    assert tier.log.highest_offset_in_remote_storage == 9
+    tier.core.is_leader, tier.core.leader_epoch = True, 2
+    tier.lead()
+    tier.pass_on()
+    assert tier.starts() == [0, 10, 20]
+    assert tier.log.highest_offset_in_remote_storage == 29
+    tier.log.config = TIERED
+    tier.log.enforce_retention(NOW_MS)
+    assert offsets_in(read(tier, 10).records) == list(range(10, 20))
+
+
+def test_a_new_leader_leaves_a_copy_that_the_former_one_may_still_finish() -> None:
+    tier = Tier()
+    tier.fill(2)
+    tier.manager.role_taken(tier.core)
+    tier.time.advance(0)
+    tier.core.leader_epoch = 1
+    tier.lead()
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED"] * 2 + ["COPY_SEGMENT_FINISHED"]
 
 
 def test_a_new_leader_finds_the_log_start() -> None:
@@ -519,3 +596,22 @@ def test_after_an_unclean_election_nothing_of_the_other_history_is_read() -> Non
     log.enforce_retention(NOW_MS)
     assert offsets_in(read(tier, 14).records) == list(range(14, 24))
     assert offsets_in(read(tier, 12).records) == [12, 13]
+
+
+def test_a_search_by_time_passes_over_records_of_the_other_history() -> None:
+    tier = tiered()
+    log = tier.log
+    log.truncate_to(14)
+    tier.core.leader_epoch = 4
+    log.assign_epoch_start(4, 14)
+    tier.fill(2, epoch=4)
+    tier.lead()
+    log.enforce_retention(NOW_MS)
+    assert log.local_log_start_offset == 24
+
+    def found(timestamp_ms: int) -> TimestampOffset | None:
+        result: TimestampOffset | None = run(tier, tier.manager.find_offset(tier.core, timestamp_ms))
+        return result
+
+    assert found(NOW_MS + 11) == TimestampOffset(NOW_MS + 11, 11, 0)
+    assert found(NOW_MS + 16) == TimestampOffset(NOW_MS + 16, 16, 4)

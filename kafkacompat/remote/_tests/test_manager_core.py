@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkacompat.remote.manager_core import (
+    UNFINISHED_KEPT_MS,
     UNLIMITED,
     Candidate,
     Copied,
@@ -142,6 +143,11 @@ def test_a_new_leader_finds_the_log_start_in_the_remote_storage() -> None:
     assert find_log_start_offset(EPOCHS, 40, lambda epoch: []) == 40
 
 
+def test_a_log_does_not_begin_below_its_epochs() -> None:
+    """Records are found by their epochs, so what lies below the first one cannot be read."""
+    assert find_log_start_offset([(5, 18)], 40, lambda epoch: [copy(10, 20, ((3, 10), (5, 15)))]) == 18
+
+
 def test_epochs_without_records_are_left_out() -> None:
     assert without_empty_epochs(EPOCHS) == {0: 0, 5: 15, 7: 40}
 
@@ -230,10 +236,19 @@ def test_a_deletion_that_has_begun_is_repeated() -> None:
     assert expire(begun, *THREE[1:]) == Expired([begun], None)
 
 
-def test_an_attempt_that_failed_goes_unless_it_is_being_copied() -> None:
+def test_an_attempt_that_failed_goes_when_nobody_can_finish_it_any_more_unless_it_is_being_copied() -> None:
     attempt = copy(30, 39, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
-    assert expire(*THREE, attempt) == Expired([attempt], None)
-    assert expire(*THREE, attempt, being_copied=(attempt.remote_log_segment_id,)) == Expired([], None)
+    later_ms = NOW_MS + UNFINISHED_KEPT_MS
+    assert expire(*THREE, attempt, now_ms=later_ms - 1) == Expired([], None)
+    assert expire(*THREE, attempt, now_ms=later_ms) == Expired([attempt], None)
+    copying = (attempt.remote_log_segment_id,)
+    assert expire(*THREE, attempt, being_copied=copying, now_ms=later_ms) == Expired([], None)
+
+
+def test_an_attempt_below_the_log_start_goes_at_once() -> None:
+    attempt = copy(0, 9, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+    assert expire(attempt, log_start_offset=9) == Expired([], None)
+    assert expire(attempt, log_start_offset=10) == Expired([attempt], None)
 
 
 def test_copies_of_other_histories_stay_until_no_leader_can_need_them() -> None:
