@@ -16,7 +16,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.share_keys import share_partition_key
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, partition_for_key
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
+from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
@@ -62,6 +62,7 @@ async def _found_at_first_use(
 ) -> FindCoordinatorResponse:
     response = await in_turns(_found(node, context, request))
     await node.auto_create.created(topic)
+    await pause()  # all clients that have waited go on in this step
     if topic not in node.image.topics:
         return response
     return await in_turns(_found(node, context, request))

@@ -9,12 +9,15 @@ import pytest
 from kafkacompat.api._tests.kit import Api, served_versions
 from kafkacompat.api._tests.test_access import authorizer
 from kafkacompat.api._tests.test_rights import CLUSTER, mine
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.share_keys import share_partition_key
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import SHARE_STATE_TOPIC, partition_for_key
 from kafkacompat.partition._tests.kit import NODE_ID, partition_image, topic_image
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.share.service import SharePartitionKey
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import ApiKey, request_class, response_class
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.errors import error_text
@@ -133,20 +136,27 @@ def test_a_share_partition_is_placed_by_its_key() -> None:
 
 def test_the_answer_waits_for_the_topic_that_the_first_look_creates(monkeypatch: pytest.MonkeyPatch) -> None:
     api, there = Api(), Deferred[None]()
+    api.dispatcher = ApiDispatcher(api.node, RequestTasks(Tasks(api.world.time)))
 
     async def created(name: str) -> None:
-        assert (name, api.creator.asked) == (SHARE_STATE_TOPIC, [[SHARE_STATE_TOPIC]])
+        assert (name, api.creator.asked) == (
+            SHARE_STATE_TOPIC,
+            [[SHARE_STATE_TOPIC]] * len(api.creator.asked),
+        )
         await there
 
     monkeypatch.setattr(api.creator, "created", created)
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=[KEY])
-    pending = api.send(request, 6)
-    assert not pending.reply.done
+    waiting = [api.send(request, 6) for _ in range(3)]
+    assert not any(each.reply.done for each in waiting)
     api.node.image = with_state_topic().node.image
     there.resolve(None)
-    api.settle()
-    (found_one,) = api.decoded(pending.reply.result(), FindCoordinatorRequest.API_KEY, 6).coordinators
-    assert (found_one.error_code, found_one.node_id) == (E.NONE, NODE_ID)
+    # There may be as many as clients, so each has a turn of its own.
+    for number, pending in enumerate(waiting):
+        assert [each.reply.done for each in waiting] == [True] * number + [False] * (3 - number)
+        api.world.time.fire_next()
+        (found_one,) = api.decoded(pending.reply.result(), FindCoordinatorRequest.API_KEY, 6).coordinators
+        assert (found_one.error_code, found_one.node_id) == (E.NONE, NODE_ID)
 
 
 def test_the_state_topic_is_created_at_the_first_look() -> None:
