@@ -316,8 +316,9 @@ class HostedPartitions:
                     image.directory(self.node_id),
                     is_new=is_new or self._may_begin_empty(image),
                 )
-                if log.config is not config:
-                    # The log was found at the start and has the node's default config.
+                if log.config is not config or log.log_start_offset < log.local_log_start_offset:
+                    # The log was found at the start and has the node's default config, which may be the topic's too. Only now
+                    # is it known whether what lies below its files is in the remote storage.
                     log.config = config
                 traffic = self.traffic.begin(name.topic)
                 core = Partition(self.node_id, name, topic_id, log, self.standing, traffic)

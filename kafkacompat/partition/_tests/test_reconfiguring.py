@@ -7,18 +7,27 @@ from dataclasses import replace
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import batch_of
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.cluster import Cluster
 from kafkacompat.partition._tests.kit import (
+    NODE_ID,
     LedPartitions,
     image_of,
     partition_image,
     topic_image,
     with_partitions,
 )
+from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition._tests.test_changes import turn
 from kafkacompat.partition.hosted_partitions import GIVEN_A_STEP, GIVEN_AT_ONCE_MAX
+from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = GIVEN_AT_ONCE_MAX + 2 * GIVEN_A_STEP
@@ -170,3 +179,31 @@ def test_an_isr_that_the_controller_has_accepted_comes_after_the_settings(
     assert leader.log().config.min_insync_replicas == 2
     assert not waiting.done or waiting.result() is not ErrorCode.NONE
     assert leader.log().high_watermark == 0
+
+
+def test_a_log_of_a_node_with_remote_storage_that_is_not_tiered_begins_where_its_files_do() -> None:
+    """Topics without settings of their own have the node's default config, which their logs have from the start already."""
+    disk, time, config = MemoryDisk(), HandTime(), LogConfig()
+    disk.make_directory("/a")
+    name = TopicPartition("t", 0)
+
+    def started() -> UnifiedLog:
+        logs = LogManager(disk, [("/a", b"\xa0" * 16)], config, time, remote_storage=True)
+        logs.load_all()
+        manager = ReplicaManager(partition_services(NODE_ID, logs, time, HandWorkers(), lambda topic: config))
+        manager.on_image(MetadataImage(), image_of(topic_image("t", {0: partition_image()})))
+        log = logs.get(name)
+        assert log is not None
+        return log
+
+    log = started()
+    log.append_as_leader(batch_of([b"x"]), 0, 0)
+    log.roll(1, 0)
+    log.is_durable = True
+    log.set_high_watermark(1)
+    log.increment_log_start_offset(1)
+    assert log.enforce_retention(0) == 1
+    log.close()
+    log = started()
+    assert log.segments[0].base_offset == 1
+    assert log.log_start_offset == 1
