@@ -29,6 +29,8 @@ from kafkacompat.testing.workers import loop_pools
 
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
+    from kafkacompat.controller.image import BrokerRegistration
+    from kafkacompat.controller.liveness import Liveness
     from kafkacompat.ports import Disk, Network, Timers, WorkerPools
     from kafkacompat.testing.links import NodeLinks
 
@@ -56,6 +58,18 @@ class Arrivals:
     def start_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the nursery is closed
             self._nursery.start_soon(function, *arguments)
+
+
+def know_copies(liveness: Liveness) -> None:
+    """Let a controller take a broker for ended that was registered at another address. The state is then copied from another
+    Kafka, such as that of which this one is a fork. No address of a node changes otherwise."""
+    inner = liveness.is_live
+
+    def is_live(broker: BrokerRegistration, endpoints: set[tuple[str, int]], host: str) -> bool:
+        former = {(each.host, each.port) for each in broker.endpoints.values()}
+        return former == endpoints and inner(broker, endpoints, host)
+
+    vars(liveness)["is_live"] = is_live
 
 
 def addresses_of(config: ServerConfig) -> frozenset[tuple[str, int]]:
@@ -279,6 +293,8 @@ class NodeThread:
         with starting:
             self._life = await self._nursery.start(self._live)
             await carry_out(self.server.build(format_if_empty=False))
+            if self.server.controller is not None:
+                know_copies(self.server.controller.liveness)
             await carry_out(self.server.start())
         return None if starting.cancelled_caught else self._life
 

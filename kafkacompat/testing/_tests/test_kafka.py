@@ -193,6 +193,16 @@ def test_a_fork_goes_its_own_way(kafka: Kafka) -> None:
     assert values(kafka.records("t")) == [b"x", b"own"]
 
 
+@pytest.mark.parametrize("process", [False, True])
+def test_no_broker_of_a_fork_waits_for_the_one_that_it_is_a_copy_of(process: bool) -> None:
+    """Nor does one of a fork that goes back to a state of the Kafka before it."""
+    with KafkaCluster(process=process) as kafka, kafka.fork() as other:
+        other.reset()
+        told = str(other.log)
+        assert told.count("registered with broker epoch") >= 6
+        assert "DUPLICATE_BROKER_REGISTRATION" not in told
+
+
 def test_the_files_of_a_fork_are_as_old_as_its_own_clock_says(kafka_here: Kafka) -> None:
     kafka = kafka_here
     with kafka.fork() as other:
