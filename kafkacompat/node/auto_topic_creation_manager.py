@@ -211,7 +211,8 @@ class AutoTopicCreationManager:
             for topic in response.topics:
                 if topic.error_code:
                     self._failed(topic.name, topic.error_code, topic.error_message)
-                    self._release(topic.name)
+                    if topic.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:  # then it will be known too
+                        self._release(topic.name)
                     if error_kept_ms is not None:
                         reason = topic.error_message or error_text(ErrorCode(topic.error_code))
                         self._keep_error(topic.name, reason, error_kept_ms)

@@ -203,7 +203,7 @@ def test_a_topic_whose_creation_has_no_answer_is_asked_for_again(
     assert len(answers) == 2
 
 
-@pytest.mark.parametrize("end", ["known", "refused", "unanswered", "late"])
+@pytest.mark.parametrize("end", ["known", "made by another", "refused", "unanswered", "late"])
 def test_a_topic_that_is_being_created_is_waited_for(end: str) -> None:
     answer: Deferred[Any] = Deferred()
     time = HandTime()
@@ -215,8 +215,9 @@ def test_a_topic_that_is_being_created_is_waited_for(end: str) -> None:
     topics.on_image(MetadataImage())
     assert not any(each.done for each in waiting)
     match end:
-        case "known":
-            answer.resolve(CreateTopicsResponse(topics=[CreatableTopicResult(name="a")]))
+        case "known" | "made by another":
+            code = ErrorCode.NONE if end == "known" else ErrorCode.TOPIC_ALREADY_EXISTS
+            answer.resolve(CreateTopicsResponse(topics=[CreatableTopicResult(name="a", error_code=code)]))
             assert not any(each.done for each in waiting)
             topics.on_image(MetadataImage(topics={"a": TopicImage("a", bytes(16), {})}))
         case "refused":
