@@ -242,6 +242,26 @@ def test_a_copy_waits_for_an_original_that_is_not_read_yet(world: CollectorKit) 
     assert set(world.values().values()) == {1}
 
 
+def test_a_copy_is_read_though_its_original_cannot_be(
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.shipper.allowed = 0
+    world.append(1)
+    world.wait(0.0)
+    original = next(iter(world.collector._following.files()))
+    reader = world.disk.reader
+
+    def read(offset: int, length: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(
+        world.disk, "reader", lambda look: read if look.inode == original.inode else reader(look)
+    )
+    world.replace_by_copy(0)
+    world.drain()
+    assert world.missing() == []
+
+
 def test_bytes_that_a_copy_has_are_not_told_as_lost(world: CollectorKit) -> None:
     """400 lines that nothing was read of, that were read in part, and that were deleted in a copy."""
     for allowed in (0, 3, 1 << 30):

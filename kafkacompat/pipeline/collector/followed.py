@@ -103,6 +103,7 @@ class Followed:
         "size_bytes",
         "unchecked",
         "unread_at_truncation_bytes",
+        "unreadable",
     )
 
     def __init__(self, device: int, inode: int, path: str) -> None:
@@ -126,6 +127,8 @@ class Followed:
         self.read_s = float("-inf")
         """When the shell has read it last."""
         self.unchecked = False
+        self.unreadable = False
+        """Whether the system has refused the shell's last attempt to read it."""
         self._before = b""
 
     @property

@@ -334,7 +334,8 @@ class Following:
             return False
         newcomer.waits = False
         if any(
-            not other.named and (not other.scanned or (likeness.continues and not look.named))
+            not other.named
+            and (not (other.scanned or other.unreadable) or (likeness.continues and not look.named))
             for other, likeness in alike
             if not other.left
         ):

@@ -229,11 +229,12 @@ class Collector:
         try:
             lines, chunk = self._following.lines_of(file, self._disk.reader(look), READ_BYTES)
         except OSError as error:
+            file.unreadable = True
             self._disk.troubles[look.path] = error.strerror or str(error)
             return False
         if self._following.must_save:
             self._save(now_s)
-        file.read_s = now_s
+        file.read_s, file.unreadable = now_s, False
         if chunk is not None and file.identity is not None:
             self._shipper.ship(chunk, lines, file.identity, file.path)
         return not file.left
