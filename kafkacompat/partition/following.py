@@ -467,13 +467,16 @@ def append_in_turns(
 
 
 def append_fetched(core: Copy, records: Buffer, leader_epoch: int) -> None:
-    """Append whole batches unchanged. The first batch in an empty log may begin before the log start, because the
-    leader sends whole batches."""
+    """Append whole batches unchanged. The first batch in an empty log may begin before the log's local start, because
+    the leader sends whole batches."""
     log = core.log
     try:
         log.append_as_follower(records, leader_epoch)
     except LogRefused as refused:
-        if refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE or log.log_end_offset != log.log_start_offset:
+        if (
+            refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE
+            or log.log_end_offset != log.local_log_start_offset
+        ):
             raise
         first = _first_batch(records)
         if first is None or not first[0] < log.log_end_offset <= first[1]:

@@ -10,6 +10,8 @@ import pytest
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import values_in
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log._tests.test_tiered import open_tiered
 from kafkacompat.log.producer_snapshots import encode_snapshot
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.kit import batch_of
@@ -592,3 +594,15 @@ def test_a_replica_that_leads_meanwhile_is_not_truncated_any_further() -> None:
     cluster.cut = set()
     cluster.settle(2_000)
     assert calls == [2]
+
+
+def test_a_tiered_replica_may_begin_within_a_batch_of_its_leader() -> None:
+    """DeleteRecords has moved the leader's log start into a batch, of which nothing is in the remote storage."""
+    log = open_tiered(MemoryDisk())
+    core: Any = SimpleNamespace(log=log)
+    take_earliest(core, 5)
+    assert (log.local_log_start_offset, log.log_end_offset) == (5, 5)
+    made = batch_of(b"3", b"4", b"5", b"6")
+    stamp_offset_and_epoch(made, 3, 0)
+    append_fetched(core, bytes(made), 0)
+    assert (log.segments[0].base_offset, log.log_end_offset) == (3, 7)
