@@ -397,7 +397,7 @@ class RemoteLogManager:
             RemoteLogSegmentId(tiered.id, self._uuid()),
             segment.base_offset,
             next_offset - 1,
-            max(segment.max_timestamp_ms, -1),
+            segment.retention_timestamp_ms(),
             self._node_id,
             self._clock.now_ms(),
             size,

@@ -145,12 +145,12 @@ def find_log_start_offset(
     local_log_start_offset: int,
     segments_of_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
 ) -> int:
-    """Where the log begins, as a new leader finds it: with the first copy of its lineage. What a copy has below the first
-    epoch cannot be read."""
+    """Where the log begins, as a new leader finds it: with the first copy of its lineage that is read. What a copy has
+    below the first epoch cannot be read."""
     for epoch, _ in epochs:
-        segments = segments_of_epoch(epoch)
-        if segments:
-            return min(max(segments[0].start_offset, epochs[0][1]), local_log_start_offset)
+        for segment in segments_of_epoch(epoch):
+            if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                return min(max(segment.start_offset, epochs[0][1]), local_log_start_offset)
     return local_log_start_offset
 
 

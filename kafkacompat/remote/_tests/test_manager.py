@@ -96,6 +96,21 @@ def test_a_copy_has_its_epochs_and_the_checkpoint_up_to_its_end() -> None:
     assert second.txn_idx_empty
 
 
+def test_records_without_timestamps_are_as_old_as_their_file() -> None:
+    """Retention by time would take them for very old ones."""
+    tier = Tier(replace(TIERED, retention_ms=3_600_000))
+    for _ in range(2):
+        tier.log.append_as_leader(batch_of([b"x"], -1), 0, NOW_MS)
+        tier.log.roll(tier.log.log_end_offset, NOW_MS)
+    tier.log.set_high_watermark(2)
+    for segment in tier.log.segments:
+        segment.modified_ms = NOW_MS
+    tier.lead()
+    tier.pass_on()
+    assert tier.starts() == [0, 1]
+    assert tier.log.log_start_offset == 0
+
+
 def test_a_follower_copies_nothing_and_learns_what_is_copied() -> None:
     tier = tiered()
     tier.core.is_leader, tier.core.leader_epoch = False, 1
