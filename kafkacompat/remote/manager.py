@@ -462,6 +462,9 @@ class RemoteLogManager:
             copies = self._metadata.list_remote_log_segments(tiered.id)
             if not copies:
                 return False
+            # What is local and copied counts once.
+            if await self._note_copied(tiered) is None:
+                return True
             local = [_facts_of(each) for each in log.segments]
             config = log.config
             retention = Retention(

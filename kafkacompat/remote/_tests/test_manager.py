@@ -16,7 +16,7 @@ from kafkacompat.remote._tests.manager_kit import TIERED, Tier
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
 from kafkacompat.remote.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
-from kafkacompat.tasks import Overloaded
+from kafkacompat.tasks import Limit, Overloaded
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -291,6 +291,22 @@ def test_retention_deletes_copies_and_moves_the_log_start_before() -> None:
     assert starts == [10]
     assert tier.moved == [tier.core]
     assert tier.log.epoch_entries == [(0, 0)]
+
+
+@pytest.mark.parametrize("is_copying", [True, False])
+def test_retention_by_size_counts_once_what_is_local_and_copied(is_copying: bool) -> None:
+    """A node that has started does not know yet up to where its log is copied."""
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill()
+    tier.lead()
+    size = tier.log.size_bytes()
+    tier.log.highest_offset_in_remote_storage = -1
+    tier.log.config = replace(TIERED, retention_bytes=size, remote_log_copy_disable=not is_copying)
+    tier.manager._copies = Limit(0)  # other partitions are copied first
+    tier.core.leader_epoch = 1
+    tier.lead()
+    assert tier.starts() == [0, 10, 20]
+    assert tier.log.log_start_offset == 0
 
 
 def test_delete_records_frees_copies() -> None:
