@@ -21,6 +21,10 @@ ACTIONS = {
         "kafkacompat.pipeline.maintain_command",
         "merge small files of the tables, and remove rows of old dates",
     ),
+    "backfill": (
+        "kafkacompat.pipeline.backfill_command",
+        "compute dates of the tables again from the topics, with what was late",
+    ),
     "replay": ("kafkacompat.pipeline.replay_command", "write rejected records again to their topics"),
     "generate": ("kafkacompat.pipeline.generate_command", "write realistic events to the topics"),
     "try": ("kafkacompat.pipeline.try_command", "show how the lines of a log file are read in a format"),

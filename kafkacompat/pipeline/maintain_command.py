@@ -32,11 +32,12 @@ DEFAULT_TARGET_MIB: Final = 128
 DEFAULT_KEEP_REPLACED_HOURS: Final = 24
 
 
-def _hours(text: str) -> float:
-    hours = float(text)
-    if not 0 <= hours <= 1e6:
+def hours(text: str) -> float:
+    """Parse a number of hours."""
+    found = float(text)
+    if not 0 <= found <= 1e6:
         raise argparse.ArgumentTypeError(f"{text} is not a number of hours")
-    return hours
+    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep-replaced",
-        type=_hours,
+        type=hours,
         default=DEFAULT_KEEP_REPLACED_HOURS,
         metavar="HOURS",
         help="how long replaced files stay for readers that have begun (%(default)s)",

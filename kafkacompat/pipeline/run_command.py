@@ -81,6 +81,14 @@ def _log_format(text: str) -> str:
     return text
 
 
+def job_name(text: str) -> str:
+    """Parse the name of one job."""
+    if not is_known(text):
+        names = ", ".join([*OWN, *sorted(installed())])
+        raise argparse.ArgumentTypeError(f"{text} is none of {names}, and not MODULE:NAME")
+    return text
+
+
 def _job(text: str) -> str:
     if text != ALL and not is_known(text):
         names = ", ".join([*OWN, ALL, *sorted(installed())])
@@ -95,7 +103,7 @@ def _source(text: str) -> tuple[str, str]:
     return topic, _log_format(form)
 
 
-def _sources(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+def sources_of(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     """Return the sources of the job logs. PipelineFailed for those that cannot be used together."""
     sources: list[tuple[str, str]] = arguments.source
     topics = [topic for topic, _ in sources]
@@ -207,24 +215,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             name, type=whole_to(most), default=default, metavar="N", help=f"{purpose} (%(default)s)"
         )
-    parser.add_argument(
-        "--log-format",
-        type=_log_format,
-        default=AUTO,
-        metavar="FORMAT",
-        help=f"format of access logs: {', '.join(FORMATS)}, "
-        "the pattern of log_format (nginx) or LogFormat (Apache), a #Fields: line, `json PART=PATH ...`, "
-        "`logfmt PART=KEY ...` or `pattern:TEXT with {FIELDS}`; "
-        f"behind {', '.join(f'{name}+' for name in ENVELOPES)} the format of the lines in them (%(default)s)",
-    )
-    parser.add_argument(
-        "--source",
-        action="append",
-        type=_source,
-        default=[],
-        metavar="TOPIC=FORMAT",
-        help=f"read lines of this format from this topic instead of {LOGS_RAW}; repeatable",
-    )
+    add_log_formats(parser)
     add_registry(parser)
     parser.add_argument(
         "--replication",
@@ -245,6 +236,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue instead of failing when records are deleted before they are read (retention, topic recreated)",
     )
     add_cache(parser)
+
+
+def add_log_formats(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what the job logs reads."""
+    parser.add_argument(
+        "--log-format",
+        type=_log_format,
+        default=AUTO,
+        metavar="FORMAT",
+        help=f"format of access logs: {', '.join(FORMATS)}, "
+        "the pattern of log_format (nginx) or LogFormat (Apache), a #Fields: line, `json PART=PATH ...`, "
+        "`logfmt PART=KEY ...` or `pattern:TEXT with {FIELDS}`; "
+        f"behind {', '.join(f'{name}+' for name in ENVELOPES)} the format of the lines in them (%(default)s)",
+    )
+    parser.add_argument(
+        "--source",
+        action="append",
+        type=_source,
+        default=[],
+        metavar="TOPIC=FORMAT",
+        help=f"read lines of this format from this topic instead of {LOGS_RAW}; repeatable",
+    )
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
@@ -289,7 +302,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         files_per_batch=arguments.files_per_batch,
         table_format=arguments.table_format,
         log_format=arguments.log_format,
-        sources=_sources(arguments),
+        sources=sources_of(arguments),
         registry=registry_of(arguments),
         progress=arguments.progress,
         ivy=arguments.ivy or os.environ.get("KAFKACOMPAT_IVY"),
@@ -306,7 +319,7 @@ def _progress_file(path: str | None) -> contextlib.AbstractContextManager[IO[str
         raise PipelineFailed(f"progress file {path} cannot be written: {error.strerror}") from None
 
 
-def _require_registry(jobs: list[Job], options: RunOptions) -> None:
+def require_registry(jobs: list[Job], options: RunOptions) -> None:
     """Raise PipelineFailed unless what the jobs need for the schemas of their topics is there."""
     needed = [job for job in jobs if job.registered_formats]
     for job in needed:
@@ -323,7 +336,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_java()
     jobs = [load(name) for name in options.jobs]
     options = replace(options, jobs=tuple(job.name for job in jobs))
-    _require_registry(jobs, options)
+    require_registry(jobs, options)
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
     # Imported here, because these modules need pyspark.

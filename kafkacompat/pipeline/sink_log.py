@@ -49,6 +49,12 @@ class Entry:
         told = {**self.told, "path": path, "size": size, "modificationTime": modified_ms}
         return Entry(f"{self.folder}/{name}" if self.folder else name, size, told)
 
+    def beside(self, place: str, size: int, modified_ms: int) -> Entry:
+        """Return the entry of a new file at another place of the same table."""
+        root = self.told["path"].rsplit("/", self.place.count("/") + 1)[0]
+        path = f"{root}/{quote(place, safe='/=')}"
+        return Entry(place, size, {**self.told, "path": path, "size": size, "modificationTime": modified_ms})
+
 
 def number_of(name: str) -> int:
     """Return the batch number in a name of the log, or NONE. Temporary files and checksums start with a dot."""

@@ -46,6 +46,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def pattern_of(path: Path) -> str:
+    """Return the path as Spark reads it, whatever characters are in it."""
+    return _GLOB.sub(r"\\\g<0>", str(path))
+
+
 class LocalFolder:
     """A TableFolder. Nothing else in this process may lock the same lock file."""
 
@@ -99,25 +104,38 @@ class LocalFolder:
         session = self._session()
         aside = self._root / ROUNDS / f".{Path(made).name}"
         shutil.rmtree(aside, ignore_errors=True)
-        paths = [_GLOB.sub(r"\\\g<0>", str(self._inside(source))) for source in sources]
+        paths = [pattern_of(self._inside(source)) for source in sources]
         strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "true"}
         rows = session.read.options(**strict).parquet(*paths)
         rows.coalesce(1).write.option("compression", "snappy").parquet(str(aside))
         (written,) = aside.glob("part-*.parquet")
-        counts = rows.count(), session.read.parquet(_GLOB.sub(r"\\\g<0>", str(written))).count()
+        counts = rows.count(), session.read.parquet(pattern_of(written)).count()
         if counts[0] != counts[1]:
             raise PipelineFailed(f"{self._root / made}: {counts[0]} rows became {counts[1]}")
-        sync(written)
-        target = self._inside(made)
-        written.replace(target)
-        sync(target.parent)
+        moved = self._move(written, self._inside(made))
         shutil.rmtree(aside)
-        status = target.stat()
-        return status.st_size, status.st_mtime_ns // 1_000_000
+        return moved
+
+    def adopt(self, aside: str, place: str) -> tuple[int, int]:
+        """As in TableFolder."""
+        target = self._inside(place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for folder in target.parent.parents:
+            sync(folder)
+            if folder == self._root:
+                break
+        return self._move(self._inside(aside), target)
 
     def alone(self) -> contextlib.AbstractContextManager[bool]:
         """As in TableFolder."""
         return locked(self._writers_lock)
+
+    def _move(self, written: Path, target: Path) -> tuple[int, int]:
+        sync(written)
+        written.replace(target)
+        sync(target.parent)
+        status = target.stat()
+        return status.st_size, status.st_mtime_ns // 1_000_000
 
     def _inside(self, path: str) -> Path:
         if ".." in Path(path).parts or Path(path).is_absolute():

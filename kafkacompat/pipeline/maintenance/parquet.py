@@ -22,13 +22,15 @@ from typing import Final, Protocol
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.maintenance.rounds import (
     Limits,
-    Plan,
+    Replacement,
     Round,
     begun,
+    begun_replacing,
     decided,
     decode,
     encode,
     plan,
+    replaced,
     rewritten,
 )
 from kafkacompat.pipeline.sink_log import LOG, NONE, Entry, LogUnreadable, compact_name, newest_compact
@@ -39,6 +41,9 @@ ROUNDS: Final = "_maintenance"
 """Spark does not read folders whose names begin with an underscore."""
 
 ROUND_SUFFIX: Final = ".json"
+
+Rewrite = Callable[[list[Entry]], list[Entry] | None]
+"""Returns the list of files after a round, or None if the table was changed by somebody else."""
 
 
 class TableFolder(Protocol):
@@ -62,6 +67,10 @@ class TableFolder(Protocol):
 
     def merge(self, sources: Sequence[str], made: str) -> tuple[int, int]:
         """Write the rows of these data files to a new one, durably. Return its size and modification time in ms."""
+        ...
+
+    def adopt(self, aside: str, place: str) -> tuple[int, int]:
+        """Move a data file that was written aside to its place, durably. Return its size and modification time in ms."""
         ...
 
     def alone(self) -> contextlib.AbstractContextManager[bool]:
@@ -117,20 +126,67 @@ def _round(
         merge.place: table.merge([each.place for each in merge.sources], merge.place)
         for merge in planned.merges
     }
-    with table.alone() as is_alone:
-        if not _publish(table, round_, planned, made):
-            return Outcome(is_disturbed=True)
-        if is_alone:
-            # While the writer cannot start.
-            _decide(table, _round_of(table, round_id), True, grace_ms, now_ms)
+    if not _published(table, round_, lambda entries: rewritten(entries, planned, made), grace_ms, now_ms):
+        return Outcome(is_disturbed=True)
     merged = sum(len(merge.sources) for merge in planned.merges)
     return Outcome(merged, len(planned.merges), len(planned.expired))
 
 
-def _publish(table: TableFolder, round_: Round, planned: Plan, made: dict[str, tuple[int, int]]) -> bool:
-    """Replace the newest compact file. The writer may have made another one during the merges, with all their sources."""
+def replace_files(
+    table: TableFolder,
+    replacement: Callable[[int, list[Entry]], Replacement],
+    grace_ms: int,
+    round_id: str,
+    now_ms: Callable[[], int],
+) -> Outcome:
+    """Continue the rounds that were begun, and replace files unless one of them is not decided.
+
+    replacement: called with the number and the entries of the newest compact file. What it writes aside is moved.
+    """
+    deleted = _continue(table, grace_ms, now_ms)
+    rounds = _rounds(table)
+    if any(each.deleted is None for each in rounds):
+        return Outcome(deleted=deleted, waiting=_waiting(rounds), is_open=True)
     found = _newest(table)
-    entries = None if found is None else rewritten(found[1], planned, made)
+    if found is None:
+        raise PipelineFailed(
+            f"the table has no compact file in {LOG} yet, which the run writes every tenth batch"
+        )
+    wanted = replacement(*found)
+    if not wanted.taken and not wanted.made:
+        return Outcome(deleted=deleted, waiting=_waiting(rounds))
+    round_ = begun_replacing(wanted, round_id)
+    _keep(table, round_)
+    made = {place: table.adopt(aside, place) for aside, place in wanted.made}
+    is_done = _published(table, round_, lambda entries: replaced(entries, wanted, made), grace_ms, now_ms)
+    deleted += _continue(table, grace_ms, now_ms)
+    rounds = _rounds(table)
+    return Outcome(
+        merged=len(wanted.taken) if is_done else 0,
+        made=len(wanted.made) if is_done else 0,
+        deleted=deleted,
+        waiting=_waiting(rounds),
+        is_open=any(each.deleted is None for each in rounds),
+        is_disturbed=not is_done,
+    )
+
+
+def _published(
+    table: TableFolder, round_: Round, rewrite: Rewrite, grace_ms: int, now_ms: Callable[[], int]
+) -> bool:
+    with table.alone() as is_alone:
+        if not _publish(table, round_, rewrite):
+            return False
+        if is_alone:
+            # While the writer cannot start.
+            _decide(table, _round_of(table, round_.id), True, grace_ms, now_ms)
+    return True
+
+
+def _publish(table: TableFolder, round_: Round, rewrite: Rewrite) -> bool:
+    """Replace the newest compact file. The writer may have made another one meanwhile, with all files of the one before."""
+    found = _newest(table)
+    entries = None if found is None else rewrite(found[1])
     if found is None or entries is None:
         return False
     number = found[0]

@@ -53,6 +53,14 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """Files that are taken out of the table, and what comes in their place: each file written aside, and its place."""
+
+    taken: tuple[Entry, ...]
+    made: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """What is kept of a round in the table's folder until its last file is deleted. Paths are below the table's folder.
 
@@ -131,6 +139,31 @@ def rewritten(
     for entry in planned.expired:
         if kept.pop(entry.place, None) is None:
             return None
+    return list(kept.values())
+
+
+def begun_replacing(replacement: Replacement, round_id: str) -> Round:
+    """Return the round of a replacement."""
+    made = tuple(place for _, place in replacement.made)
+    return Round(round_id, made, tuple(each.place for each in replacement.taken))
+
+
+def replaced(
+    entries: Iterable[Entry], replacement: Replacement, made: dict[str, tuple[int, int]]
+) -> list[Entry] | None:
+    """Return the list of files after the round of a replacement. made: as in `rewritten`.
+
+    None if a file that is taken out is not in the list: somebody else has changed the table.
+    """
+    kept = {entry.place: entry for entry in entries}
+    pattern = next(iter(kept.values()), None)
+    for entry in replacement.taken:
+        if kept.pop(entry.place, None) is None:
+            return None
+    for place, (size, modified_ms) in made.items():
+        if pattern is None:
+            return None
+        kept[place] = pattern.beside(place, size, modified_ms)
     return list(kept.values())
 
 
