@@ -676,11 +676,15 @@ class UnifiedLog:
 
     def _write_epochs(self, *, sync: bool = False) -> None:
         """Write the epoch file, usually without a sync: recovery finds the epochs of unflushed batches in the batches
-        themselves, and a flush syncs the file."""
+        themselves, and a flush syncs the file. No local batch has the epochs of what is in the remote storage only, and a
+        power loss may leave the file empty that was not synced."""
         self._latest_epoch = self._epochs.latest_epoch()
         if self._epochs.changed:
+            is_remote = self.is_tiered and self.log_start_offset < self.local_log_start_offset
             self._disk.write_atomic(
-                f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(self._epochs.entries), sync=sync
+                f"{self.directory}/{LEADER_EPOCH_FILE}",
+                format_epochs(self._epochs.entries),
+                sync=sync or is_remote,
             )
             self._epochs.changed = False
 
@@ -933,6 +937,10 @@ class UnifiedLog:
             # After a crash, the producers would be looked for in the segments from an older snapshot on.
             self._rolled()
             return 0
+        if self._has_local_retention and self.log_start_offset == self.local_log_start_offset:
+            # From now on some epochs are nowhere else.
+            self._epochs.changed = True
+            self._write_epochs(sync=True)
         bases = [segment.base_offset for segment in self._segments.items[:count]]
         try:
             self._segments.drop_oldest(count, config.file_delete_delay_ms)

@@ -648,6 +648,11 @@ class RemoteLogManager:
                 raise RemoteStorageException(
                     f"the leader epochs of {metadata.remote_log_segment_id}: {damage}"
                 ) from damage
+            start, end = metadata.start_offset, metadata.end_offset + 1
+            if tuple(core_rules.epochs_in_range(epochs, start, end)) != metadata.segment_leader_epochs:
+                raise RemoteStorageException(
+                    f"the leader epochs of {metadata.remote_log_segment_id} are those of another segment"
+                )
             return RemoteLogAuxState(metadata.end_offset + 1, epochs, snapshot)
 
     async def follower_state(self, core: Core, epoch: int, offset: int) -> RemoteLogAuxState | None:

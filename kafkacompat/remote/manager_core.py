@@ -274,27 +274,38 @@ def expired_segments(
             valid.append(each)
         elif _is_of_the_past(each, facts, lineage):
             gone.append(each)
-    surplus = (
-        facts.only_local_bytes + sum(each.segment_size_in_bytes for each in valid) - facts.retention_bytes
-    )
+    sizes = _own_bytes(valid)
+    surplus = facts.only_local_bytes + sum(sizes) - facts.retention_bytes
     log_start_offset: int | None = None
     is_over = False
-    for each in valid:
+    for each, size in zip(valid, sizes, strict=True):
         if each.end_offset < facts.log_start_offset:
-            surplus -= each.segment_size_in_bytes
+            surplus -= size
             gone.append(each)
             continue
         if is_over:
             continue
         by_time = 0 <= facts.retention_ms < facts.now_ms - each.max_timestamp_ms
-        by_size = facts.retention_bytes >= 0 and surplus >= each.segment_size_in_bytes
+        by_size = facts.retention_bytes >= 0 and surplus >= size
         if by_time or by_size:
-            surplus -= each.segment_size_in_bytes
+            surplus -= size
             gone.append(each)
             log_start_offset = max(log_start_offset or 0, each.end_offset + 1)
         else:
             is_over = True
     return Expired(gone, log_start_offset)
+
+
+def _own_bytes(copies: Sequence[RemoteLogSegmentMetadata]) -> list[int]:
+    """The bytes that each adds to those before it. Two leaders may have copied the same records."""
+    found: list[int] = []
+    end_offset = -1
+    for each in copies:
+        offsets = each.end_offset + 1 - each.start_offset
+        own = max(0, each.end_offset - max(end_offset, each.start_offset - 1))
+        found.append(each.segment_size_in_bytes * own // offsets)
+        end_offset = max(end_offset, each.end_offset)
+    return found
 
 
 def _is_of_the_past(metadata: RemoteLogSegmentMetadata, facts: Retention, lineage: dict[int, int]) -> bool:

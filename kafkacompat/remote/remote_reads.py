@@ -1,8 +1,9 @@
 """Reads in one remote segment: records from an offset on, the first record at a time, aborted transactions.
 
 Everything here blocks, in threads of the remote storage. The remote store is not trusted: a batch counts only if it lies within
-the segment, in order, with a valid CRC. An index only saves bytes; where it leads to no batch, the segment is read from its
-beginning.
+the segment, in order, with a valid CRC and the leader epoch that the metadata have for it. An index only saves bytes; where it
+leads to no batch, the segment is read from its beginning. So it is where offsets are missing: only a second reading tells whether
+a cleaning has removed them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kafkacompat.records.batch import (
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.read import find_by_time
 from kafkacompat.records.record import RecordMalformed
+from kafkacompat.remote.manager_core import epoch_for_offset
 from kafkacompat.remote.ports import IndexType, RemoteStorageException
 from kafkacompat.tasks import at_once
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
+MAGIC_WITH_EPOCH = 2
 SKIPPED_AT_ONCE = 64 * 1024
 LEAST_BATCH = LOG_OVERHEAD + 14
 
@@ -46,6 +49,12 @@ class RemoteRecords(NamedTuple):
     records: bytes
     next_offset: int
     """The offset after the last record, or of the next batch that was not taken."""
+
+
+class _Found(NamedTuple):
+    records: RemoteRecords | None
+    gaps: frozenset[int]
+    """The first offset after each gap."""
 
 
 class RemoteSegmentReader:
@@ -65,13 +74,21 @@ class RemoteSegmentReader:
     ) -> RemoteRecords | None:
         """Batches from the one that contains the offset on, up to an end. None if the segment has none at or after the
         offset: its last records may have been compacted away. Raises RemoteStorageException."""
-        return _read_at(
-            metadata,
-            self._position_of(metadata, offset),
-            lambda position: self._read_from(
-                metadata, position, offset, end_offset, max_bytes, minimum_one_batch
-            ),
-        )
+
+        def read(position: int) -> _Found:
+            return self._read_from(metadata, position, offset, end_offset, max_bytes, minimum_one_batch)
+
+        found = _read_at(metadata, self._position_of(metadata, offset), read)
+        if found.gaps:
+            again = _read_at(metadata, 0, read)
+            if again.gaps - found.gaps:
+                raise _damaged(
+                    metadata, BatchCorrupt(f"it has other offsets from {offset} on in each reading")
+                )
+            if not again.gaps:
+                self._indexes.remove([metadata.remote_log_segment_id.id])
+            found = again
+        return found.records
 
     def _read_from(
         self,
@@ -81,9 +98,10 @@ class RemoteSegmentReader:
         end_offset: int,
         max_bytes: int,
         minimum_one_batch: bool,
-    ) -> RemoteRecords | None:
+    ) -> _Found:
         taken: list[bytes] = []
-        size, end = 0, -1
+        gaps: set[int] = set()
+        size, end = 0, offset
         with self._batches(metadata, position) as batches:
             for batch in batches:
                 header = batch.header
@@ -91,12 +109,17 @@ class RemoteSegmentReader:
                     continue
                 if header.last_offset >= end_offset:
                     break
+                if header.base_offset > end and header.magic >= MAGIC_WITH_EPOCH:
+                    gaps.add(header.base_offset)
                 if size + header.size > max_bytes and (size or not minimum_one_batch):
-                    return RemoteRecords(b"".join(taken), end if size else header.base_offset)
+                    records = RemoteRecords(b"".join(taken), end if size else header.base_offset)
+                    return _Found(records, frozenset(gaps))
                 taken.append(batch.whole())
                 size += header.size
                 end = header.last_offset + 1
-        return RemoteRecords(b"".join(taken), end) if size else None
+        if not size:
+            return _Found(None, frozenset((metadata.end_offset + 1,)))
+        return _Found(RemoteRecords(b"".join(taken), end), frozenset(gaps))
 
     def find_by_timestamp(
         self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, least_offset: int
@@ -199,11 +222,22 @@ def _batches_in(
             raise BatchCorrupt(
                 f"a batch up to offset {header.last_offset}, expected from {least_offset} to {metadata.end_offset}"
             )
+        if header.magic >= MAGIC_WITH_EPOCH:
+            _check_uncovered(metadata, header, least_offset)
         batch = _Batch(stream, header, head)
         yield batch
         batch.pass_over()
         least_offset = header.last_offset + 1
         left -= size
+
+
+def _check_uncovered(metadata: RemoteLogSegmentMetadata, header: BatchHeader, least_offset: int) -> None:
+    """The fields that the CRC does not cover. Of what lies below the log start the metadata have no epoch."""
+    epoch = epoch_for_offset(metadata.segment_leader_epochs, header.last_offset)
+    if header.base_offset < least_offset or epoch not in (None, header.leader_epoch):
+        raise BatchCorrupt(
+            f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}, expected epoch {epoch} from {least_offset} on"
+        )
 
 
 def _exactly(stream: RemoteInputStream, size: int) -> bytes:

@@ -283,3 +283,23 @@ def test_a_log_start_below_the_files_is_written_before_the_settings_are_known() 
     name = TopicPartition("t", 0)
     again = UnifiedLog(disk, DIRECTORY, name, TOPIC_ID, SMALL, parts, LogServices(remote_storage=True))
     assert offsets_of(LOG_START_FILE, {name: again}) == {name: 3}
+
+
+def test_epochs_of_what_is_in_the_remote_storage_only_survive_a_power_loss() -> None:
+    """No local batch has them any more."""
+    disk = MemoryDisk()
+    log = open_tiered(disk)
+    fill(log)
+    log.note_copied_to(19)
+    log.enforce_retention(NOW_MS)
+    log.increment_log_start_offset(5)
+    log.assign_epoch_start(7, 40)
+    log.append_as_leader(batch_of([b"x"], NOW_MS), 7, NOW_MS)
+    log.flush()
+    log.note_copied_to(29)
+    log.enforce_retention(NOW_MS)
+    epochs = log.epoch_entries
+    assert epochs[0] == (0, 5)
+    disk.sync_directory(DIRECTORY)  # the names, with whatever contents
+    again = open_tiered(disk.lose_power(), clean=False, log_start_offset=5)
+    assert (again.local_log_start_offset, again.epoch_entries) == (30, epochs)

@@ -272,6 +272,15 @@ def test_copies_of_other_histories_do_not_count_for_size() -> None:
     assert expire(*THREE, other, epochs=[(0, 0), (2, 30)], retention_bytes=350) == Expired([], None)
 
 
+def test_records_that_two_leaders_have_copied_count_once_for_size() -> None:
+    again = copy(0, 9, number=78)
+    assert expire(again, *THREE, retention_bytes=251) == Expired([], None)
+    assert expire(again, *THREE, retention_bytes=250) == Expired([THREE[0], again], 10)
+    half = copy(5, 14, number=79)
+    assert expire(half, *THREE, retention_bytes=251) == Expired([], None)
+    assert starts(expire(half, *THREE, retention_bytes=250)) == [0]
+
+
 def test_bytes_that_are_only_local() -> None:
     assert only_local_bytes(FOUR, -1) == 400
     assert only_local_bytes(FOUR, 9) == 300

@@ -1,0 +1,122 @@
+"""A remote store that sends what was never stored like that: a reader gets the right records, or an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.log._tests.logs import NOW_MS
+from kafkacompat.remote._tests.manager_kit import Tier
+from kafkacompat.remote._tests.test_manager import offsets_in, read, run, tiered
+from kafkacompat.remote.ports import IndexType, RemoteStorageException
+
+
+def parts_at(tier: Tier, start_offset: int) -> dict[Any, bytes]:
+    """What the store has of the copy that begins there."""
+    (found,) = (
+        each
+        for each in tier.metadata.cache.list_all_remote_log_segments()
+        if each.start_offset == start_offset
+    )
+    return tier.storage.segments[found.remote_log_segment_id.id]
+
+
+def put(data: bytes, position: int, *values: int) -> bytes:
+    return data[:position] + bytes(values) + data[position + len(values) :]
+
+
+BASE_OFFSET_END, EPOCH_AT = 7, 12
+"""In a batch: the last byte of its base offset, and its leader epoch. The CRC covers neither."""
+
+
+@pytest.mark.parametrize("epoch", [b"\x00\x00\x00\x01", b"\x00\x02\x00\x00", b"\xff\xff\xff\xff"])
+def test_a_batch_of_another_epoch_is_not_passed_on(epoch: bytes) -> None:
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    parts["log"] = put(parts["log"], EPOCH_AT, *epoch)
+    with pytest.raises(RemoteStorageException, match="expected epoch 0"):
+        read(tier, 0)
+
+
+def test_a_batch_before_the_one_that_it_follows_is_not_passed_on() -> None:
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    parts["log"] = put(parts["log"], size + BASE_OFFSET_END, 1)
+    with pytest.raises(RemoteStorageException, match="at offset 1"):
+        read(tier, 0)
+
+
+def test_below_the_log_start_a_copy_has_records_of_no_known_epoch() -> None:
+    tier = Tier()
+    tier.fill()
+    tier.log.increment_log_start_offset(3)
+    tier.log._epochs.truncate_from_start(3)  # as with the segments that go
+    tier.lead()
+    tier.log.enforce_retention(NOW_MS)
+    assert parts_at(tier, 0)["log"]
+    assert offsets_in(read(tier, 3).records) == list(range(2, 10))
+
+
+def test_an_index_that_points_too_far_costs_only_time() -> None:
+    """Of another segment with the same first offset, for example."""
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    parts[IndexType.OFFSET] = (1).to_bytes(4, "big") + (3 * size).to_bytes(4, "big")
+    assert offsets_in(read(tier, 2).records) == list(range(2, 10))
+    fetched = tier.storage.calls.count("fetch offset")
+    read(tier, 2)
+    assert tier.storage.calls.count("fetch offset") == fetched + 1  # it is not kept
+
+
+def test_a_store_that_ignores_where_to_begin_hides_no_records() -> None:
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    fetch = tier.storage.fetch_log_segment
+    tier.storage.fetch_log_segment = lambda metadata, start, end=None: fetch(metadata, 0)  # type: ignore[method-assign]
+    parts[IndexType.OFFSET] = (7).to_bytes(4, "big") + (4 * size).to_bytes(4, "big")
+    assert offsets_in(read(tier, 8).records) == [8, 9]
+
+
+def test_records_that_a_cleaning_has_removed_are_missing_in_each_reading() -> None:
+    """Of a topic that was compacted once."""
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    metadata = tier.metadata.cache.remote_log_segment_metadata(0, 0)
+    assert metadata is not None
+    cleaned = parts["log"][:size] + parts["log"][2 * size :]
+    object.__setattr__(metadata, "segment_size_in_bytes", len(cleaned))
+    parts["log"] = cleaned
+    assert offsets_in(read(tier, 0).records) == [0, 1, 4, 5, 6, 7, 8, 9]
+    assert offsets_in(read(tier, 2).records) == [4, 5, 6, 7, 8, 9]
+
+
+def test_other_gaps_in_each_reading_are_not_believed() -> None:
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    data, size = parts["log"], len(parts["log"]) // 5
+    readings = iter([data[:size] + data[2 * size :], data[: 2 * size] + data[3 * size :]])
+
+    def lie(called: str) -> None:
+        if called == "fetch":
+            parts["log"] = next(readings)
+
+    tier.storage.fail = lie
+    with pytest.raises(RemoteStorageException, match="other offsets"):
+        read(tier, 0, 3 * size)
+
+
+def test_a_follower_does_not_begin_with_leader_epochs_of_another_segment() -> None:
+    tier = Tier()
+    tier.fill(2)
+    tier.core.leader_epoch = 3
+    tier.fill(2, epoch=3)
+    tier.lead()
+    tier.log.enforce_retention(NOW_MS)
+    parts_at(tier, 20)[IndexType.LEADER_EPOCH] = parts_at(tier, 0)[IndexType.LEADER_EPOCH]
+    with pytest.raises(RemoteStorageException, match="another segment"):
+        run(tier, tier.manager.aux_state(tier.core, 3, 25))
