@@ -560,6 +560,10 @@ class Kafka:
 
     # Topics and records.
 
+    def own_name(self, name: str) -> str:
+        """A name that begins with `name` and that nobody else has: for a group, a transactional id, a topic."""
+        return f"{name}-{SystemRandom().randrange(1 << 32):08x}"
+
     def topic(
         self,
         name: str = "topic",
@@ -569,7 +573,7 @@ class Kafka:
         configs: Mapping[str, object] | None = None,
     ) -> Topic:
         """Create a topic with a name of its own that begins with `name`. It is gone when the test ends."""
-        topic = Topic(f"{name}-{SystemRandom().randrange(1 << 32):08x}")
+        topic = Topic(self.own_name(name))
         topic._kafka = self
         self.create_topic(
             topic, partitions=partitions, replication_factor=replication_factor, configs=configs

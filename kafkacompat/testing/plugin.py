@@ -15,12 +15,17 @@ import pytest
 if TYPE_CHECKING:
     from kafkacompat.testing.kafka import Kafka
     from kafkacompat.testing.process import Broker
+    from kafkacompat.testing.shared import SharedKafka, SharedKafkas
+    from kafkacompat.testing.shared_host import SharedHost
 
 SCOPES = ("function", "module", "session")
+RUN = "run"
+"""The scope of the option that means all workers of pytest-xdist."""
 REQUESTS_TOLD = 30
 """How many of its last requests the report of a failed test has."""
 ARGUMENTS = ("nodes", "scope", "version", "flavor", "racks", "secure", "users", "process")
 OPTION, MARKER = "kafka_scope", "kafka"
+WORKER_INPUT = "kafkacompat"
 
 
 @dataclass(slots=True)
@@ -34,6 +39,11 @@ class Running:
     """As `marks`, of their requests."""
     shared: dict[tuple[Any, ...], Kafka] = field(default_factory=dict)
     """Those that outlive a test whose marker says so."""
+    host: SharedHost | None = None
+    """Of what all workers share, in the process that starts them."""
+    workers: SharedKafkas | None = None
+    """The same as a worker has it."""
+    of_workers: list[SharedKafka] = field(default_factory=list)
 
 
 RUNNING = pytest.StashKey[Running]()
@@ -53,11 +63,23 @@ class Asked:
     users: Mapping[str, str] | None = None
     process: bool = False
 
+    def of_kafka(self, nodes: int) -> dict[str, Any]:
+        """The arguments of `Kafka`."""
+        return {
+            "settings": self.settings,
+            "nodes": self.nodes or nodes,
+            "version": self.version,
+            "flavor": self.flavor,
+            "racks": self.racks,
+            "secure": self.secure,
+            "users": self.users,
+        }
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kafkacompat")
-    text = "how long a `kafka` lives: function (the default), module or session"
-    group.addoption("--kafka-scope", dest=OPTION, choices=SCOPES, help=text)
+    text = "how long a `kafka` lives: function (the default), module, session, or run (one for all workers of pytest-xdist)"
+    group.addoption("--kafka-scope", dest=OPTION, choices=(*SCOPES, RUN), help=text)
     parser.addini(OPTION, text, default="function")
 
 
@@ -67,14 +89,38 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{MARKER}(settings={{...}}, {', '.join(f'{name}=...' for name in ARGUMENTS)}): "
         "what the fixtures `kafka` and `kafka_cluster` give a test",
     )
-    config.stash[RUNNING] = Running()
+    config.stash[RUNNING] = running = Running()
+    if _option(config) == RUN and not hasattr(config, "workerinput"):
+        from kafkacompat.testing.shared_host import SharedHost
+
+        running.host = SharedHost()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """pytest-xdist is about to start a worker."""
+    host = node.config.stash[RUNNING].host
+    if host is not None:
+        node.workerinput[WORKER_INPUT] = (host.port, host.key)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    running = config.stash.get(RUNNING, None)
+    if running is not None and running.workers is not None:
+        running.workers.close()
+    if running is not None and running.host is not None:
+        running.host.stop()
+
+
+def _option(config: pytest.Config) -> Any:
+    return config.getoption(OPTION) or config.getini(OPTION)
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
-    scope = config.getoption(OPTION) or config.getini(OPTION)
-    if scope not in SCOPES:
-        raise pytest.UsageError(f"{OPTION} is one of {', '.join(SCOPES)}, not {scope!r}")
-    return scope
+    scope = _option(config)
+    if scope not in (*SCOPES, RUN):
+        raise pytest.UsageError(f"{OPTION} is one of {', '.join((*SCOPES, RUN))}, not {scope!r}")
+    return "session" if scope == RUN else scope
 
 
 @pytest.fixture(scope=_scope)
@@ -104,6 +150,9 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
     asked = _asked(request.node.get_closest_marker(MARKER))
     running = request.config.stash[RUNNING]
+    if _option(request.config) == RUN:
+        yield _shared(request.config, asked, nodes)
+        return
     if asked.scope in (None, "function") or request.scope != "function":
         kafka = _start(running, asked, nodes)
         try:
@@ -134,19 +183,23 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
 def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
     from kafkacompat.testing.kafka import Kafka
 
-    kafka = Kafka(
-        asked.settings,
-        nodes=asked.nodes or nodes,
-        version=asked.version,
-        flavor=asked.flavor,
-        racks=asked.racks,
-        secure=asked.secure,
-        users=asked.users,
-        process=asked.process,
-    )
+    kafka = Kafka(**asked.of_kafka(nodes), process=asked.process)
     kafka.record_requests()
     kafka.start()
     running.kafkas.append(kafka)
+    return kafka
+
+
+def _shared(config: pytest.Config, asked: Asked, nodes: int) -> SharedKafka:
+    running = config.stash[RUNNING]
+    if running.workers is None:
+        from kafkacompat.testing.shared import SharedKafkas
+
+        host = running.host
+        place = config.workerinput[WORKER_INPUT] if host is None else (host.port, host.key)  # type: ignore[attr-defined]
+        running.workers = SharedKafkas(*place)
+    kafka = running.workers.open(asked.of_kafka(nodes))
+    running.of_workers.append(kafka)
     return kafka
 
 
@@ -174,10 +227,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     running = item.config.stash[RUNNING]
     running.marks = {id(kafka): kafka.log.count for kafka in running.kafkas}
     running.requests = {id(kafka): kafka.exchanges.count for kafka in running.kafkas}
-    scope = item.config.getoption(OPTION) or item.config.getini(OPTION)
+    for shared in running.of_workers:
+        shared.begin_test()
+    scope = _option(item.config)
     if scope == "function" or not {"kafka", "kafka_cluster"} & set(getattr(item, "fixturenames", ())):
         return
-    place = item.session if scope == "session" else item.getparent(pytest.Module)
+    place = item.session if scope in ("session", RUN) else item.getparent(pytest.Module)
     assert place is not None
     if item.get_closest_marker(MARKER) is not place.get_closest_marker(MARKER):
         raise pytest.UsageError(
@@ -192,7 +247,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         kafka.clock.resume()
         kafka.paused.resume_all()  # the fixtures of clients close them next
     yield
-    for kafka in item.config.stash[RUNNING].kafkas:
+    for kafka in (*item.config.stash[RUNNING].kafkas, *item.config.stash[RUNNING].of_workers):
         kafka.end_test()
 
 
@@ -219,4 +274,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             requests = kafka.exchanges.since(running.requests.get(id(kafka), 0), REQUESTS_TOLD)
             if requests:
                 report.sections.append((f"last requests of {kafka}", "\n".join(map(str, requests))))
+        for shared in running.of_workers:
+            told = shared.told(REQUESTS_TOLD)
+            if told.lines:
+                report.sections.append(
+                    (f"log of {shared}, for the tests of all workers", "\n".join(told.lines))
+                )
+            if told.requests:
+                report.sections.append(
+                    (f"last requests of {shared}, of the tests of all workers", "\n".join(told.requests))
+                )
     return report
