@@ -141,9 +141,9 @@ class PartitionOracles:
         if high_watermark > seen.verified and max(epoch, seen.epoch) < ledger.history.line:
             self._commit_in_vain(core, seen, ledger)
         elif high_watermark > seen.verified:
-            if high_watermark > ledger.end and (core.is_leader or seen.is_leader):
-                # It may be the last act of a leader that was deposed in the same event.
-                self._commit(where, core, ledger, epoch if core.is_leader else seen.epoch)
+            led_in = self._last_led(life.id, core, seen)
+            if high_watermark > ledger.end and led_in is not None:
+                self._commit(where, core, ledger, led_in)
             self._verify(where, core, seen, ledger)
         if log.log_start_offset > seen.start:
             self._check_start(where, life, log, ledger)
@@ -152,6 +152,17 @@ class PartitionOracles:
         seen.cleaned_to = cleaned_to(log)
         seen.end, seen.high_watermark, seen.start = end, high_watermark, log.log_start_offset
         seen.epoch, seen.is_leader = epoch, core.is_leader
+
+    def _last_led(self, node: int, core: Partition, seen: Seen) -> int | None:
+        """The last epoch since the last look in which a replica has led. One event may elect it and depose it again: of several
+        images it takes up one after the other."""
+        if core.is_leader:
+            return core.leader_epoch
+        key = core.topic_id, core.topic_partition.partition
+        for epoch in range(core.leader_epoch - 1, seen.epoch, -1):
+            if self._env.metadata.leader(key, epoch) == node:
+                return epoch
+        return seen.epoch if seen.is_leader else None
 
     def _match(self, where: str, node_id: int, core: Partition, seen: Seen, ledger: PartitionHistory) -> None:
         """Check that every batch is the one that the only leader of its epoch appended at that offset."""

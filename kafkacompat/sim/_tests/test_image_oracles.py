@@ -101,6 +101,28 @@ def test_a_node_that_has_not_led_since_it_was_seen_has_written_nothing(led_by: i
         match(led_by=led_by, epoch=1, seen_epoch=seen_epoch)
 
 
+@pytest.mark.parametrize(
+    ("led_by", "leads", "led_before", "found"),
+    [
+        (3, False, False, 1),
+        (1, False, False, None),
+        (1, False, True, 0),
+        (3, False, True, 1),
+        (1, True, False, 2),
+    ],
+)
+def test_what_a_leader_committed_that_was_elected_and_deposed_within_an_event_is_committed(
+    led_by: int, leads: bool, led_before: bool, found: int | None
+) -> None:
+    """Node 3 was seen in epoch 0 and is in epoch 2 now."""
+    leader = SimpleNamespace(leader=lambda key, asked: led_by if asked == 1 else -1)
+    oracles = PartitionOracles(cast(Any, SimpleNamespace(metadata=leader)), {})
+    core = SimpleNamespace(topic_id=TOPIC_ID, topic_partition=NAME, is_leader=leads, leader_epoch=2)
+    seen = Seen(KeptLog(NAME))
+    seen.epoch, seen.is_leader = 0, led_before
+    assert oracles._last_led(3, cast(Any, core), seen) == found
+
+
 def test_the_leaders_of_all_epochs_are_known() -> None:
     cluster = Cluster()
     cluster.elect(batches=2)
