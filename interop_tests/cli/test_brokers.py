@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from interop_tests.cli.command import output_of, refusal_of
+from interop_tests.cli.command import command_line, output_of, refusal_of
 from interop_tests.cli.machine import Machine
 from interop_tests.cli.running_cluster import base_port
 from interop_tests.cluster.workload import ConfluentWork, assert_exact
@@ -109,6 +110,38 @@ def test_a_single_node_becomes_two_brokers_that_outlive_kills_and_restarts(
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "no broker is left behind")
     machine.start()
     assert machine.end(signal.SIGINT) == 0
+
+
+def test_the_brokers_are_watched_at_one_address(machine: Machine, unique: Callable[[str], str]) -> None:
+    """Also one that was killed and starts again."""
+    topic, token = unique("watched"), machine.root / "token"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    machine.write({"metrics.listener.port": str(port), "watch.token.file": str(token)})
+    output_of("format", "--standalone", str(machine.file))
+    machine.start("--brokers", "2")
+    words = ["watch", "--metrics", f"http://127.0.0.1:{port}", "--json", "--api", "Produce", "--token-file"]
+    with subprocess.Popen(
+        command_line(*words, str(token)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as watching:
+        try:
+            assert watching.stdout is not None
+            assert watching.stderr is not None
+            assert b"watching" in watching.stderr.readline()
+            output_of("topics", "create", topic, "--partitions", "4", *machine.where)
+            machine.kill_broker(2)
+            wait_until(lambda: set(machine.leaders(topic)) == {"1", "2"}, "both brokers lead", 60)
+            seen: set[int] = set()
+            while seen != {1, 2}:
+                write(machine, topic, [b"%d" % number for number in range(4)])
+                seen.add(json.loads(watching.stdout.readline())["node"])
+        finally:
+            watching.kill()
+    other = machine.root / "other"
+    other.write_text("x" * 40)
+    assert "needs the token of watch.token.file" in refusal_of(*words, str(other))
+    assert machine.end() == 0
 
 
 def test_the_number_of_brokers_changes_while_clients_write(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from subprocess import PIPE
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -41,6 +42,9 @@ from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.authorizer import AUDIT
 from kafkacompat.server.process_wide import StopSignals
+
+if TYPE_CHECKING:
+    from kafkacompat.metrics.endpoint import Page
 
 LOOK_INTERVAL_S = 0.5
 STEADY_S = 60.0
@@ -247,10 +251,6 @@ class Supervisor:
         config = self._folder.config
         if config.get_int(plan.METRICS_PORT) < 0:
             return
-        if config.get_string("watch.token.file"):
-            raise CommandFailed(
-                "watch.token.file: several brokers of a machine (num.brokers) cannot be watched"
-            )
         try:
             from kafkacompat.cli.brokers_metrics import AllBrokers
             from kafkacompat.metrics.endpoint import MetricsEndpoint
@@ -258,9 +258,11 @@ class Supervisor:
             raise CommandFailed(
                 f"{plan.METRICS_PORT}: {missing.name} is not installed; install kafkacompat[metrics]"
             ) from missing
-        endpoint = MetricsEndpoint(
-            AllBrokers(lambda: {each.node_id: each.metrics_port for each in self._brokers.values()})
-        )
+
+        def ports() -> Mapping[int, int | None]:
+            return {each.node_id: each.metrics_port for each in self._brokers.values()}
+
+        endpoint = MetricsEndpoint(AllBrokers(ports), _watch_pages(config, ports))
         host = config.get_string(plan.METRICS_HOST) or ""
         try:
             port = await endpoint.bind(host, config.get_int(plan.METRICS_PORT))
@@ -457,6 +459,21 @@ def _environment() -> dict[str, str]:
     """The service manager listens to this process alone."""
     own = {name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE}
     return {**own, "PYTHONPATH": os.pathsep.join(import_path())}
+
+
+def _watch_pages(config: ServerConfig, ports: Callable[[], Mapping[int, int | None]]) -> Mapping[str, Page]:
+    """Where nobody may watch, none of its modules is imported. Raises CommandFailed."""
+    path = config.get_string("watch.token.file")
+    if not path:
+        return {}
+    from kafkacompat.cli.brokers_watch import BrokersWatchPage
+    from kafkacompat.server.node_watch import BadTokenFile, token_of
+
+    try:
+        token_of(path)
+    except BadTokenFile as problem:
+        raise CommandFailed(f"watch.token.file: {problem}") from problem
+    return {"/watch": BrokersWatchPage(ports)}
 
 
 def _version(path: os.PathLike[str]) -> tuple[int, int]:

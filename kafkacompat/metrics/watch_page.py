@@ -62,7 +62,7 @@ class WatchPage:
         watchers.add(waiting)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_until_gone, stream, nursery.cancel_scope)
+                nursery.start_soon(until_gone, stream, nursery.cancel_scope)
                 await self._tell(stream, request, waiting, wake)
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client is gone
@@ -71,7 +71,7 @@ class WatchPage:
 
     def _waiting(self, stream: trio.SocketStream, request: Request) -> tuple[Waiting, list[trio.Event]]:
         """Raises HttpError."""
-        if not _is_loopback(stream.socket.getpeername()[0]):
+        if not is_loopback(stream.socket.getpeername()[0]):
             raise HttpError(403, "/watch is only for clients on the machine of the node")
         scheme, _, given = (request.authorization or "").partition(" ")
         is_known = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token)
@@ -121,13 +121,13 @@ class WatchPage:
                 await send(line)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     address = ipaddress.ip_address(host)
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
 
 
-async def _until_gone(stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+async def until_gone(stream: trio.SocketStream, scope: trio.CancelScope) -> None:
     """What a watcher still sends is not read as anything."""
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         while await stream.receive_some(4096):

@@ -13,7 +13,7 @@ from kafkacompat.exchanges.exchange import Exchange
 from kafkacompat.exchanges.watching import WATCHERS_MAX, Entry, Selection, Waiting, Watchers
 from kafkacompat.metrics._tests.test_endpoint import FakeNode
 from kafkacompat.metrics.endpoint import MetricsEndpoint, OneNode
-from kafkacompat.metrics.watch_page import WatchPage, _is_loopback
+from kafkacompat.metrics.watch_page import WatchPage, is_loopback
 
 LOOPBACK = "127.0.0.1"
 TOKEN = "0123456789abcdef"
@@ -123,5 +123,5 @@ async def test_who_may_not_watch_is_told_why() -> None:
 
 
 def test_only_addresses_of_this_machine_are_loopback() -> None:
-    found = [_is_loopback(each) for each in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "fe80::1")]
+    found = [is_loopback(each) for each in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "fe80::1")]
     assert found == [True, True, True, False, False]
