@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.log.checkpoint import CheckpointCorrupt, format_epochs, parse_epochs
 from kafkacompat.log.log_segment import LOG_SUFFIX
@@ -177,6 +177,8 @@ class RemoteLogManager:
             storage, settings.get_int("remote.log.index.file.cache.total.size.bytes")
         )
         self._reader = RemoteSegmentReader(storage, self.indexes)
+        self._uploads: dict[RemoteLogSegmentId, Deferred[bytes | None]] = {}
+        """In progress in threads, also those for which no task waits any more."""
         self._tiered: dict[tuple[Uuid, int], _Tiered] = {}
         self._is_closed = False
 
@@ -416,7 +418,10 @@ class RemoteLogManager:
         try:
             await self._metadata.add_remote_log_segment_metadata(metadata)
             try:
-                custom = await self._in_thread(partial(self._storage.copy_log_segment_data, metadata, data))
+                upload = self._in_thread(partial(self._storage.copy_log_segment_data, metadata, data))
+                self._uploads[metadata.remote_log_segment_id] = upload
+                upload.on_done(partial(self._uploaded, metadata.remote_log_segment_id))
+                custom = await upload
             except RetriableRemoteStorageException:
                 raise
             except RemoteStorageException:
@@ -451,6 +456,9 @@ class RemoteLogManager:
             return True
         finally:
             tiered.being_copied.discard(metadata.remote_log_segment_id)
+
+    def _uploaded(self, segment_id: RemoteLogSegmentId, _: Deferred[bytes | None]) -> None:
+        del self._uploads[segment_id]
 
     # Deletions
 
@@ -497,6 +505,9 @@ class RemoteLogManager:
         await self._metadata.update_remote_log_segment_metadata(
             self._update(metadata, states.DELETE_SEGMENT_STARTED, metadata.custom_metadata)
         )
+        upload = self._uploads.get(metadata.remote_log_segment_id)
+        if upload is not None:  # what it stores later would stay for good
+            await when_all_done([upload])
         await self._in_thread(partial(self._storage.delete_log_segment_data, metadata))
         self.indexes.remove([metadata.remote_log_segment_id.id])
         await self._metadata.update_remote_log_segment_metadata(

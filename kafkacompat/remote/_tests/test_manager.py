@@ -350,6 +350,24 @@ def test_a_replica_that_goes_leaves_the_copies(is_deleted: bool, was_leader: boo
     assert tier.metadata.roles == ["leader", "stopped"]
 
 
+def test_a_copy_in_progress_of_a_deleted_topic_is_deleted_when_it_is_stored() -> None:
+    tier = Tier()
+    tier.fill(2)
+    tier.manager.role_taken(tier.core)
+    for _ in range(3):
+        tier.time.advance(0)
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED"]
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    for _ in range(5):
+        tier.time.advance(0)
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED", "DELETE_SEGMENT_STARTED"]
+    jobs = [job.func.__name__ for job, _ in tier.workers.submitted]  # type: ignore[attr-defined]
+    assert "delete_log_segment_data" not in jobs  # another thread could do it first
+    tier.settle()
+    assert tier.storage.calls == ["copy", "delete"]
+    assert tier.storage.segments == {}
+
+
 def test_disabling_deletes_the_copies() -> None:
     tier = tiered()
     tier.log.config = replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True)
