@@ -147,12 +147,12 @@ class BrokerServer:
             throttle=self.replication.leader_throttle,
         )
 
-        self._remote_storage: RemoteStorage | None = None
+        self.remote_storage: RemoteStorage | None = None
         """None without remote.log.storage.system.enable."""
         if config.get_boolean("remote.log.storage.system.enable"):
             from kafkacompat.server.remote_storage import RemoteStorage
 
-            self._remote_storage = RemoteStorage(
+            self.remote_storage = RemoteStorage(
                 services,
                 settings,
                 self._cluster_id,
@@ -240,8 +240,8 @@ class BrokerServer:
         await server.serve(dispatcher)
         await self.lifecycle.ready_to_unfence()
         self.broker_logs.start_upkeep()
-        if self._remote_storage is not None:
-            self._remote_storage.start()
+        if self.remote_storage is not None:
+            self.remote_storage.start()
 
     def _register(self, advertised: tuple[EndPoint, ...]) -> Deferred[int]:
         """Return the broker epoch, which is also the offset of the registration in the metadata log."""
@@ -333,8 +333,8 @@ class BrokerServer:
             self._server.take_settings(self._settings.effective)
         self._notices.on_image(old, new, self._settings.refused)
         self.partitions.on_image(old, new)
-        if self._remote_storage is not None:
-            self._remote_storage.on_image()
+        if self.remote_storage is not None:
+            self.remote_storage.on_image()
         if self._coordinators.made is not None:
             self._coordinators.made.on_image(old, new)
         elif new.topics is not old.topics and _has_coordinators_topic(new):
@@ -364,8 +364,8 @@ class BrokerServer:
         self._coordinates = False
         if self._coordinators.made is not None:
             self._coordinators.made.stop()
-        if self._remote_storage is not None:
-            self._remote_storage.stop()
+        if self.remote_storage is not None:
+            self.remote_storage.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await self.broker_logs.stop_upkeep()
         self.placement.close()

@@ -53,7 +53,7 @@ class RemoteStorage:
         name = config.get_string("remote.log.metadata.manager.class.name")
         if name != TOPIC_BASED:
             raise ConfigError("remote.log.metadata.manager.class.name", name, f"Must be {TOPIC_BASED}")
-        self._store = open_store(config, cluster_id, services.disk)
+        self._store = services.remote_store or open_store(config, cluster_id, services.disk)
         prefix = config.get_string("remote.log.metadata.manager.impl.prefix") or ""
         self.metadata = TopicBasedRemoteLogMetadataManager(
             config.node_id,

@@ -14,6 +14,7 @@ from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
+    from kafkacompat.remote.ports import RemoteStorageManager
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
     from kafkacompat.telemetry.series import ClientSeries
 
@@ -65,6 +66,8 @@ class NodeServices:
     """Asks clients for their metrics; None where no scrape reads them."""
     client_series: ClientSeries | None = None
     """What they have sent."""
+    remote_store: RemoteStorageManager | None = None
+    """The remote store, instead of the one that the settings name (the simulator)."""
     unique_text: Callable[[], str] = random_text
     """For the names of directories of deleted and moving logs: 32 hexadecimal digits, different ones at each call of
     any life of the node."""

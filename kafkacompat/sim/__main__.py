@@ -24,6 +24,7 @@ from kafkacompat.sim.cluster_options import (
     draw_cluster_options,
     share_group_shape,
     streams_group_shape,
+    tier_shape,
 )
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.counters import (
@@ -32,13 +33,14 @@ from kafkacompat.sim.counters import (
     QuorumCounters,
     ShareGroupCounters,
     StreamsGroupCounters,
+    TierCounters,
 )
 from kafkacompat.sim.processes import Process
 from kafkacompat.sim.quorum_node import SimulatedNode
 from kafkacompat.sim.quorum_options import draw_options
 from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
-GroupCounters = ConsumerGroupCounters | ShareGroupCounters | StreamsGroupCounters | None
+GroupCounters = ConsumerGroupCounters | ShareGroupCounters | StreamsGroupCounters | TierCounters | None
 
 
 def print_short(line: str) -> None:
@@ -82,6 +84,8 @@ class ClusterTrace(logging.Handler):
 def shape_for(seed: int, groups: GroupCounters) -> dict[str, Any]:
     if groups is None:
         return {}
+    if isinstance(groups, TierCounters):
+        return tier_shape(seed)
     if isinstance(groups, StreamsGroupCounters):
         return streams_group_shape(seed)
     return share_group_shape(seed) if isinstance(groups, ShareGroupCounters) else consumer_group_shape(seed)
@@ -116,6 +120,9 @@ def run_cluster_seed(
             groups.add(simulation.share_groups.counters)
         elif isinstance(groups, StreamsGroupCounters):
             groups.add(simulation.streams_groups.counters)
+        elif isinstance(groups, TierCounters):
+            assert simulation.store is not None
+            groups.add(simulation.store.counters)
         elif groups is not None:
             groups.add(simulation.consumer_groups.counters)
         if trace:
@@ -136,6 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--streams-groups", action="store_true", help="clusters with a streams group (KIP-1071)"
     )
+    parser.add_argument("--tiers", action="store_true", help="clusters with a remote store (KIP-405)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
     parser.add_argument("--trace", action="store_true", help="print every event with its effects")
@@ -149,6 +157,8 @@ def main(arguments: list[str] | None = None) -> int:
         groups = ShareGroupCounters()
     elif options.streams_groups:
         groups = StreamsGroupCounters()
+    elif options.tiers:
+        groups = TierCounters()
     is_cluster = options.cluster or groups is not None
     total: Any = ClusterCounters() if is_cluster else QuorumCounters()
     run: Callable[[int, bool, bool], Any] = (

@@ -28,6 +28,7 @@ from kafkacompat.sim.cluster_options import (
     coordinators_settings,
     is_for_producers,
     kept_topics,
+    tier_settings,
 )
 from kafkacompat.sim.consumers import Reader
 from kafkacompat.sim.links import CLUSTER_ID, Links
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 
 
 SEGMENT_MS = "segment.ms"
+TOPIC_INDEX_INTERVAL = "index.interval.bytes"
 INDEX_INTERVAL = "log.index.interval.bytes"
 """Set for all topics of all brokers. segment.ms is not used: the coordinators' topics would be cleaned, and the
 ledgers do not know about that."""
@@ -157,12 +159,17 @@ def settings_request(
 
 def unlike(core: Partition, image: MetadataImage) -> str | None:
     """Return how a log's settings differ from those in the metadata, or None."""
-    of_topic = image.config(int(ConfigResourceType.TOPIC), core.topic_partition.topic).get(SEGMENT_MS)
-    of_brokers = image.config(int(ConfigResourceType.BROKER), DEFAULT_BROKER).get(INDEX_INTERVAL)
+    of_topic = image.config(int(ConfigResourceType.TOPIC), core.topic_partition.topic)
+    of_brokers = image.config(int(ConfigResourceType.BROKER), DEFAULT_BROKER)
     config, usual = core.log.config, LogConfig()
-    told = (int(of_topic or usual.segment_ms), int(of_brokers or usual.index_interval_bytes))
+    interval = of_topic.get(TOPIC_INDEX_INTERVAL) or of_brokers.get(INDEX_INTERVAL)
+    told = (int(of_topic.get(SEGMENT_MS) or usual.segment_ms), int(interval or usual.index_interval_bytes))
     has = (config.segment_ms, config.index_interval_bytes)
     return None if has == told else f"has {has} for {SEGMENT_MS} and {INDEX_INTERVAL} instead of {told}"
+
+
+def configs_of(settings: Mapping[str, str]) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=each, value=value) for each, value in settings.items()]
 
 
 SETUP_AGAIN_MS, SETUP_LOOK_MS = 300, 100
@@ -181,7 +188,7 @@ class TopicSetup(Client):
             name=name,
             num_partitions=1,
             replication_factor=REPLICATION_FACTOR,
-            configs=[CreatableTopicConfig(name=each, value=value) for each, value in settings.items()],
+            configs=configs_of(settings),
         )
 
         def created(done: Deferred[Any]) -> None:
@@ -354,6 +361,7 @@ class Administrator(Client):
             name=name,
             num_partitions=self.env.options.partitions,
             replication_factor=REPLICATION_FACTOR,
+            configs=configs_of(tier_settings(self.env.options)),
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
 
@@ -383,6 +391,7 @@ class Administrator(Client):
             name=MADE_ANEW,
             num_partitions=self._anew.between(1, 2),
             replication_factor=REPLICATION_FACTOR,
+            configs=configs_of(tier_settings(self.env.options)),
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
 

@@ -156,6 +156,12 @@ class ClusterOptions:
     streams_delay_ms: int = 0
     """group.streams.initial.rebalance.delay.ms."""
 
+    tier_segment_bytes: int = 0
+    """Of the producers' topics, which are tiered then. 0, which means no remote store, unless `tier_shape` is asked for."""
+    tier_local_bytes: int = -2
+    tier_local_ms: int = -2
+    """local.retention.bytes and local.retention.ms."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -335,6 +341,29 @@ def streams_group_shape(seed: int) -> dict[str, Any]:
     }
 
 
+def tier_shape(seed: int) -> dict[str, Any]:
+    """Return the options of a cluster with a remote store, and little else. They are not drawn with the others, because
+    additional clients would change every run."""
+    chance = Chance(seed, "tiers")
+    retention_ms = chance.between(1_500, 6_000) if chance.happens(0.5) else -1
+    return {
+        "tier_segment_bytes": chance.between(700, 1_600),
+        "tier_local_bytes": chance.between(0, 2_000),
+        "tier_local_ms": chance.between(100, 1_500) if chance.happens(0.5) else -2,
+        "retention_ms": retention_ms,
+        "retention_bytes": chance.between(4_000, 9_000) if retention_ms < 0 or chance.happens(0.5) else -1,
+        "partitions": chance.between(1, 2),
+        "producers": 1,
+        "think_ms": chance.between(40, 200),
+        "remake_ms": chance.between(500, 2_500) if chance.happens(0.5) else 0,
+        "unclean": chance.happens(0.3),
+        "segment_bytes": 0,
+        "change_ms": 0,
+        "members": 0,
+        "secured_clients": 0,
+    }
+
+
 TOPIC = "t0"
 """The first topic, which is always there. Groups use it."""
 MADE_ANEW = "again"
@@ -375,6 +404,25 @@ def min_isr(topic: str) -> int:
     return 1 if topic == UNCLEAN else MIN_ISR
 
 
+def is_tiered(options: ClusterOptions, topic: str) -> bool:
+    return options.tier_segment_bytes > 0 and is_for_producers(topic)
+
+
+def tier_settings(options: ClusterOptions) -> dict[str, str]:
+    """Return the settings of a topic that keeps everything. Without a remote store there are none."""
+    if not options.tier_segment_bytes:
+        return {}
+    return {
+        "remote.storage.enable": "true",
+        "internal.segment.bytes": str(options.tier_segment_bytes),
+        "index.interval.bytes": "150",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "local.retention.bytes": str(options.tier_local_bytes),
+        "local.retention.ms": str(options.tier_local_ms),
+    }
+
+
 def kept_topics(options: ClusterOptions) -> dict[str, dict[str, str]]:
     """Return the settings of the additional topics that are created at the beginning."""
     segments = {"internal.segment.bytes": str(options.segment_bytes)}
@@ -391,8 +439,18 @@ def kept_topics(options: ClusterOptions) -> dict[str, dict[str, str]]:
             "retention.ms": str(options.retention_ms),
             "retention.bytes": str(options.retention_bytes),
         }
+    if options.tier_segment_bytes:
+        topics[RETAINED] = {
+            **tier_settings(options),
+            "retention.ms": str(options.retention_ms),
+            "retention.bytes": str(options.retention_bytes),
+        }
     if options.unclean:
-        topics[UNCLEAN] = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+        topics[UNCLEAN] = {
+            **tier_settings(options),
+            "unclean.leader.election.enable": "true",
+            "min.insync.replicas": "1",
+        }
     return topics
 
 

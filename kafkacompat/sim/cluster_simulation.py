@@ -26,9 +26,11 @@ from kafkacompat.sim.links import Links
 from kafkacompat.sim.machine import Machines, SimulatedMachine, initial_voters
 from kafkacompat.sim.oracles import ClusterOracles, heard
 from kafkacompat.sim.processes import Environment
+from kafkacompat.sim.remote_store import SimulatedRemoteStore
 from kafkacompat.sim.secured_clients import RightsChanges, SecuredClient
 from kafkacompat.sim.share_groups import ShareGroups
 from kafkacompat.sim.streams_groups import StreamsGroups
+from kafkacompat.sim.tiers import TierReader, Tiers
 from kafkacompat.sim.transactional_producer import TransactionalProducer
 
 SETTLE_MS = 60_000
@@ -47,6 +49,7 @@ RIGHTS_CHANGES_ID, SECURED_IDS = 10_000, 11_000
 CONSUMER_GROUPS_ID = 12_000
 SHARE_GROUPS_ID = 13_000
 STREAMS_GROUPS_ID = 14_000
+TIER_READER_ID = 15_000
 MAX_EVENTS = 200_000
 
 
@@ -59,10 +62,11 @@ class ClusterSimulation:
         self.oracles = oracles = ClusterOracles(env, machines.by_id)
         self.faults = ClusterFaults(env, machines, oracles.partitions, oracles.streams_counters)
         links = Links(env, machines.by_id)
+        self.store = SimulatedRemoteStore(env) if options.tier_segment_bytes else None
         drift = Chance(seed, "drift")
         for each in sorted({*options.controllers, *options.brokers}):
             rate = 1.0 + options.drift * (2 * drift.uniform() - 1)
-            machines.add(SimulatedMachine(links, oracles, self.faults, each, rate))
+            machines.add(SimulatedMachine(links, oracles, self.faults, each, rate, self.store))
         self.producers = [Producer(links, PRODUCER_IDS + each) for each in range(options.producers)]
         self.consumer = Consumer(links, CONSUMER_ID, oracles.clients)
         self.transactions = Transactions(env.counters)
@@ -89,6 +93,14 @@ class ClusterSimulation:
             clients.append(ClusterChanges(links, CHANGES_ID))
         clients += [*self.groups.clients, *self.consumer_groups.clients, *self.share_groups.clients]
         clients += self.streams_groups.clients
+        self.tiers: Tiers | None = None
+        if self.store is not None:
+            tier_reader = TierReader(links, TIER_READER_ID, oracles, self.store.counters)
+            clients.append(tier_reader)
+            self.tiers = Tiers(self.store, tier_reader, machines.by_id, oracles)
+            for machine in machines.ordered:
+                machine.tiers = self.tiers
+            self.store.begin()
         if kept_topics(options):
             clients.append(TopicSetup(links, KEEPER_ID))
         if options.secured_clients:
@@ -108,6 +120,10 @@ class ClusterSimulation:
                 return self._run()
         finally:
             listeners.remove(self._heard)
+            if self.store is not None:
+                for machine in self.machines.ordered:
+                    if machine.life is not None:
+                        machine.life.forget_tasks()
 
     def _heard(self, error: BaseException) -> None:
         """A part reports a bug, or logs an unexpected exception."""
@@ -122,9 +138,13 @@ class ClusterSimulation:
             client.enter("start", client.start)
         self.run_until(env.options.faulty_ms * 1000)
         self.faults.heal_all()
+        if self.store is not None:
+            self.store.heal()
         env.is_calm = True
         self.run_until(scheduler.now_us + 1_500_000)
         env.is_over_for_producers = True
+        if self.tiers is not None:
+            self.tiers.rests_since_us = scheduler.now_us
         call_off_us = scheduler.now_us + CALL_OFF_MS * 1000
         deadline_us = scheduler.now_us + SETTLE_MS * 1000
         while (missing := self._missing()) is not None:
@@ -220,7 +240,7 @@ class ClusterSimulation:
             if self.reader is not None and self.reader.positions.get(key) != ledger.end:
                 return f"read_committed is at {self.reader.positions.get(key)} of {ledger.end}: {name}"
             self._check_lanes(key, name)
-        return None
+        return None if self.tiers is None else self.tiers.missing(image)
 
     def _check_lanes(self, key: Key, name: str) -> None:
         """Check the producers of a partition that has been read to its end."""

@@ -157,6 +157,44 @@ class ClusterCounters:
 
 
 @dataclass
+class TierCounters:
+    """Counts of one run, or of many."""
+
+    copies: int = 0
+    partial_copies: int = 0
+    late_copies: int = 0
+    """Copies that were stored after their deletion."""
+    reads: int = 0
+    """Reads of records."""
+    deletions: int = 0
+    followers_started: int = 0
+    """Reads of the state with which a follower begins after a remote segment."""
+    failures: int = 0
+    failures_after_effect: int = 0
+    slow: int = 0
+    hangs: int = 0
+    blind_reads: int = 0
+    """Reads that did not find what there was."""
+    short_lies: int = 0
+    other_lies: int = 0
+    changed_lies: int = 0
+    unranged_lies: int = 0
+    readings: int = 0
+    """Times a reader came from the start of a partition to its end."""
+    topics_emptied: int = 0
+    """Partitions of deleted topics of which nothing is left."""
+    orphans: int = 0
+    """Copies that are left of deleted topics, because the node that had to delete them is gone."""
+
+    def add(self, other: TierCounters) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def __str__(self) -> str:
+        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+
+
+@dataclass
 class ModernGroupCounters:
     """What occurs to members of the newer kinds of groups."""
 

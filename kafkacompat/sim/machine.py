@@ -56,7 +56,15 @@ from kafkacompat.sim.links import (
 )
 from kafkacompat.sim.node_settings import node_properties
 from kafkacompat.sim.oracles import ClusterOracles
-from kafkacompat.sim.processes import WALL_CLOCK_ZERO_MS, CoroutineRun, Process, ProcessEnded, StepWork, Timer
+from kafkacompat.sim.processes import (
+    TIERED_CALLS_MAX,
+    WALL_CLOCK_ZERO_MS,
+    CoroutineRun,
+    Process,
+    ProcessEnded,
+    StepWork,
+    Timer,
+)
 from kafkacompat.sim.workers import SimulatedPools
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.apis import response_class
@@ -81,8 +89,11 @@ if TYPE_CHECKING:
     from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.raft.quorum_driver import QuorumDriver
+    from kafkacompat.server.remote_storage import RemoteStorage
     from kafkacompat.share.share_partition_manager import SharePartitionManager
     from kafkacompat.sim.links import Connection
+    from kafkacompat.sim.remote_store import SimulatedRemoteStore
+    from kafkacompat.sim.tiers import Tiers
 
 
 CONSEQUENCES_US = 1_000_000
@@ -125,13 +136,17 @@ class SimulatedMachine:
         faults: MachineFaults,
         machine_id: int,
         rate: float,
+        store: SimulatedRemoteStore | None = None,
     ) -> None:
+        """`store`: the cluster's remote store."""
         env = links.env
         options = env.options
         self.env = env
         self.links = links
         self.oracles = oracles
         self.faults = faults
+        self.store = store
+        self.tiers: Tiers | None = None
         self.id = machine_id
         self.chance = Chance(env.seed, f"machine {machine_id}")
         self._names = Chance(env.seed, f"names {machine_id}")
@@ -307,8 +322,12 @@ class Life(Process):
         self.shares: SharePartitionManager | None = None
         self._looks_at_time = 0
         self._starting: CoroutineRun[None] | None = None
-        self.work = StepWork()
-        self.pools = SimulatedPools(self, machine.chance, machine.draw_job_us, self.work)
+        store = machine.store
+        self.work = StepWork() if store is None else StepWork(TIERED_CALLS_MAX)
+        self.tasks = Tasks(self)
+        self.pools = SimulatedPools(
+            self, machine.chance, machine.draw_job_us, self.work, None if store is None else store.draw_us
+        )
         self._server = KafkaRaftServer(
             NodeServices(
                 config=config,
@@ -316,7 +335,7 @@ class Life(Process):
                 timers=self,
                 work_clock=self,
                 work_timers=self,
-                tasks=Tasks(self),
+                tasks=self.tasks,
                 random=machine.chance,
                 disk=machine.disk,
                 workers=self.pools.ports,
@@ -324,6 +343,7 @@ class Life(Process):
                 monotonic_s=self._monotonic_s,
                 keep=_nothing,
                 halt=self._halt,
+                remote_store=None if store is None else store.storage_of(self, machine.disk),
                 unique_text=machine.unique_text,
             )
         )
@@ -412,6 +432,8 @@ class Life(Process):
                 oracles.shares.watch(self, self.shares)
         machine.subscribe(lambda old, new: oracles.images.published(self, old, new))
         machine.subscribe(lambda old, new: oracles.rights.published(self, old, new))
+        if self.machine.tiers is not None:
+            machine.subscribe(self.machine.tiers.published)
         tell_first(machine, "apply", lambda _: oracles.images.applied(self))
         tell_first(machine, "load_snapshot", self._loads_snapshot)
         tell_first(machine, "became_active", self._becomes_active)
@@ -436,6 +458,11 @@ class Life(Process):
     def logs(self) -> LogManager:
         assert self._server.broker is not None
         return self._server.broker.logs
+
+    @property
+    def remote(self) -> RemoteStorage | None:
+        broker = self._server.broker
+        return None if broker is None else broker.remote_storage
 
     @property
     def is_serving(self) -> bool:
@@ -533,6 +560,14 @@ class Life(Process):
         for connection in list(self.connections.values()):
             connection.server_died(silently=silently)
         self.connections.clear()
+        if self.machine.store is not None:
+            self.forget_tasks()
+
+    def forget_tasks(self) -> None:
+        """Nothing resumes the tasks any more: neither events nor the collection of other tasks as garbage."""
+        for task in self.tasks:
+            if task.waits_for is not None:
+                task.waits_for.forget(task._value_is_there)
 
     def shut_down(self) -> None:
         """Shut down, at any point of the start: move leadership away, close the logs, write the mark of a clean shutdown."""

@@ -82,6 +82,9 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
     if options.streams_members:
         numbers |= streams_group_numbers(options)
     texts = {}
+    if options.tier_segment_bytes:
+        numbers |= tier_numbers(options)
+        texts["remote.log.storage.system.enable"] = "true"
     if options.share_letters_made:
         texts["errors.deadletterqueue.auto.create.topics.enable"] = "true"
     if options.move_bytes:
@@ -102,6 +105,23 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         **texts,
         **({"replica.selector.class": RACK_AWARE} if options.reads_nearby else {}),
         **{name: str(value) for name, value in numbers.items()},
+    }
+
+
+def tier_numbers(options: ClusterOptions) -> dict[str, int]:
+    """Short times, and few threads."""
+    return {
+        "log.retention.check.interval.ms": 400,
+        "remote.log.manager.task.interval.ms": 250,
+        "remote.log.manager.task.retry.backoff.ms": 100,
+        "remote.log.manager.copier.thread.pool.size": 2,
+        "remote.log.manager.expiration.thread.pool.size": 2,
+        "remote.log.reader.threads": 3,
+        "remote.fetch.max.wait.ms": 500,
+        "rlmm.config.remote.log.metadata.topic.num.partitions": 2,
+        "rlmm.config.remote.log.metadata.topic.replication.factor": REPLICATION_FACTOR,
+        "rlmm.config.remote.log.metadata.topic.min.isr": MIN_ISR,
+        "rlmm.config.remote.log.metadata.consume.wait.ms": 5_000,
     }
 
 

@@ -49,6 +49,10 @@ class LogStartHistory:
             weight = Weight(header.last_offset, header.size, header.max_timestamp_ms)
             self._weights[header.base_offset] = weight
 
+    def bytes_from(self, start: int) -> int:
+        """The committed bytes from an offset on."""
+        return sum(weight.size for weight in self._weights.values() if weight.last_offset >= start)
+
     def moved(self, where: str, start: int, bytes_left: int, now_ms: int | None) -> bool:
         """Check that a log may begin at `start` with `bytes_left` from there on. Return whether retention has moved
         it. `now_ms` is None if clocks were set."""
@@ -313,8 +317,8 @@ class Seen:
 
 
 def opened(log: Log, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches that overlap [start, end)."""
-    offset = max(start, log.log_start_offset)
+    """Yield the batches that overlap [start, end), as far as they lie in local files."""
+    offset = max(start, log.local_log_start_offset)
     while offset < end:
         data = _read(log, offset)
         before = offset

@@ -194,6 +194,9 @@ class PartitionOracles:
             raise Breach("log starts move for a reason", f"{where} begins at {start}, above {ledger.end}")
         if start > ledger.starts.start:
             bytes_left = sum(header.size for header, _ in opened(log, start, log.log_end_offset))
+            if log.local_log_start_offset > start:
+                uncommitted = opened(log, max(start, ledger.end), log.log_end_offset)
+                bytes_left = ledger.starts.bytes_from(start) + sum(header.size for header, _ in uncommitted)
             now_ms = None if counters.clock_jumps else life.now_ms()
             counters.starts_retained += ledger.starts.moved(where, start, bytes_left, now_ms)
 

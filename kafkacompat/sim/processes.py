@@ -208,14 +208,17 @@ class CoroutineRun(Generic[T]):
 
 
 CALLS_MAX, BYTES_MAX, TIMERS_MAX, MESSAGES_MAX = 180, 200_000, 100, 100
+TIERED_CALLS_MAX = 640
+"""When a remote store is well again, retention drops all that waited for it, 64 segments at a time."""
 
 
 class StepWork:
     """The work of one life of a node. Call `begin` before each step and `check` after it."""
 
-    __slots__ = ("bytes", "calls", "duty", "messages", "step", "timers")
+    __slots__ = ("bytes", "calls", "calls_max", "duty", "messages", "step", "timers")
 
-    def __init__(self) -> None:
+    def __init__(self, calls_max: int = CALLS_MAX) -> None:
+        self.calls_max = calls_max
         self.duty: str | None = None
         """The duty of the worker whose job runs, which the simulation does in this process. None in the loop."""
         self.begin("")
@@ -238,7 +241,7 @@ class StepWork:
 
     def check(self, node_id: int) -> None:
         for done, most, unit in (
-            (self.calls, CALLS_MAX, "calls of the disk"),
+            (self.calls, self.calls_max, "calls of the disk"),
             (self.bytes, BYTES_MAX, "bytes of the disk"),
             (self.timers, TIMERS_MAX, "timers"),
             (self.messages, MESSAGES_MAX, "messages"),

@@ -10,6 +10,7 @@ from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.server.remote_storage import RemoteStorage
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.sim.processes import Timer
 
@@ -36,6 +37,10 @@ class NodeView(Protocol):
     partitions: ReplicaManager | None
     fetches: FetchEngine | None
     shares: SharePartitionManager | None
+
+    @property
+    def remote(self) -> RemoteStorage | None:
+        """None without a remote store."""
 
     @property
     def machine(self) -> MachineView: ...

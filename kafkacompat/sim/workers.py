@@ -50,6 +50,8 @@ class SimulatedPool:
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         answer: Deferred[T] = Deferred()
+        if not self._host.alive:
+            return answer  # what is left of a dead process is collected as garbage
         terms = self._queue.terms
         if terms.waiting_max is not None and self.held_until_us > self._host.env.scheduler.now_us:
             # Other jobs have filled the queue while the threads are stuck.
@@ -120,9 +122,19 @@ class PlacedSimulatedPools:
 class SimulatedPools:
     """All pools of one process."""
 
-    def __init__(self, host: Process, chance: Chance, draw_us: Callable[[], int], work: StepWork) -> None:
+    def __init__(
+        self,
+        host: Process,
+        chance: Chance,
+        draw_us: Callable[[], int],
+        work: StepWork,
+        draw_remote_us: Callable[[], int] | None = None,
+    ) -> None:
+        """`draw_remote_us`: the duration of a call of the remote store."""
+
         def make(name: str) -> SimulatedPool:
-            return SimulatedPool(host, TERMS[name], chance, draw_us, work)
+            draw = draw_us if name != "remote" or draw_remote_us is None else draw_remote_us
+            return SimulatedPool(host, TERMS[name], chance, draw, work)
 
         self._placed = PlacedSimulatedPools(lambda: make("log_sync"))
         self._single = {name: make(name) for name in TERMS if name != "log_sync"}

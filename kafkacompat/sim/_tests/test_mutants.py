@@ -17,6 +17,7 @@ from kafkacompat.sim._tests.streams_group_mutants import (
     RARE_STREAMS_GROUP_MUTANTS,
     STREAMS_GROUP_MUTANTS,
 )
+from kafkacompat.sim._tests.tier_mutants import TIER_MUTANTS
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS
 
 EVERY_MUTANT = (
@@ -31,6 +32,7 @@ EVERY_MUTANT = (
     *SHARE_GROUP_MUTANTS,
     *STREAMS_GROUP_MUTANTS,
     *RARE_STREAMS_GROUP_MUTANTS,
+    *TIER_MUTANTS,
     *TRANSACTION_MUTANTS,
 )
 
