@@ -9,6 +9,7 @@ import json
 import math
 import random
 import struct
+import sys
 from array import array
 from itertools import islice
 from pathlib import Path
@@ -714,6 +715,16 @@ def test_the_throttle_waits_for_the_rate_and_ends_when_told() -> None:
     throttle.stop()
     with pytest.raises(CleaningStopped):
         throttle(1)
+
+
+def test_a_throttle_with_kafkas_default_rate_waits_for_no_clock() -> None:
+    def wait(seconds: float) -> bool:
+        raise AssertionError(f"it waits for {seconds} s")
+
+    throttle = Throttler(lambda: sys.float_info.max, lambda: 7.0, wait)
+    for _ in range(3):
+        throttle(1 << 20)
+    assert throttle.moved_bytes == 3 << 20
 
 
 @pytest.mark.parametrize("rate", [0.0, -5.0, 1e-300, float("nan")])
