@@ -728,17 +728,18 @@ class UnifiedLog:
             replay_segments(state, self._segments.from_offset(state.end_offset), offset)
         return state
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0, *, anew: bool = False) -> None:
         """Drop everything, like `truncate_to`. If that needs several calls, the log ends where this call has stopped.
 
-        A tiered log keeps its start and the epochs below the offset: that part is in the remote storage."""
+        A tiered log keeps its start and the epochs below the offset: that part is in the remote storage. With `anew` it
+        keeps nothing: the log begins at the offset."""
         if not self._segments.goes_in_one_step():
             self.truncate_to(self._segments.items[0].base_offset, now_ms)
             return
         with change_of_many(f"the truncation of {self.topic_partition}"):
             self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
             self.local_log_start_offset = self.log_end_offset = offset
-            if self.is_tiered:
+            if self.is_tiered and not anew:
                 self.log_start_offset = min(self.log_start_offset, offset)
             else:
                 self.log_start_offset = offset

@@ -560,4 +560,4 @@ def take_earliest(core: Copy, leader_start: int, *, anew: bool = False) -> None:
     """Handle an out-of-range fetch with the leader's log start. If that is beyond our end, the log starts empty there.
     The same if `anew`: nothing in our log is the leader's."""
     if anew or leader_start > core.log.log_end_offset:
-        core.log.truncate_fully_and_start_at(leader_start)
+        core.log.truncate_fully_and_start_at(leader_start, anew=True)

@@ -251,7 +251,9 @@ class Log(Protocol):
 
     def truncate_to(self, offset: int) -> None: ...
 
-    def truncate_fully_and_start_at(self, offset: int) -> None: ...
+    def truncate_fully_and_start_at(self, offset: int, *, anew: bool = False) -> None:
+        """Drop everything. Of a tiered log, the start and the epochs below the offset stay unless it begins `anew`."""
+        ...
 
     def start_after_remote_segment(
         self,

@@ -303,3 +303,13 @@ def test_epochs_of_what_is_in_the_remote_storage_only_survive_a_power_loss() -> 
     disk.sync_directory(DIRECTORY)  # the names, with whatever contents
     again = open_tiered(disk.lose_power(), clean=False, log_start_offset=5)
     assert (again.local_log_start_offset, again.epoch_entries) == (30, epochs)
+
+
+def test_a_replica_that_begins_anew_at_its_leaders_start_knows_no_earlier_epochs() -> None:
+    """With them it would seem to have records of an old epoch up to there, and be truncated below its leader's start."""
+    log = open_tiered(MemoryDisk())
+    fill(log)
+    log.note_copied_to(29)
+    log.truncate_fully_and_start_at(90, anew=True)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (90, 90, 90)
+    assert (log.epoch_entries, log.latest_epoch()) == ([], -1)

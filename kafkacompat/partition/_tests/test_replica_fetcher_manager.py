@@ -322,7 +322,7 @@ def test_damage_met_while_the_leaders_offsets_are_taken_keeps_no_other_partition
     cluster.settle()
     asked = 0
 
-    def damaged(*_: Any) -> None:
+    def damaged(*_: Any, **__: Any) -> None:
         nonlocal asked
         asked += 1
         raise BatchCorrupt("crc")
