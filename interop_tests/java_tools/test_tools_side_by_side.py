@@ -242,8 +242,20 @@ def test_internal_topics_of_streams_groups(both: BothBrokers) -> None:
     reset("second", "--to-earliest", "--execute", "--delete-all-internal-topics")
     both.same("TopicCommand", "--list")
     both.same(STREAMS, "--delete", "--all-groups", "--delete-all-internal-topics")
+    until_gone(both, *[group + changelog for group in ("first", "second", "third")])
     both.same("TopicCommand", "--list")
     both.same(STREAMS, "--list", "--state")
+
+
+def until_gone(both: BothBrokers, *topics: str) -> None:
+    """A deletion is answered before the broker knows of it."""
+    for connection, name in zip(both.connections, ("Apache Kafka", "kafkacompat"), strict=True):
+
+        def are_gone(connection: Connection = connection) -> bool:
+            listed = connection.call("Metadata", 12, {"Topics": None})["Topics"]
+            return not {each["Name"] for each in listed} & set(topics)
+
+        wait_until(are_gone, f"{', '.join(topics)} are gone from {name}", 30, 0.1)
 
 
 def begin_share_group(both: BothBrokers, group: str, topic: str) -> None:
