@@ -102,7 +102,7 @@ class Side:
             return all(left == 0 for _, left in lag(self.connection, group))
 
         try:
-            wait_until(is_done, f"the records of {group} are archived", 20.0)
+            wait_until(is_done, f"the records of {group} are archived", 60.0)
         finally:
             for hand in hands:
                 hand.hang_up()
