@@ -166,3 +166,96 @@ def table(batches: int = 9) -> tuple[ModelFolder, Writer]:
     writer = Writer(folder)
     writer.write_to(batches)
     return folder, writer
+
+
+def steps_of(folder: ModelFolder, call: Callable[[], object]) -> int:
+    """The number of the folder's steps within a call."""
+    count = 0
+
+    def counted() -> None:
+        nonlocal count
+        count += 1
+
+    folder.before = counted
+    call()
+    return count
+
+
+def beside_a_writer(
+    folder: ModelFolder,
+    writer: Writer,
+    call: Callable[[], object],
+    allowed: Callable[[], Sequence[list[int]]],
+    steps: int,
+    read_at: int,
+    publish_at: int,
+    kill_at: int,
+) -> None:
+    """The first call dies before step kill_at. Before step read_at the writer reads for its next compact file, which it publishes
+    before step publish_at. Calls until nothing of it is left, and a reader always finds rows that are `allowed`."""
+    folder.has_writer = True
+    step = 0
+
+    def act(step: int) -> None:
+        if step == read_at:
+            writer.prepare()
+        if step == publish_at:
+            writer.publish()
+
+    def check() -> None:
+        assert folder.read_all() in allowed(), (read_at, publish_at, kill_at, step)
+
+    def before() -> None:
+        nonlocal step
+        step += 1
+        act(step)
+        check()
+        if step == kill_at:
+            raise Killed
+
+    folder.before = before
+    with contextlib.suppress(Killed):
+        call()
+    folder.before = lambda: None
+    # The second call may come while the writer is between its two steps.
+    folder.now_ms += 2 * GRACE_MS
+    call()
+    for later in range(step + 1, steps + 2):
+        act(later)
+        check()
+    folder.now_ms += 2 * GRACE_MS
+    call()
+    writer.write_to(15)
+    check()
+    call()
+
+
+def while_a_writer_starts(
+    folder: ModelFolder,
+    writer: Writer,
+    call: Callable[[], object],
+    allowed: Callable[[], Sequence[list[int]]],
+    start_at: int,
+    kill_at: int,
+) -> None:
+    """The first call dies before step kill_at. A writer starts before step start_at, or when it may, and compacts."""
+    step = 0
+
+    def before() -> None:
+        nonlocal step
+        step += 1
+        if step >= start_at and not folder.is_locked and not folder.has_writer:
+            folder.has_writer = True
+            writer.write_to(10)
+        assert folder.read_all() in allowed(), (start_at, kill_at, step)
+        if step == kill_at:
+            raise Killed
+
+    folder.before = before
+    with contextlib.suppress(Killed):
+        call()
+    folder.before = lambda: None
+    writer.write_to(10)
+    folder.now_ms += 2 * GRACE_MS
+    call()
+    assert folder.read_all() in allowed()

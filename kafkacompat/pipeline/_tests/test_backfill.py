@@ -3,9 +3,8 @@ file at every pair of steps. A reader finds the rows before or after, and a last
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from functools import lru_cache
+from functools import partial
 
 import pytest
 
@@ -13,12 +12,14 @@ from kafkacompat.pipeline._tests.table_model import (
     GRACE_MS,
     NEW,
     OLD,
-    Killed,
     ModelFolder,
     Writer,
+    beside_a_writer,
     decode_once,
     entry,
+    steps_of,
     table,
+    while_a_writer_starts,
 )
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.maintenance import parquet
@@ -76,18 +77,9 @@ def run(folder: ModelFolder, job: Job) -> Outcome:
     return replace_files(folder, job, GRACE_MS, f"b{job.calls}-{folder.now_ms}", lambda: folder.now_ms)
 
 
-@lru_cache
 def steps_of_a_round() -> int:
     folder, _, job = begin()
-    count = 0
-
-    def counted() -> None:
-        nonlocal count
-        count += 1
-
-    folder.before = counted
-    run(folder, job)
-    return count
+    return steps_of(folder, lambda: run(folder, job))
 
 
 STEPS = steps_of_a_round()
@@ -156,81 +148,23 @@ def test_what_a_writer_overwrites_is_computed_again() -> None:
     settle(folder, job)
 
 
-def beside_a_writer(read_at: int, publish_at: int, kill_at: int) -> None:
-    """The backfill dies before step kill_at. Before step read_at the writer reads for its next compact file, which it
-    publishes before step publish_at."""
-    folder, writer, job = begin()
-    folder.has_writer = True
-    step = 0
-
-    def act(step: int) -> None:
-        if step == read_at:
-            writer.prepare()
-        if step == publish_at:
-            writer.publish()
-
-    def before() -> None:
-        nonlocal step
-        step += 1
-        act(step)
-        assert folder.read_all() in both(writer), (read_at, publish_at, kill_at, step)
-        if step == kill_at:
-            raise Killed
-
-    folder.before = before
-    with contextlib.suppress(Killed):
-        run(folder, job)
-    folder.before = lambda: None
-    # The second call may come while the writer is between its two steps.
-    folder.now_ms += 2 * GRACE_MS
-    run(folder, job)
-    for later in range(step + 1, STEPS + 2):
-        act(later)
-        assert folder.read_all() in both(writer)
-    folder.now_ms += 2 * GRACE_MS
-    run(folder, job)
-    writer.write_to(15)
-    assert folder.read_all() in both(writer)
-    run(folder, job)
-    settle(folder, job)
-
-
-def while_a_writer_starts(start_at: int, kill_at: int) -> None:
-    """The backfill dies before step kill_at. A writer starts before step start_at, or when it may, and compacts."""
-    folder, writer, job = begin()
-    step = 0
-
-    def before() -> None:
-        nonlocal step
-        step += 1
-        if step >= start_at and not folder.is_locked and not folder.has_writer:
-            folder.has_writer = True
-            writer.write_to(10)
-        assert folder.read_all() in both(writer), (start_at, kill_at, step)
-        if step == kill_at:
-            raise Killed
-
-    folder.before = before
-    with contextlib.suppress(Killed):
-        run(folder, job)
-    folder.before = lambda: None
-    writer.write_to(10)
-    folder.now_ms += 2 * GRACE_MS
-    run(folder, job)
-    assert folder.read_all() in both(writer)
-    settle(folder, job)
-
-
 # What is at STEPS + 1 comes after the round.
 @pytest.mark.parametrize("read_at", range(1, STEPS + 2))
 def test_a_backfill_may_be_killed_at_each_step_beside_a_writer_that_compacts_at_any(read_at: int) -> None:
     for publish_at, kill_at in itertools.product(range(read_at, STEPS + 2), range(1, STEPS + 2)):
-        beside_a_writer(read_at, publish_at, kill_at)
+        folder, writer, job = begin()
+        call, rows = partial(run, folder, job), partial(both, writer)
+        beside_a_writer(folder, writer, call, rows, STEPS, read_at, publish_at, kill_at)
+        settle(folder, job)
 
 
 def test_a_backfill_may_be_killed_at_each_step_while_a_writer_starts() -> None:
     for start_at, kill_at in itertools.product(range(1, STEPS + 2), repeat=2):
-        while_a_writer_starts(start_at, kill_at)
+        folder, writer, job = begin()
+        while_a_writer_starts(
+            folder, writer, partial(run, folder, job), partial(both, writer), start_at, kill_at
+        )
+        settle(folder, job)
 
 
 def test_a_list_that_somebody_else_has_changed_is_left_as_it_is() -> None:

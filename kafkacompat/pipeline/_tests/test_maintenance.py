@@ -4,11 +4,12 @@ still need is deleted."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from functools import partial
 
 import pytest
 
@@ -16,11 +17,14 @@ from kafkacompat.pipeline._tests.table_model import (
     GRACE_MS,
     NEW,
     OLD,
-    Killed,
     ModelFolder,
+    Writer,
+    beside_a_writer,
     decode_once,
     entry,
+    steps_of,
     table,
+    while_a_writer_starts,
 )
 from kafkacompat.pipeline.maintenance import parquet
 from kafkacompat.pipeline.maintenance.parquet import ROUNDS, maintain
@@ -52,17 +56,15 @@ def run(folder: ModelFolder, limits: Limits = LIMITS, number: int = 0) -> None:
     maintain(folder, limits, GRACE_MS, f"r{number}", lambda: folder.now_ms)
 
 
+def numbered(folder: ModelFolder) -> Callable[[], None]:
+    """Maintains the folder, each time by a round of another name."""
+    numbers = itertools.count()
+    return lambda: run(folder, number=next(numbers))
+
+
 def steps_of_a_round() -> int:
     folder, _ = table()
-    count = 0
-
-    def counted() -> None:
-        nonlocal count
-        count += 1
-
-    folder.before = counted
-    run(folder)
-    return count
+    return steps_of(folder, numbered(folder))
 
 
 STEPS = steps_of_a_round()
@@ -80,6 +82,10 @@ def settle(folder: ModelFolder) -> None:
 
 def expired(rows: list[int]) -> list[int]:
     return [row for row in rows if row not in (1, 2)]
+
+
+def with_and_without_old(writer: Writer) -> tuple[list[int], list[int]]:
+    return writer.rows, expired(writer.rows)
 
 
 def test_a_table_without_a_writer_is_merged_at_once() -> None:
@@ -140,86 +146,24 @@ def test_a_round_that_the_writer_overwrites_is_undone() -> None:
     assert folder.read_all() == expired(writer.rows)
 
 
-def beside_a_writer(read_at: int, publish_at: int, kill_at: int) -> None:
-    """The maintenance dies before step kill_at. Before step read_at the writer reads for its next compact file, which it
-    publishes before step publish_at."""
-    folder, writer = table()
-    folder.has_writer = True
-    step = 0
-
-    def act(step: int) -> None:
-        if step == read_at:
-            writer.prepare()
-        if step == publish_at:
-            writer.publish()
-
-    def check() -> None:
-        assert folder.read_all() in (writer.rows, expired(writer.rows)), (read_at, publish_at, kill_at, step)
-
-    def before() -> None:
-        nonlocal step
-        step += 1
-        act(step)
-        check()
-        if step == kill_at:
-            raise Killed
-
-    folder.before = before
-    with contextlib.suppress(Killed):
-        run(folder)
-    folder.before = lambda: None
-    # The second maintenance may come while the writer is between its two steps.
-    folder.now_ms += 2 * GRACE_MS
-    run(folder, number=1)
-    for later in range(step + 1, STEPS + 2):
-        act(later)
-        check()
-    folder.now_ms += 2 * GRACE_MS
-    run(folder, number=2)
-    writer.write_to(15)
-    check()
-    run(folder, number=3)
-    settle(folder)
-    assert folder.read_all() == expired(writer.rows), (read_at, publish_at, kill_at)
-
-
-def while_a_writer_starts(start_at: int, kill_at: int) -> None:
-    """The maintenance dies before step kill_at. A writer starts before step start_at, or when it may, and compacts."""
-    folder, writer = table()
-    step = 0
-
-    def before() -> None:
-        nonlocal step
-        step += 1
-        if step >= start_at and not folder.is_locked and not folder.has_writer:
-            folder.has_writer = True
-            writer.write_to(10)
-        assert folder.read_all() in (writer.rows, expired(writer.rows))
-        if step == kill_at:
-            raise Killed
-
-    folder.before = before
-    with contextlib.suppress(Killed):
-        run(folder)
-    folder.before = lambda: None
-    writer.write_to(10)
-    folder.now_ms += 2 * GRACE_MS
-    run(folder, number=1)
-    assert folder.read_all() in (writer.rows, expired(writer.rows))
-    settle(folder)
-    assert folder.read_all() == expired(writer.rows), (start_at, kill_at)
-
-
 # What is at STEPS + 1 comes after the round.
 @pytest.mark.parametrize("read_at", range(1, STEPS + 2))
 def test_a_maintenance_may_be_killed_at_each_step_beside_a_writer_that_compacts_at_any(read_at: int) -> None:
     for publish_at, kill_at in itertools.product(range(read_at, STEPS + 2), range(1, STEPS + 2)):
-        beside_a_writer(read_at, publish_at, kill_at)
+        folder, writer = table()
+        rows = partial(with_and_without_old, writer)
+        beside_a_writer(folder, writer, numbered(folder), rows, STEPS, read_at, publish_at, kill_at)
+        settle(folder)
+        assert folder.read_all() == expired(writer.rows), (read_at, publish_at, kill_at)
 
 
 def test_a_maintenance_may_be_killed_at_each_step_while_a_writer_starts() -> None:
     for start_at, kill_at in itertools.product(range(1, STEPS + 2), repeat=2):
-        while_a_writer_starts(start_at, kill_at)
+        folder, writer = table()
+        rows = partial(with_and_without_old, writer)
+        while_a_writer_starts(folder, writer, numbered(folder), rows, start_at, kill_at)
+        settle(folder)
+        assert folder.read_all() == expired(writer.rows), (start_at, kill_at)
 
 
 def test_a_list_that_somebody_else_has_changed_is_left_as_it_is() -> None:
