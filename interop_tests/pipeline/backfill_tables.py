@@ -19,8 +19,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from interop_tests.harness.spark_cluster import ivy_dir
-from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.pipeline.table_programs import begun
 from kafkacompat.pipeline.backfill import Backfill
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.file_systems import lock
@@ -29,11 +28,9 @@ from kafkacompat.pipeline.manifest import encode, manifest_of
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.recomputing import Range
 from kafkacompat.pipeline.runner import Run, StopRequest
-from kafkacompat.pipeline.session import start_session
-from kafkacompat.pipeline.table_commits import iceberg_name, use_output
+from kafkacompat.pipeline.table_commits import iceberg_name
 from kafkacompat.pipeline.tables import FORMATS, ICEBERG
 from kafkacompat.pipeline.topics import identity_of
-from kafkacompat.security.cluster_address import ClusterAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,26 +93,7 @@ def day(before: int) -> date:
 
 def main(bootstrap: str, folder: str) -> None:
     root = Path(folder)
-    options = RunOptions(
-        jobs=("till",),
-        checkpoint=str(root / "checkpoint"),
-        output=str(root / "tables"),
-        bootstrap=ClusterAddress(bootstrap),
-        master="local[2]",
-        until_caught_up=True,
-        shuffle_partitions=1,
-        ivy=str(ivy_dir()),
-        spark_conf={
-            "spark.driver.extraJavaOptions": quick_jvm(),
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.streaming.fileSink.log.compactInterval": "2",
-            "spark.databricks.delta.snapshotPartitions": "1",
-        },
-    )
-    root.joinpath("checkpoint").mkdir(parents=True)
-    session = start_session(options, FORMATS)
-    use_output(session, options.output)
+    session, options = begun("till", bootstrap, folder)
     at = [TODAY_MS - days * DAY_MS + 5 * HOUR_MS for days in range(5)]
     found: list[dict[str, list[list[Any]]]] = []
     said: list[dict[str, str]] = []

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
-from interop_tests.harness.spark_cluster import ivy_dir
-from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.pipeline.runs import forget_last_commits
+from interop_tests.pipeline.table_programs import begun
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.file_systems import lock
 from kafkacompat.pipeline.job import Field, Job, Kind, Query, Table
@@ -30,10 +29,8 @@ from kafkacompat.pipeline.maintain_command import MIB, maintain_table
 from kafkacompat.pipeline.maintenance.rounds import Limits
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.runner import Run, StopRequest
-from kafkacompat.pipeline.session import start_session
-from kafkacompat.pipeline.table_commits import iceberg_name, use_output
+from kafkacompat.pipeline.table_commits import iceberg_name
 from kafkacompat.pipeline.tables import DELTA, FORMATS, ICEBERG, PARQUET
-from kafkacompat.security.cluster_address import ClusterAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,30 +128,10 @@ def maintained(session: SparkSession, options: RunOptions, limits: Limits) -> di
 
 
 def main(bootstrap: str, folder: str) -> None:
-    root = Path(folder)
-    options = RunOptions(
-        jobs=("shop",),
-        checkpoint=str(root / "checkpoint"),
-        output=str(root / "tables"),
-        bootstrap=ClusterAddress(bootstrap),
-        master="local[2]",
-        until_caught_up=True,
-        shuffle_partitions=1,
-        ivy=str(ivy_dir()),
-        spark_conf={
-            "spark.driver.extraJavaOptions": quick_jvm(),
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            # Each round is one batch, and the last batch has rows.
-            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-            "spark.sql.streaming.fileSink.log.compactInterval": "2",
-            # Delta's default is 50 tasks for each look at a table.
-            "spark.databricks.delta.snapshotPartitions": "1",
-        },
+    # Each round is one batch, and the last batch has rows.
+    session, options = begun(
+        "shop", bootstrap, folder, {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
     )
-    root.joinpath("checkpoint").mkdir(parents=True)
-    session = start_session(options, FORMATS)
-    use_output(session, options.output)
     for number in range(ROUNDS):
         send(bootstrap, number)
         run(session, TABLES, options)

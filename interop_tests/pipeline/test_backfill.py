@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import spark_environment
 from interop_tests.pipeline.runs import run_words, typed
+from interop_tests.pipeline.table_programs import told_by
 from kafkacompat.pipeline.tables import FORMATS
-
-TIME_LIMIT_S = 480.0
 
 pytestmark = pytest.mark.needs_control
 
@@ -46,17 +41,7 @@ def check(told: dict[str, Any]) -> None:
 
 
 def test_late_events_come_into_tables_of_each_format_once(bootstrap: str, tmp_path: Path) -> None:
-    require_program("java")
-    done = subprocess.run(
-        [sys.executable, "-m", "interop_tests.pipeline.backfill_tables", bootstrap, str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        cwd=CHECKOUT,
-        env=spark_environment(),
-    )
-    assert done.returncode == 0, (done.stdout[-4000:], done.stderr[-4000:])
-    check(json.loads(done.stdout.splitlines()[-1]))
+    check(told_by("backfill_tables", bootstrap, tmp_path / "run"))
     first, last = ((datetime.now(UTC).date() - timedelta(days=before)).isoformat() for before in (4, 2))
     command = typed(
         f"{sys.executable} -m kafkacompat pipeline backfill interop_tests.pipeline.backfill_tables:JOB "

@@ -3,19 +3,13 @@ is merged and removed meanwhile, and for other engines too. Checkpoints and tabl
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import spark_environment
+from interop_tests.pipeline.table_programs import told_by
 from interop_tests.pipeline.table_readers import rows_read
 from kafkacompat.pipeline.tables import FORMATS
-
-TIME_LIMIT_S = 480.0
 
 
 def events(rounds: int) -> list[str]:
@@ -27,17 +21,7 @@ pytestmark = pytest.mark.needs_control
 
 
 def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> None:
-    require_program("java")
-    done = subprocess.run(
-        [sys.executable, "-m", "interop_tests.pipeline.table_formats", bootstrap, str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        cwd=CHECKOUT,
-        env=spark_environment(),
-    )
-    assert done.returncode == 0, (done.stdout[-4000:], done.stderr[-4000:])
-    told = json.loads(done.stdout.splitlines()[-1])
+    told = told_by("table_formats", bootstrap, tmp_path / "run")
     for form in FORMATS:
         before, during, after, removed, again = (found[form] for found in told["rows"])
         assert before == during == events(4), form
