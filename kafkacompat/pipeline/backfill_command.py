@@ -9,12 +9,13 @@ from datetime import date
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.loading import OWN, load
-from kafkacompat.pipeline.maintain_command import DEFAULT_KEEP_REPLACED_HOURS, HOUR_MS, hours, tables_in
+from kafkacompat.pipeline.maintain_command import HOUR_MS, add_keep_replaced, tables_in
 from kafkacompat.pipeline.options import RunOptions, add_bootstrap, add_registry, address_of, registry_of
 from kafkacompat.pipeline.run_command import (
     IN_USER_DATA,
     add_cache,
     add_log_formats,
+    add_master,
     job_name,
     require_registry,
     sources_of,
@@ -75,16 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"that of the run ({IN_USER_DATA}/tables)",
     )
-    parser.add_argument(
-        "--keep-replaced",
-        type=hours,
-        default=DEFAULT_KEEP_REPLACED_HOURS,
-        metavar="HOURS",
-        help="how long replaced files stay for readers that have begun (%(default)s)",
-    )
-    parser.add_argument(
-        "--master", default="local[*]", help="local[N], spark://..., yarn or k8s://... (%(default)s)"
-    )
+    add_keep_replaced(parser)
+    add_master(parser)
     add_log_formats(parser)
     add_registry(parser)
     add_cache(parser)

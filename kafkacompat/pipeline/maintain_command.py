@@ -32,12 +32,23 @@ DEFAULT_TARGET_MIB: Final = 128
 DEFAULT_KEEP_REPLACED_HOURS: Final = 24
 
 
-def hours(text: str) -> float:
+def _hours(text: str) -> float:
     """Parse a number of hours."""
     found = float(text)
     if not 0 <= found <= 1e6:
         raise argparse.ArgumentTypeError(f"{text} is not a number of hours")
     return found
+
+
+def add_keep_replaced(parser: argparse.ArgumentParser) -> None:
+    """Add --keep-replaced."""
+    parser.add_argument(
+        "--keep-replaced",
+        type=_hours,
+        default=DEFAULT_KEEP_REPLACED_HOURS,
+        metavar="HOURS",
+        help="how long replaced files stay for readers that have begun (%(default)s)",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,13 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="remove the rows whose date is more than N days before today, in UTC (default: keep all)",
     )
-    parser.add_argument(
-        "--keep-replaced",
-        type=hours,
-        default=DEFAULT_KEEP_REPLACED_HOURS,
-        metavar="HOURS",
-        help="how long replaced files stay for readers that have begun (%(default)s)",
-    )
+    add_keep_replaced(parser)
     parser.add_argument(
         "--small",
         type=whole,

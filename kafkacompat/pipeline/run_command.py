@@ -130,9 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="JOB",
         help=f"{', '.join(OWN)}, {ALL} of these, the name of an installed job, or MODULE:NAME of a Job in a Python module",
     )
-    parser.add_argument(
-        "--master", default="local[*]", help="local[N], spark://..., yarn or k8s://... (%(default)s)"
-    )
+    add_master(parser)
     add_bootstrap(parser)
     parser.add_argument(
         "--checkpoint",
@@ -257,6 +255,13 @@ def add_log_formats(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="TOPIC=FORMAT",
         help=f"read lines of this format from this topic instead of {LOGS_RAW}; repeatable",
+    )
+
+
+def add_master(parser: argparse.ArgumentParser) -> None:
+    """Add --master."""
+    parser.add_argument(
+        "--master", default="local[*]", help="local[N], spark://..., yarn or k8s://... (%(default)s)"
     )
 
 
