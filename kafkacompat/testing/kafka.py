@@ -189,7 +189,7 @@ class Kafka:
     def start(self) -> None:
         """Return when clients are served."""
         self._begin({node_id: self._formatted(node_id) for node_id in self._configs})
-        # A client that asks for a coordinator whose topic is still to be created is told to ask again: librdkafka after a second.
+        # A test may ask a coordinator at once by `ask`, without a FindCoordinator that would create its topic.
         if len(self._configs) == 1 and self._flavor_name is None and self._release is None:
             self._patiently(self._create_coordinators_topics)
         self._blank = self.snapshot()
