@@ -389,7 +389,7 @@ def find(world: LeadingCoordinator, *keys: str, kind: int = 0, version: int = 6)
         (request.key,) = keys
     else:
         request.coordinator_keys = list(keys)
-    return world.call(FIND, request, version)
+    return world.call_to_the_end(FIND, request, version)
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -249,11 +249,11 @@ def test_a_default_needs_no_path(records: Records) -> None:
 def test_a_job_with_schemas_needs_a_registry() -> None:
     job = orders(formats={"orders.raw": Format.AVRO})
     with pytest.raises(PipelineFailed) as failed:
-        run_command._require_registry([job], OPTIONS)
+        run_command.require_registry([job], OPTIONS)
     assert str(failed.value) == (
         "job orders reads avro, whose schemas are in a registry: give its address with --registry URL"
     )
-    run_command._require_registry([orders(formats={"orders.raw": Format.JSON})], OPTIONS)
+    run_command.require_registry([orders(formats={"orders.raw": Format.JSON})], OPTIONS)
 
 
 def test_a_column_that_a_sink_needs_and_the_rows_lack_is_named(records: Records) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,12 +16,16 @@ class Pytest:
         self._folder = folder
 
     def __call__(self, source: str, *options: str, conftest: str = "") -> str:
-        """Run a file of tests. Return what pytest says."""
+        """Run a file of tests. Return what pytest says.
+
+        It is no worker of the run that this test belongs to.
+        """
         (self._folder / "test_user.py").write_text(source)
         (self._folder / "conftest.py").write_text(conftest)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "test_user.py"],
             cwd=self._folder,
+            env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")},
             capture_output=True,
             text=True,
             timeout=120,
