@@ -58,6 +58,13 @@ def topologies(name: str) -> list[Body]:
         topology(subtopology("0", ["t3"], sinks=["not a name"])),
         topology(subtopology("0", ["__consumer_offsets"])),
         topology(subtopology("0", ["t3"], copartitioned=[([4], [])])),
+        topology(subtopology("0", ["t3", "t1", "t3"], changelogs=[topic(f"{name}-d-changelog")])),
+        topology(subtopology("0", ["t3"]), epoch=-1),
+        topology(subtopology("0", ["t3"]), subtopology("0", ["t1"])),
+        topology(
+            subtopology("0", sinks=["b"], repartition=[topic("a")]),
+            subtopology("1", sinks=["a"], repartition=[topic("b")]),
+        ),
     ]
 
 

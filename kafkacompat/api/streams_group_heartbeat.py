@@ -149,7 +149,9 @@ async def _with_topics_created(
     answer: Deferred[StreamsBeat],
 ) -> StreamsGroupHeartbeatResponse:
     """Start the creation of the missing topics. The response says why topics cannot be created."""
-    response, missing = await answer
+    response, missing, endpoints = await answer
+    if endpoints is not None:
+        response.partitions_by_user_endpoint = await in_turns(endpoints)
     if not missing:
         return response
     if len(missing) > ASKED_A_STEP:

@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
     from kafkacompat.group.group_metadata_manager import GroupMetadataManager
     from kafkacompat.group.share.share_group_member import ShareGroupMember
+    from kafkacompat.group.streams.configured_topology import ConfiguredSubtopology
     from kafkacompat.group.streams.streams_group import TaskOffsets
     from kafkacompat.group.streams.streams_group_member import StreamsGroupMember
+    from kafkacompat.group.streams.streams_topology import Subtopology
     from kafkacompat.group.streams.streams_topology import TopicInfo as InternalTopic
     from kafkacompat.group.streams.tasks_tuple import TasksTuple, TasksTupleWithEpochs
     from kafkacompat.group.topics import Topics
@@ -306,27 +308,33 @@ def _described_topology(group: StreamsGroup) -> DescribedTopology | None:
     topology, configured = group.topology, group.configured_topology
     if topology is None:
         return None
-    counts: Mapping[str, int] = {}
-    if configured is not None and configured.is_ready and configured.subtopologies is not None:
-        counts = {
-            topic.name: topic.number_of_partitions
-            for subtopology in configured.subtopologies.values()
-            for topic in subtopology.internal_topics()
-        }
+    running = None
+    if configured is not None and configured.is_ready:
+        running = configured.subtopologies
     return DescribedTopology(
         epoch=topology.epoch,
         subtopologies=[
-            DescribedSubtopology(
-                subtopology_id=subtopology_id,
-                source_topics=sorted(subtopology.source_topics, key=string_order),
-                repartition_sink_topics=sorted(subtopology.repartition_sink_topics, key=string_order),
-                state_changelog_topics=_topic_infos(subtopology.state_changelog_topics, counts),
-                repartition_source_topics=_topic_infos(subtopology.repartition_source_topics, counts),
-            )
+            _described_subtopology(subtopology, None if running is None else running.get(subtopology_id))
             for subtopology_id, subtopology in sorted(
                 topology.subtopologies.items(), key=lambda each: string_order(each[0])
             )
         ],
+    )
+
+
+def _described_subtopology(told: Subtopology, running: ConfiguredSubtopology | None) -> DescribedSubtopology:
+    counts = (
+        {}
+        if running is None
+        else {each.name: each.number_of_partitions for each in running.internal_topics()}
+    )
+    names = told if running is None else running  # each topic once
+    return DescribedSubtopology(
+        subtopology_id=told.subtopology_id,
+        source_topics=sorted(names.source_topics, key=string_order),
+        repartition_sink_topics=sorted(names.repartition_sink_topics, key=string_order),
+        state_changelog_topics=_topic_infos(told.state_changelog_topics, counts),
+        repartition_source_topics=_topic_infos(told.repartition_source_topics, counts),
     )
 
 

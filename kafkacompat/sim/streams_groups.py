@@ -131,16 +131,18 @@ class StreamsMember(ModernMember[Role]):
 
     def _running(self) -> dict[str, list[TaskIds]]:
         """What it has of its tasks, by role."""
-        held = {each[1:] for each in self._to_revoke}
         running: dict[str, dict[str, list[int]]] = {role: {} for role in ROLES}
-        for each in sorted(self.owned):
-            role, subtopology_id, partition = each
-            if each in self._to_revoke or each[1:] not in held:
-                running[role].setdefault(subtopology_id, []).append(partition)
+        for role, subtopology_id, partition in sorted(filter(self._runs, self.owned)):
+            running[role].setdefault(subtopology_id, []).append(partition)
         return {
             role: [TaskIds(subtopology_id=each, partitions=partitions) for each, partitions in tasks.items()]
             for role, tasks in running.items()
         }
+
+    def _runs(self, part: Role) -> bool:
+        """Whether the task runs in this role. It does not before another role is given up, and until then the coordinator may
+        take it back."""
+        return part in self._to_revoke or all((role, *part[1:]) not in self._to_revoke for role in ROLES)
 
     def _offsets(self, more: int) -> list[TaskOffset]:
         return [
@@ -221,7 +223,7 @@ class StreamsMember(ModernMember[Role]):
         return found
 
     def alone(self, parts: AbstractSet[Role]) -> AbstractSet[Task]:
-        return {(subtopology_id, partition) for role, subtopology_id, partition in parts if role == ACTIVE}
+        return {part[1:] for part in parts if part[0] == ACTIVE and self._runs(part)}
 
     def part_of(self, partition: Key) -> Task:
         name = self.env.metadata.names[partition[0]]

@@ -40,7 +40,7 @@ from kafkacompat.group.streams.streams_topology import topology_of
 from kafkacompat.group.streams_groups import NOT_STORED
 from kafkacompat.group.sweeps import machine_of
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.tasks import at_once
+from kafkacompat.tasks import TURN_COST, at_once
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
@@ -333,6 +333,71 @@ def test_endpoints_are_told_until_the_member_knows_them(world: StreamsWorld) -> 
     (found,) = a.beat(endpoint_information_epoch=-1).partitions_by_user_endpoint
     (of_topic,) = found.active_partitions
     assert of_topic.topic == "t"
+
+
+def all_endpoints(streamer: Streamer) -> Any:
+    return streamer.beat(endpoint_information_epoch=-1).partitions_by_user_endpoint
+
+
+def with_endpoints(world: StreamsWorld, told: Topology) -> list[Streamer]:
+    members = [Streamer(world, each, told) for each in "abc"]
+    for port, each in enumerate(members[:2]):
+        each.join(user_endpoint=Endpoint(host="h", port=port))
+    members[2].join()
+    for each in members * 3:
+        each.beat()
+    return members
+
+
+def test_many_topics_of_endpoints_are_told_in_steps(
+    world: StreamsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = with_endpoints(world, topology("t", "u"))
+    at_once = all_endpoints(members[2])
+    assert sum(len(each.active_partitions) for each in at_once) == 3
+    monkeypatch.setattr(streams_heartbeat, "ENDPOINT_TOPICS_AT_ONCE", 3)
+    monkeypatch.setattr(streams_heartbeat, "ENDPOINT_TOPIC_COST", TURN_COST)
+    assert all_endpoints(members[2]) == at_once
+    world.has.pop("u")
+    world.create()
+    assert members[2].beat(endpoint_information_epoch=-1).error_code == E.UNKNOWN_SERVER_ERROR
+
+
+def test_a_topic_that_is_named_twice_is_told_once(world: StreamsWorld) -> None:
+    told = topology("t", "u", "t")
+    told.subtopologies[0].repartition_sink_topics = ["r", "r"]
+    told.subtopologies.append(
+        Subtopology(subtopology_id="1", source_topics=["r"], repartition_source_topics=[TopicInfo(name="r")])
+    )
+    world.create(r=3)
+    a = Streamer(world, "a", told)
+    a.join(user_endpoint=Endpoint(host="h", port=7))
+    (found,) = all_endpoints(a)
+    assert [each.topic for each in found.active_partitions] == ["t", "u", "r"]
+    (first, second) = described(world)[0].topology.subtopologies
+    assert (first.source_topics, first.repartition_sink_topics) == (["t", "u"], ["r"])
+    assert second.source_topics == ["r"]
+
+
+def test_the_memory_of_endpoints_is_counted(world: StreamsWorld) -> None:
+    names = [f"topic-{number}" for number in range(100)]
+    world.create(**{name.replace("-", "_"): 8 for name in names})
+    members = with_endpoints(world, topology(*names))
+    env = machine_of(world.coordinator._shards.shard_for(GROUP)).env
+    group, memory = env.groups[GROUP], env.memory
+    assert isinstance(group, StreamsGroup)
+    group.described_endpoints.clear()
+    used = memory.used
+    tracemalloc.start()
+    try:
+        all_endpoints(members[2])
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0 < taken <= memory.used - used
+    for each in members[:2]:
+        each.leave()
+    assert memory.used < used
 
 
 def test_task_offsets_are_described(world: StreamsWorld) -> None:
@@ -691,6 +756,7 @@ def test_a_topology_that_was_read_beside_other_topics_is_read_again(world: Strea
     ("told", "error"),
     [
         (Topology(subtopologies=[Subtopology(subtopology_id="0")] * 2), E.UNKNOWN_SERVER_ERROR),
+        (Topology(epoch=-1), E.UNKNOWN_SERVER_ERROR),
         (Topology(subtopologies=[Subtopology(subtopology_id="0")]), E.STREAMS_INVALID_TOPOLOGY),
     ],
 )

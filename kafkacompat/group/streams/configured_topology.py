@@ -59,6 +59,8 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSubtopology:
+    """Each topic once, however often the client names it."""
+
     number_of_tasks: int
     source_topics: tuple[str, ...]
     repartition_source_topics: tuple[InternalTopic, ...]
@@ -69,10 +71,14 @@ class ConfiguredSubtopology:
     def is_stateful(self) -> bool:
         return bool(self.state_changelog_topics)
 
-    def input_topics(self) -> Iterator[str]:
-        yield from self.source_topics
-        for topic in self.repartition_source_topics:
-            yield topic.name
+    @property
+    def input_count(self) -> int:
+        """At least as many as there are input topics."""
+        return len(self.source_topics) + len(self.repartition_source_topics)
+
+    def input_topics(self) -> dict[str, None]:
+        """Each once, in order. A topic may be read as a source and as a repartition topic."""
+        return dict.fromkeys([*self.source_topics, *[topic.name for topic in self.repartition_source_topics]])
 
     def internal_topics(self) -> Iterator[InternalTopic]:
         yield from self.repartition_source_topics
@@ -308,9 +314,9 @@ def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopol
     tasks = max(counts.of(name) for name in subtopology.input_topics())
     return ConfiguredSubtopology(
         number_of_tasks=tasks,
-        source_topics=subtopology.source_topics,
+        source_topics=tuple(dict.fromkeys(subtopology.source_topics)),
         repartition_source_topics=_internal_topics(subtopology.repartition_source_topics, counts),
-        repartition_sink_topics=subtopology.repartition_sink_topics,
+        repartition_sink_topics=tuple(dict.fromkeys(subtopology.repartition_sink_topics)),
         state_changelog_topics=_internal_topics(subtopology.state_changelog_topics, counts),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,6 +108,11 @@ MEMBERS_AT_ONCE = 500
 """Members up to which a group is described to the assignor within the request."""
 OFFSETS_A_UNIT = 5
 """Offsets of tasks that are as much work for the assignor as one task."""
+ENDPOINT_TOPICS_AT_ONCE = 2_000
+"""Topics of all members' endpoints up to which these are told within the request, and kept for the next."""
+ENDPOINT_TOPIC_COST = 2
+"""Cost of telling one of them, in microseconds."""
+ENDPOINT_TOPIC_BYTES = 200
 CLIENT_TAGS_SINCE = 1
 """The first version whose clients know the status MISSING_CLIENT_TAGS."""
 
@@ -166,6 +171,8 @@ class StreamsBeat(NamedTuple):
     response: StreamsGroupHeartbeatResponse
     topics_to_create: Mapping[str, InternalTopic]
     """By name. The response also says that the application waits for them."""
+    endpoints: Work[list[EndpointToPartitions]] | None = None
+    """What the response has to say of endpoints, if that takes long."""
 
 
 Result = CoordinatorResult[GroupRecord, StreamsBeat]
@@ -299,7 +306,7 @@ def _heartbeat(
         response.standby_tasks = _task_ids(updated.assigned.standby)
         response.warmup_tasks = _task_ids(updated.assigned.warmup)
     replaced = None if former is None or former.member_id == member_id else former
-    _tell_endpoints(env, group, request, member, updated, replaced, joins, response)
+    endpoints = _tell_endpoints(env, group, request, member, updated, replaced, joins, response)
     if configured.status is not None:
         _add_status(statuses, configured.status, configured.detail)
     if group.shutdown_request_member_id is not None:
@@ -320,7 +327,7 @@ def _heartbeat(
                 "'client.tag.<tagKey>' in your Streams config.",
             )
     response.status = statuses
-    return CoordinatorResult(tuple(records), StreamsBeat(response, configured.topics_to_create))
+    return CoordinatorResult(tuple(records), StreamsBeat(response, configured.topics_to_create, endpoints))
 
 
 def _add_status(statuses: list[Status], code: StatusCode, detail: str) -> None:
@@ -775,8 +782,9 @@ def _tell_endpoints(
     replaced: StreamsGroupMember | None,
     joins: bool,
     response: StreamsGroupHeartbeatResponse,
-) -> None:
-    """Count changes, and tell a member that has not heard of the last one where which partitions are."""
+) -> Work[list[EndpointToPartitions]] | None:
+    """Count changes, and tell a member that has not heard of the last one where which partitions are. Returns what is left to
+    tell."""
     tasks_changed = updated.assigned != member.assigned
     endpoint_changed = updated.user_endpoint != member.user_endpoint
     if joins or tasks_changed or endpoint_changed or replaced is not None:
@@ -785,50 +793,97 @@ def _tell_endpoints(
             group.described_endpoints.pop(replaced.member_id, None)
     if endpoint_changed or (tasks_changed and updated.user_endpoint is not None):
         group.endpoint_information_epoch += 1
-    if group.endpoint_information_epoch != request.endpoint_information_epoch:
-        gone = {updated.member_id, None if replaced is None else replaced.member_id}
-        others = [each for member_id, each in group.members.items() if member_id not in gone]
-        response.partitions_by_user_endpoint = [
-            described
-            for each in (*others, updated)
-            if (described := _described_endpoint(env, group, each)) is not None
-        ]
     if group.group_id in env.groups:
         response.endpoint_information_epoch = group.endpoint_information_epoch
-
-
-def _described_endpoint(
-    env: Environment, group: StreamsGroup, member: StreamsGroupMember
-) -> EndpointToPartitions | None:
-    """None if the member has no endpoint."""
-    if member.user_endpoint is None:
+    if group.endpoint_information_epoch == request.endpoint_information_epoch:
         return None
-    described = group.described_endpoints.get(member.member_id)
-    if described is None:
-        configured = group.configured_topology
-        subtopologies = None if configured is None else configured.subtopologies
-        if subtopologies is None:
+    gone = {updated.member_id, None if replaced is None else replaced.member_id}
+    others = [each for member_id, each in group.members.items() if member_id not in gone]
+    members = [each for each in (*others, updated) if each.user_endpoint is not None]
+    if not members:
+        response.partitions_by_user_endpoint = []
+        return None
+    configured = group.configured_topology
+    subtopologies = None if configured is None else configured.subtopologies
+    if subtopologies is None:
+        raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if _have_many_topics(subtopologies, members):
+        if any(
+            name not in env.topics.by_name for each in subtopologies.values() for name in each.input_topics()
+        ):
             raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _endpoints_in_steps(env.topics, subtopologies, members)
+    response.partitions_by_user_endpoint = [
+        _kept_endpoint(env.topics, group, subtopologies, each) for each in members
+    ]
+    return None
+
+
+def _have_many_topics(
+    subtopologies: Mapping[str, ConfiguredSubtopology], members: Iterable[StreamsGroupMember]
+) -> bool:
+    left = ENDPOINT_TOPICS_AT_ONCE
+    for member in members:
         assigned = member.assigned
-        replicas = TasksTupleWithEpochs({}, assigned.standby).merged_with(
-            TasksTupleWithEpochs({}, assigned.warmup)
-        )
-        described = group.described_endpoints[member.member_id] = EndpointToPartitions(
-            user_endpoint=ToldEndpoint(host=member.user_endpoint.host, port=member.user_endpoint.port),
-            active_partitions=_partitions_of(env, subtopologies, assigned.active),
-            standby_partitions=_partitions_of(env, subtopologies, replicas.standby),
-        )
-    return described
+        for subtopology_id in (*assigned.active, *assigned.standby, *assigned.warmup):
+            left -= subtopologies[subtopology_id].input_count
+            if left < 0:
+                return True
+    return False
+
+
+def _endpoints_in_steps(
+    topics: Topics,
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    members: Iterable[StreamsGroupMember],
+) -> Work[list[EndpointToPartitions]]:
+    found = []
+    for each in members:
+        told = _told_endpoint(topics, subtopologies, each)
+        found.append(told)
+        yield ENDPOINT_TOPIC_COST * (1 + len(told.active_partitions) + len(told.standby_partitions))
+    return found
+
+
+def _kept_endpoint(
+    topics: Topics,
+    group: StreamsGroup,
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    member: StreamsGroupMember,
+) -> EndpointToPartitions:
+    known = group.described_endpoints.get(member.member_id)
+    if known is not None:
+        return known[0]
+    told = _told_endpoint(topics, subtopologies, member)
+    both = (*told.active_partitions, *told.standby_partitions)
+    size = sum([ENDPOINT_TOPIC_BYTES + 8 * len(of_topic.partitions) for of_topic in both])
+    group.keep_endpoint(member.member_id, told, size)
+    return told
+
+
+def _told_endpoint(
+    topics: Topics, subtopologies: Mapping[str, ConfiguredSubtopology], member: StreamsGroupMember
+) -> EndpointToPartitions:
+    endpoint, assigned = member.user_endpoint, member.assigned
+    assert endpoint is not None
+    replicas = TasksTupleWithEpochs({}, assigned.standby).merged_with(
+        TasksTupleWithEpochs({}, assigned.warmup)
+    )
+    return EndpointToPartitions(
+        user_endpoint=ToldEndpoint(host=endpoint.host, port=endpoint.port),
+        active_partitions=_partitions_of(topics, subtopologies, assigned.active),
+        standby_partitions=_partitions_of(topics, subtopologies, replicas.standby),
+    )
 
 
 def _partitions_of(
-    env: Environment, subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Mapping[str, Any]
+    topics: Topics, subtopologies: Mapping[str, ConfiguredSubtopology], tasks: Mapping[str, Any]
 ) -> list[TopicPartition]:
     """Partitions of the topics that the tasks read."""
     found = []
     for subtopology_id, partitions in sorted_tasks(tasks):
         for name in subtopologies[subtopology_id].input_topics():
-            topic = env.topics.by_name.get(name)
+            topic = topics.by_name.get(name)
             if topic is None:
                 raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
             of_topic = partitions[: bisect_left(partitions, len(topic.partitions))]

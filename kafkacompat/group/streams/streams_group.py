@@ -128,8 +128,8 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         self.most_members = 0
         """That the group has had at once. Kafka's order of the members depends on it."""
         self.endpoint_information_epoch = 0
-        self.described_endpoints: dict[str, EndpointToPartitions] = {}
-        """Member id -> what others are told of its endpoint."""
+        self.described_endpoints: dict[str, tuple[EndpointToPartitions, Held | None]] = {}
+        """Member id -> what others are told of its endpoint, and its memory."""
         self.shutdown_request_member_id: str | None = None
         self._active_processes: dict[str, dict[int, str]] = {}
         self._standby_processes: Processes = {}
@@ -167,6 +167,10 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
     def set_configured_topology(self, topology: ConfiguredTopology) -> None:
         self.configured_topology = topology
         self.described_endpoints.clear()
+
+    def keep_endpoint(self, member_id: str, told: EndpointToPartitions, size: int) -> None:
+        held = None if self._memory is None else self._memory.hold(size)
+        self.described_endpoints[member_id] = told, held
 
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and not self._is_dead and topic in self.source_topics

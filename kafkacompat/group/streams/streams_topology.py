@@ -115,7 +115,10 @@ def _size_of_subtopology(subtopology: Subtopology) -> int:
 
 
 def topology_of(struct: Any) -> StreamsTopology:
-    """`struct`: the topology of a heartbeat, or the value of a record. Raises ValueError if two subtopologies have one id."""
+    """`struct`: the topology of a heartbeat, or the value of a record. Raises ValueError if the epoch is negative or two
+    subtopologies have one id."""
+    if struct.epoch < 0:
+        raise ValueError(f"the topology's epoch is {struct.epoch}")
     subtopologies: dict[str, Subtopology] = {}
     for each in struct.subtopologies:
         subtopology = _subtopology_of(each)

@@ -31,6 +31,7 @@ from kafkacompat.sim._tests.streams_group_mutants import (
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS, streams_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.counters import ClusterCounters, StreamsGroupCounters
+from kafkacompat.sim.streams_groups import ACTIVE, STANDBY
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("quiet_nodes")]
 
@@ -78,6 +79,17 @@ def test_everything_occurs(tell: Callable[[str, float], None]) -> None:
     tell("seeds until everything occurred to streams groups", ran.until)
     assert not ran.failures, listed(ran.failures)
     assert not ran.missing
+
+
+def test_a_task_runs_in_a_role_after_another_is_given_up() -> None:
+    """Until then the coordinator may take it back at once, because the member says that it does not run it."""
+    member = simulation_of(0).streams_groups.application.members[0]
+    standby, active = (STANDBY, "1", 2), (ACTIVE, "1", 2)
+    member.owned, member._to_revoke = {standby, active}, {standby}
+    assert member.alone(member.owned) == set()
+    assert not member.heartbeat_request().active_tasks
+    member.owned, member._to_revoke = {active}, set()
+    assert member.alone(member.owned) == {active[1:]}
 
 
 def test_a_seed_is_one_run_in_this_process_and_in_another() -> None:

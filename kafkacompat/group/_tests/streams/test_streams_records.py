@@ -192,6 +192,13 @@ def test_a_subtopology_is_told_once() -> None:
         topology_of(value)
 
 
+def test_a_topology_has_an_epoch() -> None:
+    value = streams_topology_record("g", TOPOLOGY).value
+    value.epoch = -1
+    with pytest.raises(ValueError, match="epoch is -1"):
+        topology_of(value)
+
+
 def test_tombstones_come_in_the_order_in_which_kafka_can_read_them() -> None:
     def types(records: object) -> list[tuple[int, str]]:
         return [(record.key.API_KEY, getattr(record.key, "member_id", "")) for record in records]  # type: ignore[attr-defined]
