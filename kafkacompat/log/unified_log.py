@@ -688,6 +688,21 @@ class UnifiedLog:
             )
             self._epochs.changed = False
 
+    def _sync_epochs(self) -> None:
+        """Make the epoch file durable. A file that has all epochs is not written anew: a full disk has no room for that, and
+        what follows may make room."""
+        path = f"{self.directory}/{LEADER_EPOCH_FILE}"
+        if self._epochs.changed or not self._disk.exists(path):
+            self._epochs.changed = True
+            self._write_epochs(sync=True)
+            return
+        file = self._disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_directory(self.directory)
+
     # Truncation, syncs, retention, the end.
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
@@ -940,8 +955,7 @@ class UnifiedLog:
             return 0
         if self._has_local_retention and self.log_start_offset == self.local_log_start_offset:
             # From now on some epochs are nowhere else.
-            self._epochs.changed = True
-            self._write_epochs(sync=True)
+            self._sync_epochs()
         bases = [segment.base_offset for segment in self._segments.items[:count]]
         try:
             self._segments.drop_oldest(count, config.file_delete_delay_ms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
@@ -313,3 +315,22 @@ def test_a_replica_that_begins_anew_at_its_leaders_start_knows_no_earlier_epochs
     log.truncate_fully_and_start_at(90, anew=True)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (90, 90, 90)
     assert (log.epoch_entries, log.latest_epoch()) == ([], -1)
+
+
+def test_a_full_disk_lets_copied_segments_go() -> None:
+    """Nothing else would ever make room."""
+    disk = MemoryDisk()
+    log = open_tiered(disk)
+    fill(log)
+    log.note_copied_to(29)
+
+    def is_full(operation: str, path: str) -> OSError | None:
+        wants_room = operation in ("write", "create", "write_atomic")
+        return OSError(errno.ENOSPC, "the disk is full", path) if wants_room else None
+
+    disk.refuse = is_full
+    assert log.enforce_retention(NOW_MS) == 3
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 30)
+    disk.refuse = None
+    again = open_tiered(disk.lose_power(kept=("/logs",)), clean=False, log_start_offset=0)
+    assert again.epoch_entries == [(0, 0), (1, 20)]
