@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
@@ -17,6 +17,7 @@ from kafkacompat.ids import Uuid
 from kafkacompat.partition.list_offsets import Question, answer_found, refusal
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset, passes
+from kafkacompat.records.batch import iterate_batches
 from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
 from kafkacompat.tasks import Cancelled, Overloaded
 from kafkacompat.wire.errors import ErrorCode
@@ -58,14 +59,30 @@ class RemoteReading(Protocol):
 Key = tuple[Uuid, int, int, bool]
 
 
+class _Read(NamedTuple):
+    """A read in progress, or ended, and the bytes that it was asked for."""
+
+    task: Task[Any]
+    max_bytes: int
+
+
+class _Wanted(NamedTuple):
+    """One partition of a fetch, and what it may get."""
+
+    partition: TieredPartitionFetch
+    read: Task[Any]
+    max_bytes: int
+    least_one: bool
+
+
 class RemoteFetches:
     def __init__(self, tasks: Tasks, settings: Settings, remote: RemoteReading) -> None:
         self._tasks = tasks
         self._settings = settings
         self._remote = remote
-        self._reading: dict[Key, Task[Any]] = {}
+        self._reading: dict[Key, _Read] = {}
         """Reads in progress. The next fetch of a client whose fetch came to its time waits for the same read, so that a slow
-        store is read all the same."""
+        store is read all the same. It may be a fetch of another client, which wants less."""
 
     async def fill(self, parameters: FetchParameters, answers: Sequence[PartitionData]) -> None:
         """Put records of the remote storage into those of the answers that want them, as far as they come within
@@ -79,20 +96,21 @@ class RemoteFetches:
             return
         left = max(parameters.max_bytes - sum([len(answer.records) for answer in answers]), 0)
         share = left // max(len(wanted), 1)
-        reads: list[tuple[TieredPartitionFetch, Task[Any]]] = []
+        reads: list[_Wanted] = []
         for each in wanted:
             max_bytes = min(each.max_bytes, share)
             # As in a local fetch, the first partition gives at least one batch.
             least_one = each.minimum_one_batch and not reads
             if max_bytes > 0 or least_one:
-                reads.append((each, self._read(each, max_bytes, least_one, parameters.read_committed)))
+                read = self._read(each, max_bytes, least_one, parameters.read_committed)
+                reads.append(_Wanted(each, read, max_bytes, least_one))
         await self._in_time(
-            when_all_done([read for _, read in reads]), self._settings.get_int("remote.fetch.max.wait.ms")
+            when_all_done([each.read for each in reads]), self._settings.get_int("remote.fetch.max.wait.ms")
         )
         is_late = False
-        for each, read in reads:
-            if read.done:
-                is_late = self._take(each, read, parameters) or is_late
+        for one in reads:
+            if one.read.done:
+                is_late = self._take(one, parameters) or is_late
         if is_late:
             await self._tasks.sleep(min(LATER_MS, parameters.max_wait_ms))
 
@@ -102,8 +120,9 @@ class RemoteFetches:
         core, offset = wanted.core, wanted.asked.fetch_offset
         key = core.topic_id, core.topic_partition.partition, offset, read_committed
         known = self._reading.get(key)
-        if known is not None:
-            return known
+        # What the local part of a fetch leaves differs a little from one to the next.
+        if known is not None and max_bytes <= 2 * known.max_bytes:
+            return known.task
         read: Task[Any] = self._tasks.run(
             "reading the remote storage",
             self._remote.read(
@@ -111,18 +130,21 @@ class RemoteFetches:
             ),
         )
         if not read.done:
-            self._reading[key] = read
+            self._reading[key] = _Read(read, max_bytes)
             read.on_done(partial(self._is_over, key))
         return read
 
-    def _is_over(self, key: Key, _: Deferred[Any]) -> None:
-        del self._reading[key]
+    def _is_over(self, key: Key, read: Deferred[Any]) -> None:
+        known = self._reading.get(key)
+        if known is not None and known.task is read:
+            del self._reading[key]
 
-    def _take(self, wanted: TieredPartitionFetch, read: Task[Any], parameters: FetchParameters) -> bool:
+    def _take(self, one: _Wanted, parameters: FetchParameters) -> bool:
         """Complete one answer. Returns whether the client should ask again, but not at once."""
+        wanted = one.partition
         answer = wanted.answer
         try:
-            found: RemoteRecords = read.result()
+            found: RemoteRecords = one.read.result()
         except (RemoteStorageNotReadyException, Overloaded, Cancelled):
             return True
         except Exception as problem:
@@ -131,7 +153,7 @@ class RemoteFetches:
             answer.high_watermark, answer.aborted_transactions = -1, None
             wanted.core.traffic.failed_fetches += 1
             return False
-        answer.records = found.records
+        answer.records = _up_to(found.records, one.max_bytes, one.least_one)
         if parameters.read_committed:
             answer.aborted_transactions = [
                 ToldAborted(producer_id=one.producer_id, first_offset=one.first_offset)
@@ -182,3 +204,15 @@ class RemoteFetches:
             await over
         finally:
             time.abandon()
+
+
+def _up_to(records: bytes, max_bytes: int, least_one: bool) -> bytes:
+    """The first batches that a fetch may get of what was read, perhaps for another fetch."""
+    if len(records) <= max_bytes:
+        return records
+    end = 0
+    for header in iterate_batches(records):
+        if header.position + header.size > max_bytes and (end or not least_one):
+            break
+        end = header.position + header.size
+    return records[:end]
