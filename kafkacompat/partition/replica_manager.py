@@ -480,12 +480,7 @@ class ReplicaManager:
         found = look_up(core, question)
         if found is not None:
             return found
-        log = core.log
-        if (
-            log.local_log_start_offset > log.log_start_offset
-            and question.timestamp_ms >= 0
-            and self.remote is not None
-        ):
+        if core.log.is_tiered and question.timestamp_ms >= 0 and self.remote is not None:
             return self._tasks.run(
                 "searching the remote storage by time", self._list_tiered_offset(self.remote, core, question)
             )
@@ -495,8 +490,16 @@ class ReplicaManager:
         self, remote: RemoteSearching, core: Partition, question: Question
     ) -> OffsetLookup:
         """What the remote storage has, or else the local files."""
-        found = await remote.find_offset(core, question)
-        return await self._searches.ask(core, question) if found is None else found
+        while True:
+            if core.log.log_start_offset < core.log.local_log_start_offset:
+                found = await remote.find_offset(core, question)
+                if found is not None:
+                    return found
+            local_start = core.log.local_log_start_offset
+            found = await self._searches.ask(core, question)
+            if core.log.local_log_start_offset == local_start or found.error is not NONE:
+                return found
+            # What was local when the remote storage was searched may be only there by now.
 
     def search_room(self) -> Deferred[None] | None:
         return self._searches.room()

@@ -620,25 +620,26 @@ class RemoteLogManager:
         """The first record at or after a timestamp that lies below the local log start. Raises as `read`."""
         partition = self._id_of(core)
         log: UnifiedLog = core.log
-        async with self._reads:
-            offset = log.log_start_offset
-            while offset < log.local_log_start_offset:
-                epochs = log.epoch_entries
-                at = self._segment_at(partition, epochs, offset)
-                if at is None:
-                    return None
-                # After an unclean election a copy may go on with records that this log has not.
-                end_offset = core_rules.common_end_offset(at, epochs, log.log_end_offset, offset)
-                if end_offset <= offset:
-                    return None
-                if at.max_timestamp_ms >= timestamp_ms:
+        offset = log.log_start_offset
+        while offset < log.local_log_start_offset:
+            epochs = log.epoch_entries
+            at = self._segment_at(partition, epochs, offset)
+            if at is None:
+                return None
+            # After an unclean election a copy may go on with records that this log has not.
+            end_offset = core_rules.common_end_offset(at, epochs, log.log_end_offset, offset)
+            if end_offset <= offset:
+                return None
+            if at.max_timestamp_ms >= timestamp_ms:
+                # Only now, so that no search for what is local waits for a slow store.
+                async with self._reads:
                     found = await self._in_thread(
                         partial(self._reader.find_by_timestamp, at, timestamp_ms, offset)
                     )
-                    if found is not None and found.offset < end_offset:
-                        return found
-                offset = end_offset
-                await pause(core_rules.LOOKUP_COST + len(epochs))
+                if found is not None and found.offset < end_offset:
+                    return found
+            offset = end_offset
+            await pause(core_rules.LOOKUP_COST + len(epochs))
         return None
 
     async def aux_state(self, core: Core, epoch: int, offset: int) -> RemoteLogAuxState:

@@ -17,7 +17,10 @@ from kafkacompat.partition._tests.kit import LedPartitions, partition_image, top
 from kafkacompat.partition._tests.services import SettingsInForce
 from kafkacompat.partition._tests.test_fetch import FOLLOWER, bytes_of, now, one, parameters, rows, want
 from kafkacompat.partition.remote_fetch import RemoteFetches
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
 from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
 from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
@@ -165,6 +168,30 @@ def test_a_slow_store_costs_a_fetch_its_time_and_the_next_fetch_waits_for_the_sa
     assert len(tiered.remote.reads) == 2
 
 
+def test_a_fetch_gets_no_more_than_it_wants_of_a_read_for_another() -> None:
+    tiered = TieredWorld()
+    batches = [bytes(build_batch([Record(0, 0, None, b"x" * 100)])) for _ in range(3)]
+    size = len(batches[0])
+    answers = [
+        tiered.fetch(want(tiered.world, 0, 0, max_bytes=most)) for most in (3 * size, 2 * size + 1, 10)
+    ]
+    assert len(tiered.remote.reads) == 1
+    tiered.remote.answers[0].resolve(Records(b"".join(batches)))
+    assert [len(bytes_of(one(each.result()))) for each in answers] == [3 * size, 2 * size, size]
+
+
+def test_a_fetch_that_wants_much_waits_for_no_read_that_gives_little() -> None:
+    tiered = TieredWorld()
+    first = tiered.fetch(want(tiered.world, 0, 0, max_bytes=100))
+    second = tiered.fetch(want(tiered.world, 0, 0, max_bytes=1000))
+    assert [most for _, most, _ in tiered.remote.reads] == [100, 1000]
+    tiered.remote.answers[1].resolve(Records(b"much"))
+    tiered.remote.answers[0].resolve(Records(b"little"))
+    assert [one(each.result()).records for each in (first, second)] == [b"little", b"much"]
+    tiered.fetch(want(tiered.world, 0, 0, max_bytes=1000))
+    assert len(tiered.remote.reads) == 3
+
+
 @pytest.mark.parametrize(
     ("problem", "code"),
     [
@@ -262,6 +289,19 @@ def test_a_time_is_looked_for_in_the_remote_storage_first() -> None:
     tiered.remote.found = Deferred.of(None)
     start = 1_700_000_000_000
     assert look_up(tiered, 0) == (0, start + 20, 2, 0)
+
+
+def test_what_leaves_the_local_files_during_a_search_is_looked_for_in_the_remote_storage() -> None:
+    tiered = TieredWorld()
+    tiered.remote.found = Deferred.of(None)
+    found = tiered.world.manager.list_offset(T0, 0, False, -1, -1)
+    assert isinstance(found, Deferred)
+    tiered.log.roll(4, tiered.world.time.now_ms())
+    tiered.world.produce("t", 0, b"4")
+    tiered.log.note_copied_to(3)
+    assert tiered.log.enforce_retention(tiered.world.time.now_ms()) == 1
+    tiered.remote.found = Deferred.of(TimestampOffset(2, 2, 0))
+    assert tiered.world.found(found) == OffsetLookup(ErrorCode.NONE, 2, 2, 0)
 
 
 @pytest.mark.parametrize(

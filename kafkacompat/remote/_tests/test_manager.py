@@ -602,6 +602,14 @@ def test_offsets_are_found_by_time_below_the_local_start() -> None:
     assert found(0) == TimestampOffset(NOW_MS + 15, 15, 0)
 
 
+def test_a_search_for_what_is_local_waits_for_no_store() -> None:
+    """Clients look for recent times too, also while the store hangs."""
+    tier = tiered()
+    tier.manager._reads = Limit(0, 0)
+    search = tier.manager._tasks.run("search", tier.manager.find_offset(tier.core, NOW_MS + 30))
+    assert (search.done, search.result()) == (True, None)
+
+
 def test_a_follower_gets_epochs_and_producers_of_the_segment_before_the_leaders_local_part() -> None:
     tier = tiered()
     state = run(tier, tier.manager.aux_state(tier.core, 0, 29))
