@@ -28,7 +28,7 @@ from kafkacompat.config import (
     topic_keys,
     without_effect_table,
 )
-from kafkacompat.config.keys import java_double
+from kafkacompat.config.keys import java_double, parse_typed
 
 BASE = {
     "node.id": "1",
@@ -375,3 +375,29 @@ def test_a_heartbeat_too_slow_for_the_session_is_a_warning() -> None:
 def test_any_listeners_text_is_taken_or_refused(text: str) -> None:
     with suppress(ConfigError):
         assert start(listeners=text).listeners()
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a,b", ("a", "b")),
+        (" a\t, \n,b ,, c d ,a", ("a", "", "b", "c d")),
+        (",", ("",)),
+        ("", ()),
+        (f"a{' ' * 1_000_000}b", (f"a{' ' * 1_000_000}b",)),
+    ],
+)
+def test_a_list_is_cut_at_its_commas(text: str, entries: tuple[str, ...]) -> None:
+    """In one pass: a client may send a value with many blanks."""
+    assert parse_typed("some.list", ConfigType.LIST, text) == entries
+
+
+@pytest.mark.parametrize("text", ["1.", ".5", "1.5e-3", "+7d", "NaN", "-Infinity", "1" * 300])
+def test_a_double_is_read(text: str) -> None:
+    assert isinstance(parse_typed("some.double", ConfigType.DOUBLE, text), float)
+
+
+@pytest.mark.parametrize("text", ["1.5.", ".", "1e", "x", "1" * 1_000_000 + "x"])
+def test_what_is_no_double_is_refused_in_one_pass(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_typed("some.double", ConfigType.DOUBLE, text)

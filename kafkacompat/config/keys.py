@@ -310,9 +310,9 @@ class ConfigKey:
 
 
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
-_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_BLANKS = " \t\n\x0b\f\r"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _INTEGER_BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 REQUIRED_MARK = "<required>"
 EMPTY_MARK = '""'
@@ -336,12 +336,17 @@ def parse_typed(name: str, config_type: ConfigType, text: str) -> ConfigValue:
         return lower == "true"
     if config_type is ConfigType.LIST:
         # Of equal entries Kafka keeps the first.
-        return tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
+        return tuple(dict.fromkeys(entries_of(trimmed))) if trimmed else ()
     if config_type is ConfigType.DOUBLE:
         if not _DOUBLE.fullmatch(trimmed):
             raise ConfigError(name, text, "Not a number of type DOUBLE")
         return float(trimmed if trimmed[-1] in "yN" else trimmed.rstrip("fFdD"))
     return trimmed
+
+
+def entries_of(text: str) -> list[str]:
+    """Of a trimmed text, without the blanks around its commas."""
+    return [entry.strip(_BLANKS) for entry in text.split(",")]
 
 
 def parse_value(key: ConfigKey, text: str) -> ConfigValue:

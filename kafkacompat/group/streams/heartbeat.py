@@ -7,12 +7,12 @@ application cannot run yet, and which internal topics the caller has to create. 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkacompat.config.keys import entries_of
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.consumer.assignor import Meter
 from kafkacompat.group.environment import (
@@ -318,7 +318,7 @@ def _heartbeat(
         )
     required = configs.get(RACK_AWARE_TAGS, "").strip()
     if required and caller.api_version >= CLIENT_TAGS_SINCE:
-        missing = [tag for tag in re.split(r"\s*,\s*", required) if tag not in updated.client_tags]
+        missing = [tag for tag in entries_of(required) if tag not in updated.client_tags]
         if missing:
             _add_status(
                 statuses,
