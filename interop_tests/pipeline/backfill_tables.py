@@ -63,6 +63,16 @@ def send(bootstrap: str, *times_ms: int) -> None:
     assert producer.flush(30) == 0
 
 
+def send_aborted(bootstrap: str, at_ms: int) -> None:
+    """Send a sale in a transaction that is aborted, as a replay that was killed leaves it."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "till-aborted"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(TOPIC, json.dumps({"event_id": f"aborted-{at_ms}", "event_time_ms": at_ms}))
+    assert producer.flush(30) == 0
+    producer.abort_transaction(30)
+
+
 def run(session: SparkSession, options: RunOptions) -> None:
     """Run the queries until they have read what is there."""
     Run(session, TABLES, options, say=lambda line: print(line, file=sys.stderr)).run(StopRequest())
@@ -111,6 +121,7 @@ def main(bootstrap: str, folder: str) -> None:
                 told[form] = str(failure)
         said.append(told)
 
+    send_aborted(bootstrap, at[4] + 5)
     send(bootstrap, at[4], at[4] + 1)
     run(session, options)
     send(bootstrap, at[2], at[2] + 1)

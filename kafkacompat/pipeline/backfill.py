@@ -23,7 +23,7 @@ from kafkacompat.pipeline.maintenance.local_folder import LocalFolder, locked, p
 from kafkacompat.pipeline.maintenance.parquet import ROUNDS, replace_files
 from kafkacompat.pipeline.maintenance.rounds import Replacement, date_of
 from kafkacompat.pipeline.manifest import Manifest, decode, difference, manifest_of, topics_made_anew
-from kafkacompat.pipeline.options import OPTIONS, RunOptions
+from kafkacompat.pipeline.options import OPTIONS, READ_COMMITTED, RunOptions
 from kafkacompat.pipeline.recomputing import (
     Batch,
     Range,
@@ -82,9 +82,12 @@ def options_of_run(job: Job, options: RunOptions, kept: Manifest) -> RunOptions:
     return found
 
 
-def oldest_records(address: ClusterAddress, offsets: Offsets) -> dict[tuple[str, int], int]:
-    """Return the timestamp of the first record of each partition whose earlier ones are deleted. PipelineFailed."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+def oldest_records(
+    address: ClusterAddress, offsets: Offsets, isolation_level: str = READ_COMMITTED
+) -> dict[tuple[str, int], int]:
+    """Return the timestamp of the first record of each partition whose earlier ones are deleted, and the present time if it
+    has no record any more. PipelineFailed."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     reader = Consumer(
         {
@@ -93,6 +96,9 @@ def oldest_records(address: ClusterAddress, offsets: Offsets) -> dict[tuple[str,
             "group.id": "kafkacompat-backfill",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "isolation.level": isolation_level,
+            # A partition may end with what is no record: the end of a transaction.
+            "enable.partition.eof": True,
             "log_level": 0,
         }
     )
@@ -108,8 +114,11 @@ def oldest_records(address: ClusterAddress, offsets: Offsets) -> dict[tuple[str,
                 message = reader.poll(TIMEOUT_S)
                 if message is None:
                     raise PipelineFailed(f"the first record of {topic}-{partition} cannot be read")
-                if message.error() is not None:
-                    raise KafkaException(message.error())
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    continue
+                if error is not None:
+                    raise KafkaException(error)
                 found[topic, partition] = message.timestamp()[1]
     except KafkaException as error:
         raise PipelineFailed(f"the first records cannot be read: {error.args[0].str()}") from None
@@ -230,7 +239,9 @@ class Backfill:
         batch = self._batch(query, number)
         require_ended(asked, batch)
         needed_ms = needed_from_ms(asked, options.watermark_s)
-        require_records(asked, needed_ms, oldest_records(options.bootstrap, batch.offsets))
+        require_records(
+            asked, needed_ms, oldest_records(options.bootstrap, batch.offsets, options.isolation_level)
+        )
         rows = recomputed(self._session, query, options, batch, asked, is_keyed=bool(sink.key))
         return rows, changed_dates(present, rows)
 

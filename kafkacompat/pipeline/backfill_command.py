@@ -10,7 +10,14 @@ from datetime import date
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.loading import OWN, load
 from kafkacompat.pipeline.maintain_command import HOUR_MS, add_keep_replaced, tables_in
-from kafkacompat.pipeline.options import RunOptions, add_bootstrap, add_registry, address_of, registry_of
+from kafkacompat.pipeline.options import (
+    RunOptions,
+    add_bootstrap,
+    add_isolation_level,
+    add_registry,
+    address_of,
+    registry_of,
+)
 from kafkacompat.pipeline.run_command import (
     IN_USER_DATA,
     add_cache,
@@ -78,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_keep_replaced(parser)
     add_master(parser)
+    add_isolation_level(parser)
     add_log_formats(parser)
     add_registry(parser)
     add_cache(parser)
@@ -107,6 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         output=str(output),
         bootstrap=address_of(arguments),
         master=arguments.master,
+        isolation_level=arguments.isolation_level,
         log_format=arguments.log_format,
         sources=sources_of(arguments),
         registry=registry_of(arguments),

@@ -23,6 +23,8 @@ DEFAULT_WATERMARK_S: Final = 10 * 60
 DEFAULT_DUPLICATE_HORIZON_S: Final = 60 * 60
 DEFAULT_SHUFFLE_PARTITIONS: Final = 2
 DEFAULT_GROUP_PREFIX: Final = "pipeline-"
+READ_COMMITTED: Final = "read_committed"
+ISOLATION_LEVELS: Final = (READ_COMMITTED, "read_uncommitted")
 GROUP: Final = "group"
 """Start from what the query's group has committed."""
 
@@ -42,6 +44,8 @@ class RunOptions:
     # Before the name of a query: its group, and its transactional ids.
     group_prefix: str = DEFAULT_GROUP_PREFIX
     commits_to_groups: bool = True
+    # Whether records of transactions that are aborted, or not ended yet, are read. One of ISOLATION_LEVELS.
+    isolation_level: str = READ_COMMITTED
     fail_on_data_loss: bool = True
     until_caught_up: bool = False
     trigger_s: float = DEFAULT_TRIGGER_S
@@ -102,6 +106,16 @@ def address_of(arguments: argparse.Namespace) -> ClusterAddress:
         return ClusterAddress.of_file(arguments.bootstrap, arguments.command_config)
     except ConfigError as error:
         raise PipelineFailed(str(error)) from None
+
+
+def add_isolation_level(parser: argparse.ArgumentParser) -> None:
+    """Add --isolation-level, which says what of transactions is read."""
+    parser.add_argument(
+        "--isolation-level",
+        choices=ISOLATION_LEVELS,
+        default=READ_COMMITTED,
+        help="read_uncommitted: read also the records of transactions that are aborted or have not ended (%(default)s)",
+    )
 
 
 def add_registry(parser: argparse.ArgumentParser) -> None:

@@ -114,6 +114,7 @@ def source(session: SparkSession, batch: Batch, options: RunOptions) -> DataFram
     given = {
         **options.bootstrap.spark(),
         "assign": json.dumps(partitions),
+        "kafka.isolation.level": options.isolation_level,
         "startingOffsets": "earliest",
         "endingOffsets": json.dumps(ends),
         "includeHeaders": "true",

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.jobs.validation import REJECTED_TEXT_CHARACTERS_MAX
+from kafkacompat.pipeline.options import READ_COMMITTED
 from kafkacompat.pipeline.topics import LATEST, create_missing, plans
 from kafkacompat.pipeline.transactions import abort, patiently
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -109,7 +110,7 @@ def is_same(rejected: Rejected, value: bytes | None, timestamp_ms: int) -> bool:
 
 def reasons_in(address: ClusterAddress, topic: str) -> Counter[str]:
     """Return how many records of a rejected topic have each reason."""
-    with closing(_reader(address, "read_committed")) as reader:
+    with closing(_reader(address, READ_COMMITTED)) as reader:
         return Counter(each.reason for each in _unique(_rejected_in(reader, topic)))
 
 
@@ -117,11 +118,15 @@ def replay(
     address: ClusterAddress,
     topic: str,
     reasons: Collection[str],
+    isolation_level: str = READ_COMMITTED,
     records_max: int = RECORDS_MAX,
     written: Callable[[int], None] = lambda records: None,
 ) -> Replayed:
-    """Write the records of a rejected topic again whose reason begins with one of these. `written` gets their number after
-    each transaction. PipelineFailed."""
+    """Write the records of a rejected topic again whose reason begins with one of these.
+
+    isolation_level: that of the job. Otherwise a record of a transaction that was aborted counts as gone. `written` gets the
+    number of records after each transaction. PipelineFailed.
+    """
     from confluent_kafka import KafkaException, Producer
 
     ledger = ledger_of(topic)
@@ -138,15 +143,14 @@ def replay(
     try:
         # This order: what another call has begun is either in the ledger, or will never be committed.
         producer.init_transactions(TIMEOUT_S)
-        with closing(_reader(address, "read_committed")) as reader:
+        with closing(_reader(address, READ_COMMITTED)) as reader:
             done = {each.key() for each in _messages(reader, ledger)}
             asked = [each for each in _unique(_rejected_in(reader, topic)) if is_asked(each.reason, reasons)]
         waiting = [each for each in asked if each.key.encode() not in done]
         waiting.sort(key=lambda each: each.place)
         topics: Counter[str] = Counter()
         gone = seen = 0
-        # Spark reads uncommitted records too.
-        with closing(_reader(address, "read_uncommitted")) as reader:
+        with closing(_reader(address, isolation_level)) as reader:
             # Those that are gone do not count: otherwise calls could end before the first one that is there.
             while seen < len(waiting) and (room := records_max - topics.total()) > 0:
                 part = _originals(reader, waiting[seen : seen + min(room, TRANSACTION_RECORDS)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
-from kafkacompat.pipeline.options import add_bootstrap, address_of
+from kafkacompat.pipeline.options import add_bootstrap, add_isolation_level, address_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="replay the records whose reason begins with this text; repeatable. Without it the reasons are shown",
     )
+    add_isolation_level(parser)
     add_bootstrap(parser)
 
 
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{count:9,}  {reason}")
         print(f"{found.total():,} rejected records; nothing is replayed without --reason")
         return 0
-    done = replay(address, topic, arguments.reason)
+    done = replay(address, topic, arguments.reason, arguments.isolation_level)
     for name, count in sorted(done.topics.items()):
         print(f"{count:,} records written to {name}")
     print(

@@ -22,6 +22,7 @@ from kafkacompat.pipeline.options import (
     GROUP,
     RunOptions,
     add_bootstrap,
+    add_isolation_level,
     add_registry,
     address_of,
     registry_of,
@@ -187,6 +188,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-group-commits", action="store_true", help="commit nothing; lag then shows in the console only"
     )
+    add_isolation_level(parser)
     for name, default, purpose in (
         ("--window", defaults.DEFAULT_WINDOW_S, "length of windows"),
         ("--session-gap", defaults.DEFAULT_SESSION_GAP_S, "time without events that ends a session"),
@@ -294,6 +296,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         starting=arguments.starting,
         group_prefix=arguments.group_prefix,
         commits_to_groups=not arguments.no_group_commits,
+        isolation_level=arguments.isolation_level,
         fail_on_data_loss=not arguments.ignore_data_loss,
         until_caught_up=arguments.until_caught_up,
         trigger_s=arguments.trigger,

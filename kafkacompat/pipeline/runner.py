@@ -96,6 +96,7 @@ def source_options(query: Query, options: RunOptions) -> dict[str, str]:
     given = {
         **options.bootstrap.spark(),
         "subscribe": ",".join(query.reads),
+        "kafka.isolation.level": options.isolation_level,
         "startingOffsets": _starting(query, options),
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
         "includeHeaders": "true",

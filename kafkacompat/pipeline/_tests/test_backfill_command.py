@@ -111,6 +111,29 @@ def test_the_first_records_of_partitions_that_have_lost_some_are_known(kafka: Ka
         oldest_records(address, {("none", 0): 4})
 
 
+def test_a_partition_with_nothing_but_the_end_of_a_transaction_has_no_first_record(kafka: Kafka) -> None:
+    address = ClusterAddress(kafka.bootstrap_servers)
+    topic = kafka.topic("in", partitions=1)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic}
+    )
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce(topic, b"x", timestamp=FIRST_MS)
+        assert producer.flush(30) == 0
+        end(30)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    # Offset 0 is committed, and its end is 1. Offset 2 is aborted, and its end is 3.
+    for first, uncommitted in ((1, [FIRST_MS]), (3, [])):
+        gone = [confluent_kafka.TopicPartition(topic, 0, first)]
+        for future in admin.delete_records(gone).values():
+            future.result(30)
+        assert oldest_records(address, {(topic, 0): 4})[topic, 0] > FIRST_MS
+        found = oldest_records(address, {(topic, 0): 4}, "read_uncommitted")[topic, 0]
+        assert found > FIRST_MS if not uncommitted else [found] == uncommitted
+
+
 def test_a_file_is_moved_from_aside_to_a_new_partition(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path, tmp_path / "lock", lambda: pytest.fail("no Spark is needed"))
     aside = tmp_path / "_maintenance/.backfilled-r/date=2026-11-20"

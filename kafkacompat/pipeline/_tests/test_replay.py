@@ -91,7 +91,7 @@ class Job:
         return sorted(found, key=str)
 
     def replay(self, *reasons: str, records_max: int = 1000) -> Replayed:
-        return replay(self.address, self.topic, reasons or (JSON,), records_max)
+        return replay(self.address, self.topic, reasons or (JSON,), records_max=records_max)
 
 
 @pytest.fixture
@@ -147,6 +147,23 @@ def test_records_that_are_gone_are_counted(job: Job) -> None:
     job.reject("text")
     done = job.replay()
     assert (done.topics.total(), done.gone) == (1, 4)
+    assert job.written() == [(0, b"bad")]
+
+
+def test_a_record_of_an_aborted_transaction_is_replayed_only_for_a_job_that_reads_it(job: Job) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": job.kafka.bootstrap_servers, "transactional.id": job.input}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(job.input, b"bad", b"key", 0, timestamp=1_700_000_000_000)
+    assert producer.flush(30) == 0
+    producer.abort_transaction(30)
+    told = {"topic": job.input, "partition": 0, "offset": 0, "received_ms": 1_700_000_000_000, "line": "bad"}
+    job.reject({**told, "event_id": f"{job.input}-0-0", "reason": JSON})
+    done = job.replay()
+    assert (done.topics.total(), done.gone) == (0, 1)
+    assert replay(job.address, job.topic, (JSON,), "read_uncommitted").topics.total() == 1
     assert job.written() == [(0, b"bad")]
 
 

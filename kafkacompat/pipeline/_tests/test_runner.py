@@ -212,6 +212,15 @@ def test_a_batch_has_no_bound_unless_one_is_asked_for() -> None:
     assert runner.source_options(query, bounded) == unbounded | {"maxOffsetsPerTrigger": "5"}
 
 
+def test_records_of_aborted_transactions_are_read_only_if_asked_for() -> None:
+    """Otherwise what a killed replay or another transactional writer has begun would be counted, and come again."""
+    for query in (each for queries in QUERIES.values() for each in queries):
+        committed = runner.source_options(query, RunOptions(jobs=("logs",), checkpoint="c", output="o"))
+        assert committed["kafka.isolation.level"] == "read_committed"
+    options = RunOptions(jobs=("logs",), checkpoint="c", output="o", isolation_level="read_uncommitted")
+    assert runner.source_options(query, options)["kafka.isolation.level"] == "read_uncommitted"
+
+
 def test_a_stop_before_the_start_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [Scripted("logs-events", 1000)]
     run(monkeypatch, [*queries], Polls(until_stop=0))
