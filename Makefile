@@ -51,7 +51,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy kafkacompat
+	$(BIN)/mypy
 	$(PYTEST) interop_tests -q --collect-only >/dev/null
 
 # Before a commit: everything but the costly unit tests, and one or two tests a client.

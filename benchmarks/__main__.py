@@ -49,7 +49,8 @@ def main() -> None:
         "--readme", type=Path, help="with --document: a page whose marked part takes the first table"
     )
     arguments = parser.parse_args()
-    chosen = [each for each in (*warm.LOADS, *SCENARIOS) if arguments.only in each.name]
+    known: tuple[warm.WarmLoad | Scenario, ...] = (*warm.LOADS, *SCENARIOS)
+    chosen = [each for each in known if arguments.only in each.name]
     if arguments.list:
         print(*(each.name for each in chosen), sep="\n")
         return

@@ -99,9 +99,10 @@ def rows_in(heading: str, text: str) -> list[Row]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("load", "---"):
             scenario = cells[0] if family(cells[0]) == heading else f"{heading}: {cells[0]}"
+            ours, theirs, ratio = map(number, cells[2:])
             # The ratio is that of the exact figures. That of the rounded ones may differ in its last digit.
             found.append(
-                Row(scenario, cells[1], *map(number, cells[2:]), spread_in(cells[2]), spread_in(cells[3]))
+                Row(scenario, cells[1], ours, theirs, ratio, spread_in(cells[2]), spread_in(cells[3]))
             )
     return found
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from interop_tests.harness.broker import (
     chosen_bootstrap,
     chosen_kind,
 )
+from interop_tests.harness.cpu import spent_s
 from interop_tests.harness.failures import Collected
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.kafka_jars import MissingTool
@@ -36,6 +38,10 @@ from interop_tests.side_by_side.comparison import Comparison
 
 HERE = Path(__file__).resolve().parent
 MakeBroker = Callable[..., BrokerProcess]
+BEGUN = pytest.StashKey[tuple[float, float]]()
+"""CPU seconds, and seconds, when the present file began."""
+COSTS_TOLD_S = 5.0
+COSTS_HEADING = "CPU seconds, and seconds, of files"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,7 +75,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """If a tool is missing, the test is skipped. Under CI it fails."""
     report = yield
     if (
@@ -80,6 +88,22 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "skipped"
         report.longrepr = (str(item.path), 0, f"Skipped: {call.excinfo.value}")
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """A file pays for what it starts, shared or not. It is looked at where another file follows."""
+    begun_cpu_s, begun_s = item.config.stash.setdefault(BEGUN, (spent_s(), time.monotonic()))
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        now_cpu_s, now_s = item.config.stash[BEGUN] = spent_s(), time.monotonic()
+        cpu_s, wall_s = now_cpu_s - begun_cpu_s, now_s - begun_s
+        if cpu_s > COSTS_TOLD_S:
+            file = item.nodeid.partition("::")[0]
+            note(item.config, COSTS_HEADING, f"{cpu_s:6.0f} {wall_s:6.0f}  {file}")
+    return result
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +121,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         line = f"{stall.wall_ms} ms, computing {stall.computing_ms} ms: {last}"
         note(session.config, "stalls of the nodes' event loops", line)
     if is_worker(session.config):
-        session.config.workeroutput["notes"] = session.config.stash.get(NOTES, {})
+        vars(session.config)["workeroutput"]["notes"] = session.config.stash.get(NOTES, {})
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -113,7 +137,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     measurements."""
     for section, lines in terminalreporter.config.stash.get(NOTES, {}).items():
         terminalreporter.section(section)
-        for line in lines:
+        for line in sorted(lines, reverse=True) if section == COSTS_HEADING else lines:
             terminalreporter.line(line)
 
 

@@ -162,10 +162,10 @@ def test_partitions_move_to_new_brokers(
     for node_id in NEW:
         assert grown.nodes[node_id].stop() in (0, 143)
         grown.wait_until_gone(node_id)
-        said = tools.run(
+        told = tools.run(
             "ClusterTool", "unregister", "--bootstrap-server", grown.bootstrap, "--id", str(node_id)
         )
-        assert f"Broker {node_id} is no longer registered." in said.out
+        assert f"Broker {node_id} is no longer registered." in told.out
 
 
 def test_a_move_is_cancelled(grown: Cluster, tools: KafkaTools, unique: Unique, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from interop_tests.consumer_groups.pair import Pair
@@ -232,7 +233,7 @@ class Asking:
         answer = self.pair.ask("DeleteGroups", 2, {"GroupsNames": [self.group]})
         return self._expected(answer, answer["Results"][0]["ErrorCode"], expect)
 
-    def delete_offsets(self, topic: str, partitions: list[int], expect: int | None = 0) -> Any:
+    def delete_offsets(self, topic: str, partitions: Sequence[int], expect: int | None = 0) -> Any:
         listed = [{"PartitionIndex": number} for number in partitions]
         body = {"GroupId": self.group, "Topics": [{"Name": topic, "Partitions": listed}]}
         answer = self.pair.ask("OffsetDelete", 0, body)

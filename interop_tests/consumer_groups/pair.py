@@ -79,7 +79,7 @@ class Pair(Comparison):
         for side in self.sides:
             side.give_up(name)
 
-    def change(self, what: str, change: Callable[[Side], None]) -> None:
+    def change(self, what: str, change: Callable[[Any], None]) -> None:
         """Do something to each broker that has no answer to compare."""
         for side in self.sides:
             change(side)

@@ -85,7 +85,7 @@ class Collected:
         report: pytest.TestReport = yield  # type: ignore[misc]
         if report.failed:
             logs = self.logged()
-            report.final = why_final(message_of(report), "\n".join(logs.values()))
+            vars(report)["final"] = why_final(message_of(report), "\n".join(logs.values()))
             self.keep(report, logs)
         return report  # type: ignore[return-value]
 

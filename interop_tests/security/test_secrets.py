@@ -13,6 +13,7 @@ import sys
 import time
 from base64 import b64encode
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -34,7 +35,6 @@ from kafkacompat.security.client_settings import security_of_client
 from kafkacompat.security.scram import SCRAM_SHA_256
 from kafkacompat.wire.apis import ApiKey, response_class
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.message import Message
 
 pytestmark = [
     pytest.mark.needs_control,
@@ -145,7 +145,7 @@ class Search:
                 self.look(str(path), path.read_bytes())
 
 
-def answer_to(connection: Connection, key: ApiKey, **fields: object) -> Message:
+def answer_to(connection: Connection, key: ApiKey, **fields: object) -> Any:
     asked = request_of(key, Row(ErrorCode.NONE, ErrorCode.NONE, fields), bytes(16))
     return connection.call(asked, response_class(key))
 

@@ -176,7 +176,7 @@ class AtWork:
             if time.monotonic() > begun[0] + STUCK_S and self._scene.may_be_stuck(LOAD):
                 begun[0] = time.monotonic()
                 for each in (*self.crew.hands, *self._members):
-                    each.begins_anew = True
+                    each.begins_anew = True  # type: ignore[attr-defined]
             return False
 
         wait_until(is_so, what, WAIT_S)

@@ -87,7 +87,7 @@ def read(side: ShareSide, record: Any) -> Kept:
     key = side.names.canonical(decode(key_class, 0, record.key, 2))
     if record.value is None:
         return Kept(record.offset, kind, key, None, False)
-    value = decode(value_class, 0, record.value, 2)
+    value: Any = decode(value_class, 0, record.value, 2)
     is_cold = kind == "ShareSnapshot" and value.create_timestamp != value.write_timestamp
     return Kept(record.offset, kind, key, side.names.canonical(value), is_cold)
 

@@ -175,7 +175,7 @@ def read_partition(
             if message.error() is not None:
                 assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                 return message.offset() >= end
-            headers = tuple((key, value) for key, value in message.headers() or [])
+            headers = tuple((each[0], each[1]) for each in message.headers() or [])
             key, value, timestamp = message.key(), message.value(), message.timestamp()
             found.append((message.offset(), timestamp, key, value, headers))
             return False

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -111,7 +112,7 @@ def share(tools: KafkaTools, bootstrap: str, topic: str, count: int) -> list[str
     return output.lines
 
 
-def newer_kinds(tools: KafkaTools, bootstrap: str) -> dict[str, object]:
+def newer_kinds(tools: KafkaTools, bootstrap: str) -> dict[str, Any]:
     """Apache Kafka's description of the groups and transactions that kafkacompat keeps but does not serve."""
     server = ("--bootstrap-server", bootstrap)
     modern = tools.run(GROUPS, *server, "--describe", "--group", MODERN_READERS)

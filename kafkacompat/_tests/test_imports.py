@@ -184,6 +184,8 @@ class Import(NamedTuple):
 class Source(NamedTuple):
     docstring: str
     imports: tuple[Import, ...]
+    borrowed: frozenset[str]
+    """Names that it imports and does not offer as its own."""
 
 
 @cache
@@ -205,7 +207,23 @@ def source_of(path: Path) -> Source:
             if isinstance(node, ast.Import) or module:
                 found.append(Import(module, tuple(alias.name for alias in node.names), is_for_types))
         waiting += [(each, is_for_types) for each in ast.iter_child_nodes(node)]
-    return Source(ast.get_docstring(tree) or "", tuple(found))
+    return Source(ast.get_docstring(tree) or "", tuple(found), borrowed_names(tree))
+
+
+def borrowed_names(tree: ast.Module) -> frozenset[str]:
+    """`import x as x` and __all__ offer a name as the module's own."""
+    borrowed: set[str] = set()
+    own: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            borrowed.update(each.asname or each.name for each in node.names if each.asname != each.name)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            own.update(ast.literal_eval(node.value))
+    return frozenset(borrowed - own)
 
 
 @cache
@@ -339,6 +357,21 @@ def imported_modules(path: Path, modules: Mapping[str, Path], *, types: bool) ->
             names = [f"{base}.{name}".lstrip(".") for name in each.names]
             found.update(name if name in modules else base for name in names)
     return found & modules.keys()
+
+
+def test_a_name_comes_from_its_own_module() -> None:
+    """mypy lets tests replace a name in the module that imports it, so it does not see this."""
+    modules = modules_by_name()
+    elsewhere = [
+        f"{path.relative_to(ROOT)}: {name} of {each.module}"
+        for path in modules.values()
+        for each in source_of(path).imports
+        if each.module is not None and each.module.startswith("kafkacompat.")
+        for base in [each.module.removeprefix("kafkacompat.")]
+        for name in each.names
+        if f"{base}.{name}" not in modules and name in source_of(modules[base]).borrowed
+    ]
+    assert not elsewhere
 
 
 def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:

@@ -17,7 +17,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kafkacompat.console.clients import common_settings, quiet_logger
 from kafkacompat.console.core.result_topics import RESULT_TOPICS

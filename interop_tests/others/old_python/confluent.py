@@ -68,7 +68,7 @@ def take(count: int, *consumers: Consumer) -> list[dict[str, Any]]:
                 {
                     "key": message.key().decode(),
                     "value": message.value().decode(),
-                    "headers": {name: value.decode() for name, value in message.headers()},
+                    "headers": {each[0]: each[1].decode() for each in message.headers()},
                     "partition": message.partition(),
                     "offset": message.offset(),
                     "timestamp": message.timestamp()[1],

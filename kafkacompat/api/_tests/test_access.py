@@ -201,7 +201,8 @@ def test_an_idempotent_producer_may_write_to_the_cluster_or_to_some_topic(
         node: Any = SimpleNamespace(
             authorizer=authorizer(*acls), opening=None, coordinators=None, producer_ids=ids
         )
-        request = request_class(route.key)(transactional_id=None, enable_2pc=enable_2pc, **fields)
+        make: Any = request_class(route.key)
+        request = make(transactional_id=None, enable_2pc=enable_2pc, **fields)
         answer = value_of(serve(route, node, context(route.key, route.version, who), request))
         return answer.error_code, answer.producer_id
 

@@ -65,5 +65,5 @@ def test_a_broker_sends_on_what_has_no_module(key: int) -> None:
     assert asked == [(request, context)]
     version = APIS[ApiKey(key)].latest
     refused = handler.error_response(request, ErrorCode.NOT_CONTROLLER, version)
-    told = decode(response_class(key), version, encode(refused, version))
+    told: Any = decode(response_class(key), version, encode(refused, version))
     assert told.error_code == ErrorCode.NOT_CONTROLLER

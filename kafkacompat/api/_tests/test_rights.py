@@ -44,6 +44,11 @@ TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 ANONYMOUS = "User:ANONYMOUS"
 
 
+def request_of(key: ApiKey, **fields: Any) -> Any:
+    make: Any = request_class(key)
+    return make(**fields)
+
+
 def mine(kind: ResourceType, operation: AclOperation, name: str) -> Acl:
     return Acl(kind, name, PatternType.LITERAL, ANONYMOUS, "*", operation, AclPermissionType.ALLOW)
 
@@ -196,7 +201,7 @@ def asked(
 def test_what_is_allowed_reaches_the_handler_and_the_rest_is_refused_beside_it(
     table: ApiTable, key: ApiKey, field: str, kind: Any, operation: Any, make: Any, kind_of_answer: str
 ) -> None:
-    request = request_class(int(key))(**{field: elements_of(key, field, make, "b", "a")})
+    request = request_of(key, **{field: elements_of(key, field, make, "b", "a")})
     answer, reached = asked(table, key, request, allow(kind, operation, "a"), kind_of_answer=kind_of_answer)
     (only,) = reached
     assert only == elements_of(key, field, make, "a")
@@ -213,7 +218,7 @@ def test_what_is_allowed_reaches_the_handler_and_the_rest_is_refused_beside_it(
 def test_nothing_reaches_the_handler_where_nothing_is_allowed(
     table: ApiTable, key: ApiKey, field: str, kind: Any, operation: Any, make: Any
 ) -> None:
-    request = request_class(int(key))(**{field: elements_of(key, field, make, "a", "b")})
+    request = request_of(key, **{field: elements_of(key, field, make, "a", "b")})
     answer, reached = asked(table, key, request)
     assert reached == []
     assert len(getattr(answer, table.by_key[int(key)].named[0].response_field)) == 2
@@ -225,14 +230,14 @@ def test_nothing_reaches_the_handler_where_nothing_is_allowed(
     [(ApiKey.CREATE_TOPICS, AclOperation.CREATE), (ApiKey.DELETE_TOPICS, AclOperation.DELETE)],
 )
 def test_a_right_to_the_cluster_is_one_to_all_topics(key: ApiKey, operation: AclOperation) -> None:
-    request = request_class(int(key))(topics=elements_of(key, "topics", named("name"), "a", "b"))
+    request = request_of(key, topics=elements_of(key, "topics", named("name"), "a", "b"))
     _, reached = asked(CONTROLLER_APIS, key, request, allow(CLUSTER, operation, "kafka-cluster"))
     assert len(reached[0]) == 2
 
 
 def test_what_is_named_twice_is_left_to_the_handler_which_refuses_it() -> None:
     key = ApiKey.CREATE_PARTITIONS
-    request = request_class(int(key))(topics=elements_of(key, "topics", named("name"), "a", "b", "a"))
+    request = request_of(key, topics=elements_of(key, "topics", named("name"), "a", "b", "a"))
     _, reached = asked(CONTROLLER_APIS, key, request)
     assert [each.name for each in reached[0]] == ["a", "a"]
 
@@ -242,7 +247,7 @@ def test_flawed_settings_are_invalid_whoever_sends_them(key: ApiKey) -> None:
     (resource,) = elements_of(key, "resources", config_of(2), "a")
     config = SimpleNamespace(name="x", value=None, config_operation=0)
     resource.configs = [config]
-    answer, reached = asked(CONTROLLER_APIS, key, request_class(int(key))(resources=[resource]))
+    answer, reached = asked(CONTROLLER_APIS, key, request_of(key, resources=[resource]))
     assert (reached, answer.responses[0].error_code) == ([], ErrorCode.INVALID_REQUEST)
 
 
@@ -251,17 +256,17 @@ def test_a_broker_asks_for_the_right_to_brokers_before_it_looks_at_their_setting
     """As Apache Kafka 4.4 does. What else the request names is the controller's to judge."""
     (broker,) = elements_of(key, "resources", config_of(4), "a")
     (topic,) = elements_of(key, "resources", config_of(2), "a")
-    request = request_class(int(key))(resources=[broker, topic])
+    request = request_of(key, resources=[broker, topic])
     answer, reached = asked(BROKER_APIS, key, request)
     assert reached == [[topic]]
     refusal = answer.responses[0]
     assert (refusal.error_code, refusal.error_message) == (31, None), "no text, as in Kafka"
     broker.configs = [SimpleNamespace(name="x", value="1", config_operation=0)] * 2
-    flawed, _ = asked(BROKER_APIS, key, request_class(int(key))(resources=[broker]))
+    flawed, _ = asked(BROKER_APIS, key, request_of(key, resources=[broker]))
     assert [each.error_code for each in flawed.responses] == [ErrorCode.INVALID_REQUEST]
-    twice, reached = asked(BROKER_APIS, key, request_class(int(key))(resources=[broker, broker]))
+    twice, reached = asked(BROKER_APIS, key, request_of(key, resources=[broker, broker]))
     assert (len(twice.responses), reached) == (2, [[broker, broker]])
-    request = request_class(int(key))(resources=[broker])
+    request = request_of(key, resources=[broker])
     _, reached = asked(BROKER_APIS, key, request, allow(CLUSTER, AclOperation.ALTER_CONFIGS, "kafka-cluster"))
     assert reached == [[broker]]
 
@@ -271,7 +276,7 @@ def test_resources_are_answered_in_the_order_of_the_request(key: ApiKey) -> None
     """As in Apache Kafka, whoever may change which of them."""
     brokers = elements_of(key, "resources", config_of(4), "1", "2")
     topics = elements_of(key, "resources", config_of(2), "a", "b")
-    request = request_class(int(key))(resources=[brokers[0], topics[0], brokers[1], topics[1]])
+    request = request_of(key, resources=[brokers[0], topics[0], brokers[1], topics[1]])
     answer, reached = asked(BROKER_APIS, key, request)
     assert reached == [topics]
     refused, done, refused_too, done_too = answer.responses
@@ -283,7 +288,9 @@ def test_resources_are_answered_in_the_order_of_the_request(key: ApiKey) -> None
 def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
     """Only a name that the sender may delete reaches the controller: there the topic may exist when its turn comes."""
     names = ("gone", "a", "mine", "hidden")
-    request = request_class(20)(topics=elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), *names))
+    request = request_of(
+        ApiKey.DELETE_TOPICS, topics=elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), *names)
+    )
     acls = [
         allow(TOPIC, AclOperation.DESCRIBE, "gone"),
         allow(TOPIC, AclOperation.DESCRIBE, "a"),
@@ -295,7 +302,9 @@ def test_a_topic_that_is_not_there_is_told_to_those_who_may_see_it() -> None:
 
 
 def test_only_the_active_controller_tells_that_a_topic_is_not_there() -> None:
-    request = request_class(20)(topics=elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), "new"))
+    request = request_of(
+        ApiKey.DELETE_TOPICS, topics=elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), "new")
+    )
     right = allow(TOPIC, AclOperation.DESCRIBE, "new")
     with pytest.raises(NotController):
         asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, right, is_active=False)
@@ -312,7 +321,7 @@ def test_a_topic_that_may_not_be_described_is_deleted_by_its_id_only() -> None:
         allow(TOPIC, AclOperation.DESCRIBE, "hidden")._replace(permission_type=AclPermissionType.DENY),
         allow(TOPIC, AclOperation.DESCRIBE, "shown"),
     ]
-    request = request_class(20)(topics=elements)
+    request = request_of(ApiKey.DELETE_TOPICS, topics=elements)
     answer, reached = asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, *acls, topics=names)
     assert [each.topic_id for each in reached[0]] == [id_of("hidden")]
     assert [(each.name, each.topic_id, each.error_code) for each in answer.responses[-3:]] == [
@@ -523,7 +532,7 @@ def test_one_partition_of_the_fakes_is_led_here() -> None:
     ],
 )
 def test_refusals_have_the_texts_of_kafka(key: ApiKey, field: str, make: Any, text: str | None) -> None:
-    request = request_class(int(key))(**{field: elements_of(key, field, make, "a")})
+    request = request_of(key, **{field: elements_of(key, field, make, "a")})
     answer, reached = asked(CONTROLLER_APIS, key, request)
     (refusal,) = next(
         told for name in ("topics", "responses", "results") if (told := getattr(answer, name, None))
@@ -533,13 +542,13 @@ def test_refusals_have_the_texts_of_kafka(key: ApiKey, field: str, make: Any, te
 
 def test_refusals_are_in_their_places_where_what_is_named_twice_is_answered_together() -> None:
     acls = (allow(ResourceType.TRANSACTIONAL_ID, AclOperation.DESCRIBE, name) for name in "ab")
-    request = request_class(int(ApiKey.DESCRIBE_TRANSACTIONS))(transactional_ids=["no", "a", "b", "a", "nor"])
+    request = request_of(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=["no", "a", "b", "a", "nor"])
     answer, _ = asked(BROKER_APIS, ApiKey.DESCRIBE_TRANSACTIONS, request, *acls)
     assert [each.transactional_id for each in answer.transaction_states] == ["no", "a", "a", "b", "nor"]
 
 
 def test_groups_that_may_not_be_described_come_first() -> None:
-    request = request_class(int(ApiKey.DESCRIBE_GROUPS))(groups=["a", "no"])
+    request = request_of(ApiKey.DESCRIBE_GROUPS, groups=["a", "no"])
     acl = allow(ResourceType.GROUP, AclOperation.DESCRIBE, "a")
     answer, _ = asked(BROKER_APIS, ApiKey.DESCRIBE_GROUPS, request, acl)
     refused, done = answer.groups

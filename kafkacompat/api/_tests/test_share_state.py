@@ -50,7 +50,7 @@ class Coordinator:
 
 def asking(key: ApiKey) -> Any:
     """A request for two partitions of one topic and one of another."""
-    kind = request_class(key)
+    kind: Any = request_class(key)
     module = __import__(kind.__module__, fromlist=["PartitionData"])
     topic = getattr(
         module, next(name for name in vars(module) if name.endswith(("StateData", "SummaryData")))
@@ -80,7 +80,8 @@ def test_the_coordinator_answers(key: ApiKey, version: int) -> None:
     pending = api.send(asking(key), version)
     ((method, request),) = coordinator.asked
     assert (method, request.group_id, len(request.topics)) == (METHODS[key], "g", 2)
-    coordinator.answer.resolve(response_class(key)(results=[]))
+    make: Any = response_class(key)
+    coordinator.answer.resolve(make(results=[]))
     api.settle()
     assert api.decoded(pending.reply.result(), key, version).results == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkacompat.controller._tests.clusters import after, broker, cluster, partition, settings
 from kafkacompat.controller.configuration_control_manager import allows_unclean_elections
 from kafkacompat.controller.controller_result import ControllerResult
@@ -111,6 +113,6 @@ def test_a_last_known_leader_that_was_moved_away_does_not_lead_again() -> None:
     for replicas, leader in (((1, 2), -1), ((1, 3), 3)):
         lost = partition(*replicas, isr=(), leader=-1, last_known_elr=(3,))
         image = cluster(lost, brokers=(broker(1, fenced=True), broker(2), broker(3)), configs=configs)
-        change = partition_change(image, settings(), image.topics["t"], 0).build()
+        change: Any = partition_change(image, settings(), image.topics["t"], 0).build()
         elected = -1 if change is None else change.message.leader
         assert elected == leader

@@ -238,7 +238,8 @@ def test_a_large_group_is_taken_up_in_turns() -> None:
     while shard.state is not ShardState.ACTIVE:
         assert world.time.step()
         turns += 1
-    assert len(shard.machine.groups["g"].members) == members
+    machine: Any = shard.machine
+    assert len(machine.groups["g"].members) == members
     assert turns > members * 6 // TURN_COST
 
 

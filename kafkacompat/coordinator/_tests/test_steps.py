@@ -360,7 +360,7 @@ def test_groups_listed_while_their_partition_goes_are_left_out() -> None:
 
 def test_a_group_of_many_members_is_described_in_steps_as_it_was_at_one_moment() -> None:
     world = stored(1, 1)
-    group = machine(world).groups["g0"]
+    group: Any = machine(world).groups["g0"]
     for index in range(4_000):
         group.add(
             ClassicGroupMember(

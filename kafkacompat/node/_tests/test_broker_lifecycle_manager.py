@@ -90,12 +90,14 @@ def test_a_caller_that_waits_for_a_step_of_the_lifecycle_is_told() -> None:
     w.answer(BrokerRegistrationResponse(broker_epoch=13))
     assert registered.result() == 13
     assert w.lifecycle.broker_epoch == 13
-    assert w.last.message.current_metadata_offset == 5
+    beat: Any = w.last.message
+    assert beat.current_metadata_offset == 5
     w.answer(BrokerHeartbeatResponse(is_caught_up=False))
     assert not w.lifecycle.caught_up.done
     w.image = replace(w.image, offset=9)
     w.time.advance(10)
-    assert w.last.message.current_metadata_offset == 9
+    beat = w.last.message
+    assert beat.current_metadata_offset == 9
     w.answer(BrokerHeartbeatResponse(is_caught_up=True))
     assert w.lifecycle.caught_up.done
     unfenced = w.lifecycle.ready_to_unfence()

@@ -103,8 +103,8 @@ def test_fetches_of_many_partitions_are_read_again_a_few_a_turn(
         assert len(read) <= most
         read.clear()
         assert world.time.step()
-    for each in waiting:
-        found = [row.partition_index for row in rows(each.result()) if row.records]
+    for answered in waiting:
+        found = [row.partition_index for row in rows(answered.result()) if row.records]
         assert found == ([7] if is_woken else [])
 
 

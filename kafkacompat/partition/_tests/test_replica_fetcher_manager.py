@@ -187,7 +187,8 @@ def cut_back(*, full: bool = False, deleted: bool = False) -> Cluster:
     cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
     former = cluster.nodes[1]
     former.produce(b"lost")
-    former.log().flush()
+    log: Any = former.log()
+    log.flush()
     if deleted:
         former.log().set_high_watermark(1)
         former.log().increment_log_start_offset(1)

@@ -284,7 +284,7 @@ def reported(
 ) -> list[tuple[str, str, int | None]]:
     """Return the query, the state and the last batch of each report."""
     found: list[tuple[str, str, int | None]] = []
-    make = runner.Run
+    make: Any = runner.Run
 
     def making(*arguments: Any) -> runner.Run:
         def take(report: Any) -> None:

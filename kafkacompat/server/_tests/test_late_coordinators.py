@@ -162,7 +162,8 @@ def _of_coordinators() -> set[str]:
     """The fields of Node that are set when they are made."""
     tree = ast.parse(Path(import_module("kafkacompat.server.broker_coordinators").__file__ or "").read_text())
     (serve,) = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == "serve"]
-    return {each.targets[0].attr for each in ast.walk(serve) if isinstance(each, ast.Assign)}
+    targets = [each.targets[0] for each in ast.walk(serve) if isinstance(each, ast.Assign)]
+    return {each.attr for each in targets if isinstance(each, ast.Attribute)}
 
 
 def _uses(path: Path, names: set[str]) -> bool:

@@ -473,9 +473,9 @@ class SharePartitionLife:
         self.lowest_start = partition.start_offset
 
         if model.batches and model.start <= model.batches[-1].last:
-            for batch in self.log:
+            for written in self.log:
                 for offset in range(
-                    max(batch.base_offset, model.start), min(batch.last_offset, model.end) + 1
+                    max(written.base_offset, model.start), min(written.last_offset, model.end) + 1
                 ):
                     assert offset in model.entries or (
                         model.gap is not None and model.has_gaps and model.gap[0] <= offset

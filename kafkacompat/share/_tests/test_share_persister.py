@@ -177,11 +177,12 @@ def test_requests_of_a_kind_for_a_group_are_collected_while_one_is_in_flight() -
     ]
     world.remote.answer()
     assert first.result() == ShareError()
-    assert not any(each.done for each in (*more, read, other_group))
+    unanswered: tuple[Deferred[Any], ...] = (*more, read, other_group)
+    assert not any(each.done for each in unanswered)
     assert partitions_of(world.remote.asked[-1][0]) == [1, 2]
     for _ in range(3):
         world.remote.answer()
-    assert all(each.done for each in (*more, read, other_group))
+    assert all(each.done for each in unanswered)
     assert not world.persister._queues
     assert not world.persister._destinations
 

@@ -118,7 +118,7 @@ def dead_letters_go_to_a_topic_that_takes_none(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_range_of_dead_letters_is_finished_after_its_first_batch(patch: pytest.MonkeyPatch) -> None:
-    original = dead_letter_queue.build
+    original: Any = dead_letter_queue.build
 
     def build(*given: Any) -> Any:
         letters = given[2]

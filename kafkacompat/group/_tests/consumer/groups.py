@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -111,7 +112,7 @@ NAMES = [*"abcdefgh", "\ue000", "\U0001f600"]
 
 
 @st.composite
-def groups(draw: Callable[..., object], *, homogeneous: bool | None = None) -> GroupSpec:
+def groups(draw: Callable[..., Any], *, homogeneous: bool | None = None) -> GroupSpec:
     """A group without earlier assignments. A subscribed topic may have no metadata."""
     known = draw(st.lists(st.sampled_from(TOPICS), unique=True, min_size=1))
     counts = {topic_id: draw(st.integers(1, 12)) for topic_id in known}
@@ -131,7 +132,7 @@ def groups(draw: Callable[..., object], *, homogeneous: bool | None = None) -> G
 
 @st.composite
 def groups_with_a_past(
-    draw: Callable[..., object], assign: Assign, *, homogeneous: bool | None = None
+    draw: Callable[..., Any], assign: Assign, *, homogeneous: bool | None = None
 ) -> GroupSpec:
     """A group whose members, topics and subscriptions have changed since its last assignment."""
     earlier = draw(groups(homogeneous=homogeneous))
