@@ -144,6 +144,14 @@ def test_a_member_without_the_tags_that_standbys_are_spread_by_is_told() -> None
     assert codes(heartbeat(world, 0, member_id="c", member_epoch=0, client_tags=[zone], **told)) == []
 
 
+def test_a_tag_has_one_value(world: StreamsWorld) -> None:
+    tag = KeyValue(key="zone", value="a")
+    assert (
+        Streamer(world, "a", topology("t")).join(client_tags=[tag, tag]).error_code == E.UNKNOWN_SERVER_ERROR
+    )
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+
+
 def test_missing_source_topics_are_told_and_come_later(world: StreamsWorld) -> None:
     a = Streamer(world, "a", topology("t", "new"))
     answer = a.join()
@@ -398,6 +406,25 @@ def test_the_memory_of_endpoints_is_counted(world: StreamsWorld) -> None:
     for each in members[:2]:
         each.leave()
     assert memory.used < used
+
+
+def test_the_memory_of_tasks_is_counted(world: StreamsWorld) -> None:
+    """A client decides how many subtopologies read a topic."""
+    world.create(big=500)
+    subtopologies = [Subtopology(subtopology_id=str(number), source_topics=["big"]) for number in range(4)]
+    a = Streamer(world, "a", Topology(subtopologies=subtopologies))
+    memory = machine_of(world.coordinator._shards.shard_for(GROUP)).env.memory
+    tracemalloc.start()
+    try:
+        a.join()
+        a.has = {role: {} for role in a.has}
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(machine_of(world.coordinator._shards.shard_for(GROUP)).groups[GROUP].targets["a"].active) == 4
+    assert 200_000 < taken <= memory.used
+    a.leave()
+    assert memory.used < 50_000
 
 
 def test_task_offsets_are_described(world: StreamsWorld) -> None:

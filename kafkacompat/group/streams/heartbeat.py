@@ -415,10 +415,13 @@ def _are_within(owned: Sequence[Any] | None, assigned: Mapping[str, Any]) -> boo
 def _told_of(
     request: StreamsGroupHeartbeatRequest, caller: HeartbeatCaller, member: StreamsGroupMember
 ) -> StreamsGroupMember:
-    """The member with what the request tells. None means unchanged, but for the endpoint of a member that joins."""
+    """The member with what the request tells. None means unchanged, but for the endpoint of a member that joins. Raises
+    OperationRefused for a tag that is there twice, as Kafka does."""
     tags, endpoint = member.client_tags, member.user_endpoint
     if request.client_tags is not None:
         told_tags = {each.key: each.value for each in request.client_tags}
+        if len(told_tags) < len(request.client_tags):
+            raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
         tags = tags if told_tags == tags else told_tags
     if request.user_endpoint is not None:
         told_endpoint = Endpoint(request.user_endpoint.host, request.user_endpoint.port)

@@ -58,6 +58,9 @@ STREAMS_PROTOCOL_TYPE = "streams"
 NO_TOPOLOGY_EPOCH = -1
 NO_PROCESSES: frozenset[str] = frozenset()
 TASK_OFFSET_BYTES = 250
+TARGET_TASK_BYTES = 150
+ASSIGNED_TASK_BYTES = 250
+"""With its process. Of subtopologies that read one topic a client decides how many there are, and so how many tasks."""
 
 Processes = dict[str, dict[int, set[str]]]
 """Subtopology id -> partition -> ids of the processes that have the task."""
@@ -89,6 +92,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         "_standby_processes",
         "_task_offsets",
         "_task_offsets_held",
+        "_tasks_held",
         "_topology_held",
         "_warmup_processes",
         "configured_topology",
@@ -137,6 +141,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         self._task_offsets: dict[str, TaskOffsets] = {}
         self._task_offsets_held: dict[str, Held] = {}
         self._topology_held: Held | None = None
+        self._tasks_held = None if memory is None else memory.hold(0)
 
     def _state_of_members(self) -> str:
         topology = self.topology
@@ -192,12 +197,17 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
             == (new.assigned, new.pending_revocation, new.process_id)
         ):
             return
+        more = 0
         if old is not None:
             self._release(old.assigned, old.process_id)
             self._release(old.pending_revocation, old.process_id)
+            more -= old.assigned.count() + old.pending_revocation.count()
         if new is not None:
             self._take(new.assigned, new.process_id)
             self._take(new.pending_revocation, new.process_id)
+            more += new.assigned.count() + new.pending_revocation.count()
+        if self._tasks_held is not None:
+            self._tasks_held.grow(ASSIGNED_TASK_BYTES * more)
 
     def _take(self, tasks: TasksTupleWithEpochs, process_id: str) -> None:
         for subtopology_id, epochs in tasks.active.items():
@@ -245,6 +255,17 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
 
     def warmup_processes(self, subtopology_id: str, partition: int) -> AbstractSet[str]:
         return self._warmup_processes.get(subtopology_id, {}).get(partition, NO_PROCESSES)
+
+    def set_target(self, member_id: str, target: TasksTuple | None) -> None:
+        more = 0 if target is None else target.count()
+        if member_id in self.targets:
+            more -= self.targets[member_id].count()
+        if self._tasks_held is not None:
+            self._tasks_held.grow(TARGET_TASK_BYTES * more)
+        if target is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = target
 
     # --- what members report
 
@@ -359,12 +380,12 @@ def _told(group: StreamsGroup, member: StreamsGroupMember, value: Any) -> Stream
 
 
 def _target_member(group: StreamsGroup, key: Any, value: Any) -> None:
-    if value is None:
-        group.targets.pop(key.member_id, None)
-    else:
-        group.targets[key.member_id] = TasksTuple(
+    target = None
+    if value is not None:
+        target = TasksTuple(
             tasks_of(value.active_tasks), tasks_of(value.standby_tasks), tasks_of(value.warmup_tasks)
         )
+    group.set_target(key.member_id, target)
 
 
 def _assigned(member: StreamsGroupMember, value: Any) -> StreamsGroupMember:

@@ -30,6 +30,9 @@ class TasksTuple:
     def is_empty(self) -> bool:
         return not (self.active or self.standby or self.warmup)
 
+    def count(self) -> int:
+        return sum(map(len, (*self.active.values(), *self.standby.values(), *self.warmup.values())))
+
     def contains_any(self, other: TasksTupleWithEpochs) -> bool:
         """Whether both have a task in the same role."""
         return (
@@ -63,6 +66,9 @@ class TasksTupleWithEpochs:
 
     def is_empty(self) -> bool:
         return not (self.active or self.standby or self.warmup)
+
+    def count(self) -> int:
+        return sum(map(len, (*self.active.values(), *self.standby.values(), *self.warmup.values())))
 
     def standby_and_warmup(self) -> Tasks:
         return _united(self.standby, self.warmup) if self.warmup else self.standby
