@@ -21,6 +21,7 @@ from kafkacompat.node.broker_lifecycle import BrokerIdentity
 from kafkacompat.partition import following, purgatories
 from kafkacompat.partition.partition import Partition, PendingPartitionChange, Standing
 from kafkacompat.ports import SyncFailed
+from kafkacompat.sim._tests.seeds import SeenAt
 from kafkacompat.wire.errors import ErrorCode
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -231,16 +232,16 @@ MUTANTS: tuple[Plant, ...] = (
     high_watermark_of_followers_retreats,
     the_first_listener_tells_who_is_gone,
 )
-SEEN_AT = {
+SEEN_AT: dict[str, SeenAt] = {
     "waits_survive_a_change_of_leader": 4,
     "a_failed_sync_is_forgiven": 30,
     "no_truncation": 0,
     "truncation_to_the_high_watermark": 6,
-    "expansion_without_catching_up": 3,
+    "expansion_without_catching_up": (6, 2, 3),
     "shrinking_counts_before_it_is_committed": 4,
     "every_life_of_a_follower_counts": 3,
     "old_leader_epochs_are_accepted": 10,
-    "every_start_was_clean": 102,
+    "every_start_was_clean": (78, 3, 102),
     "high_watermark_of_followers_retreats": 3,
     "proposals_stay_when_leadership_is_lost": 4,
 }

@@ -21,6 +21,7 @@ from kafkacompat.group.consumer import (
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.current_assignment_builder import Reconciliation
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.seeds import SeenAt
 
 CURRENT_ASSIGNMENT = 8
 
@@ -139,13 +140,14 @@ RARE_CONSUMER_GROUP_MUTANTS: tuple[Plant, ...] = (
 )
 """Found by few seeds: a coordinator has to move in the middle of a revocation, or before a target is reached. Soaks look for
 them here. The random lives of coordinator/_tests find them in ordinary tests."""
-CONSUMER_GROUP_MUTANTS_SEEN_AT = {
+CONSUMER_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
+    "partitions_of_fenced_members_are_not_released": (1, 0),
     "every_epoch_of_a_consumer_may_commit": 3,
-    "a_heartbeat_that_tells_nothing_gives_everything_up": 1,
-    "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": 6,
+    "a_heartbeat_that_tells_nothing_gives_everything_up": (0, 1),
+    "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": (8, 6),
     "a_twin_joins_before_its_instance_is_released": 4,
-    "a_twin_that_was_replaced_is_not_fenced": 30,
-    "changed_topics_are_not_noticed": 23,
-    "all_members_are_taken_to_subscribe_to_the_same_topics": 1,
+    "a_twin_that_was_replaced_is_not_fenced": (10, 64, 30),
+    "changed_topics_are_not_noticed": (7, 0, 23),
+    "all_members_are_taken_to_subscribe_to_the_same_topics": (1, 4),
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

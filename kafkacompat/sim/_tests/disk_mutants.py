@@ -12,6 +12,7 @@ from kafkacompat.ports import SyncFailed
 from kafkacompat.raft.quorum_files import RoomWatch
 from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.seeds import SeenAt
 
 
 def a_full_disk_halts_the_quorum(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +45,7 @@ DISK_MUTANTS: tuple[Plant, ...] = (
     a_failed_append_is_passed_over,
     one_failed_directory_ends_the_node,
 )
-DISK_MUTANTS_SEEN_AT = {
+DISK_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "a_full_disk_halts_the_quorum": 4,
     "a_failed_append_is_passed_over": 7,
     "one_failed_directory_ends_the_node": 9,

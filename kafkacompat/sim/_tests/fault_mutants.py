@@ -10,6 +10,7 @@ from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.coordinator.loading import Loader
 from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.seeds import SeenAt
 
 
 def heartbeats_go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
@@ -41,7 +42,7 @@ FAULT_MUTANTS: tuple[Plant, ...] = (
     heartbeats_go_by_the_wall_clock,
     a_load_ends_at_the_first_read_that_fails,
 )
-FAULT_MUTANTS_SEEN_AT = {
-    "heartbeats_go_by_the_wall_clock": 16,
-    "a_load_ends_at_the_first_read_that_fails": 32,
+FAULT_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
+    "heartbeats_go_by_the_wall_clock": (18, 16),
+    "a_load_ends_at_the_first_read_that_fails": (11, 32),
 }

@@ -13,6 +13,7 @@ from kafkacompat.log import unified_log as log
 from kafkacompat.log.cleaner.filtering import BatchFilter, CleanedTransactionMetadata
 from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.node.log_maintenance import BackgroundCleaning
+from kafkacompat.sim._tests.seeds import SeenAt
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -110,15 +111,15 @@ KEEPING_MUTANTS: tuple[Plant, ...] = (
     an_unclean_leader_is_elected_before_those_in_sync,
     logs_are_cleaned_in_the_loop,
 )
-KEEPING_MUTANTS_SEEN_AT = {
+KEEPING_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "the_first_of_a_key_is_kept": 7,
     "tombstones_go_at_once": 15,
-    "aborted_records_replace_committed_ones": 16,
+    "aborted_records_replace_committed_ones": (15, 16),
     "retention_takes_a_segment_too_many": 12,
     "retention_takes_days_for_shorter_than_they_are": 7,
     "retention_forgets_what_compaction_is": 2,
     "every_topic_elects_unclean_leaders": 2,
-    "an_unclean_leader_is_elected_before_those_in_sync": 35,
+    "an_unclean_leader_is_elected_before_those_in_sync": (3, 44, 35),
     "logs_are_cleaned_in_the_loop": 15,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

@@ -21,6 +21,7 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replica_alter_log_dirs_manager import Move, MoveState, ReplicaAlterLogDirsManager
+from kafkacompat.sim._tests.seeds import SeenAt
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -95,14 +96,14 @@ LIFE_MUTANTS: tuple[Plant, ...] = (
     snapshots_leave_features_out,
     eligible_replicas_outlive_the_feature,
 )
-LIFE_MUTANTS_SEEN_AT = {
+LIFE_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "logs_keep_the_settings_of_their_start": 8,
-    "added_partitions_take_the_place_of_others": 5,
+    "added_partitions_take_the_place_of_others": (8, 5),
     "snapshots_leave_features_out": 1,
     "a_copy_takes_its_place_at_any_moment": 1,
-    "a_log_is_cleaned_while_it_is_copied": 42,
+    "a_log_is_cleaned_while_it_is_copied": (50, 62, 42),
     "logs_belong_to_names": 6,
-    "eligible_replicas_outlive_the_feature": 29,
+    "eligible_replicas_outlive_the_feature": (62, 29),
 }
 LIFE_MUTANTS_SHAPES: dict[str, dict[str, Any]] = {
     "a_log_is_cleaned_while_it_is_copied": {

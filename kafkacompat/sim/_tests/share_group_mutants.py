@@ -17,6 +17,7 @@ from kafkacompat.share.share_partition_cache import SharePartitionCache
 from kafkacompat.share.state import batches, share_coordinator_shard
 from kafkacompat.share.transitions import EndedLocks, StateBatches
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.seeds import SeenAt
 
 
 def acknowledgements_are_answered_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
@@ -144,9 +145,9 @@ SHARE_GROUP_MUTANTS: tuple[Plant, ...] = (
     dead_letters_go_to_a_topic_that_takes_none,
     a_range_of_dead_letters_is_finished_after_its_first_batch,
 )
-SHARE_GROUP_MUTANTS_SEEN_AT = {
-    "deposed_leaders_are_not_fenced": 28,
+SHARE_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
+    "deposed_leaders_are_not_fenced": (32, 7, 28),
     "locks_do_not_end": 6,
-    "states_are_read_before_they_are_loaded": 27,
+    "states_are_read_before_they_are_loaded": (27, 2),
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

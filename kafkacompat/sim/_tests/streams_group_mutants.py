@@ -13,6 +13,7 @@ from kafkacompat.group.streams import heartbeat
 from kafkacompat.group.streams.streams_group import NO_PROCESSES, StreamsGroup
 from kafkacompat.group.streams.tasks_tuple import NOTHING_ASSIGNED
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.seeds import SeenAt
 
 
 def tasks_are_given_away_before_they_are_revoked(patch: pytest.MonkeyPatch) -> None:
@@ -88,9 +89,10 @@ STREAMS_GROUP_MUTANTS: tuple[Plant, ...] = (
 RARE_STREAMS_GROUP_MUTANTS: tuple[Plant, ...] = (a_new_coordinator_forgets_what_is_to_be_revoked,)
 """Found by few seeds: a coordinator has to move in the middle of a revocation. The random lives of group/_tests find them in
 ordinary tests, and soaks here."""
-STREAMS_GROUP_MUTANTS_SEEN_AT = {
-    "a_task_comes_to_a_process_that_has_it": 3,
-    "every_epoch_of_a_member_may_commit": 10,
+STREAMS_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
+    "tasks_are_given_away_before_they_are_revoked": (1, 0),
+    "a_task_comes_to_a_process_that_has_it": (0, 3),
+    "every_epoch_of_a_member_may_commit": (5, 0, 10),
     "a_new_coordinator_forgets_targets": 3,
     "tasks_of_a_static_member_are_given_away_when_it_leaves_for_a_while": 3,
 }

@@ -15,6 +15,7 @@ from kafkacompat.sim._tests.seeds import (
     run_first,
     run_share,
     seeds_from,
+    tell_of_another,
 )
 
 
@@ -121,3 +122,11 @@ def test_a_failure_among_the_very_first_seeds_is_named_and_the_others_run() -> N
 
 def test_the_seed_that_showed_a_bug_is_the_first_to_look_for_it() -> None:
     assert list(seeds_from(2, 4)) == [2, 0, 1, 3]
+    assert list(seeds_from((7, 1), 4)) == [7, 1, 0, 2, 3]
+
+
+def test_a_seed_that_is_not_known_is_told() -> None:
+    told: list[tuple[str, float]] = []
+    for found in (None, 7, 1, 3):
+        tell_of_another(lambda *what: told.append(what), "a_bug", (7, 1), found)
+    assert told == [("seed that finds a_bug instead of seed 7 or 1", 3)]

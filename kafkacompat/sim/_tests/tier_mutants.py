@@ -10,6 +10,7 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.remote import manager, remote_reads
 from kafkacompat.remote.manager import RemoteLogManager
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.seeds import SeenAt
 
 
 def local_files_go_before_they_are_copied(patch: pytest.MonkeyPatch) -> None:
@@ -62,5 +63,5 @@ TIER_MUTANTS: tuple[Plant, ...] = (
     copies_of_a_deleted_topic_stay,
     a_copy_that_failed_counts,
 )
-TIER_MUTANTS_SEEN_AT = {"copies_of_a_deleted_topic_stay": 3}
+TIER_MUTANTS_SEEN_AT: dict[str, SeenAt] = {"copies_of_a_deleted_topic_stay": 3}
 """The seeds that found them when they were planted, unless it was the first seed."""

@@ -14,6 +14,7 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.sim._tests.seeds import SeenAt
 from kafkacompat.txn import add_partitions_to_txn_manager
 from kafkacompat.wire.errors import ErrorCode
 
@@ -85,10 +86,10 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
     markers_are_not_loaded,
     a_fetch_is_not_looked_at_again,
 )
-TRANSACTION_MUTANTS_SEEN_AT = {
+TRANSACTION_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "everything_is_stable": 3,
     "aborted_ranges_are_not_told": 3,
-    "coordinators_answer_at_the_append": 3,
+    "coordinators_answer_at_the_append": (11, 3),
     "leaders_do_not_verify": 3,
     "offsets_count_before_their_transaction_ends": 3,
     "markers_are_not_loaded": 3,
