@@ -421,7 +421,8 @@ def test_the_memory_of_tasks_is_counted(world: StreamsWorld) -> None:
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(machine_of(world.coordinator._shards.shard_for(GROUP)).groups[GROUP].targets["a"].active) == 4
+    group: Any = machine_of(world.coordinator._shards.shard_for(GROUP)).groups[GROUP]
+    assert len(group.targets["a"].active) == 4
     assert 200_000 < taken <= memory.used
     a.leave()
     assert memory.used < 50_000
