@@ -34,7 +34,7 @@ from kafkacompat.log.directory import (
 )
 from kafkacompat.log.log_loader import open_directory, trust_syncs_again
 from kafkacompat.log.log_segment import LOG_SUFFIX, file_stem
-from kafkacompat.log.unified_log import LogServices, UnifiedLog
+from kafkacompat.log.unified_log import NEVER_TIERED, LogServices, UnifiedLog
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
@@ -119,8 +119,8 @@ class LogOpener:
         high_watermark: int = 0,
     ) -> UnifiedLog:
         """Open an existing log if `topic_id` is None; otherwise create one. Raises TopicUnknown if an existing log has
-        no topic id. `log_start_offset` is None if there is no checkpoint of it. A tiered log then begins at 0, until its leader
-        has looked into the remote storage."""
+        no topic id. `log_start_offset` is None if there is no checkpoint of it. The log then begins at 0 until its settings are
+        known, and a tiered one until its leader has looked into the remote storage."""
         is_new = topic_id is not None
         has_lost = False
         if topic_id is None:
@@ -134,7 +134,8 @@ class LogOpener:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset or 0,
-            may_be_tiered=self._services.remote_storage and not is_new,
+            # Also on a node without a remote storage: it may have been started without by mistake.
+            may_be_tiered=not is_new and name.topic not in NEVER_TIERED,
             note=self._note,
             cache=self._cache,
         )

@@ -219,8 +219,9 @@ class UnifiedLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._take_config(config)
-        if not self.is_tiered:
+        if not config.remote_storage_enable or self.topic_partition.topic in NEVER_TIERED:
             # The topic is not tiered any more, or is found not to be tiered: a log is opened before its settings are known.
+            # What the node has counts for nothing: without a remote storage it cannot know what is there.
             self.log_start_offset = max(self.log_start_offset, self.local_log_start_offset)
             self.highest_offset_in_remote_storage = -1
 

@@ -15,6 +15,7 @@ from enum import Enum
 
 from kafkacompat.config import (
     ConfigEntry,
+    ConfigError,
     ConfigKey,
     DynamicConfig,
     LogConfig,
@@ -37,6 +38,8 @@ BROKER, TOPIC, GROUP = (
     int(ConfigResourceType.TOPIC),
     int(ConfigResourceType.GROUP),
 )
+TIERING = "remote.log.storage.system.enable"
+TIERED = "remote.storage.enable"
 
 
 class NodeSettings:
@@ -91,6 +94,21 @@ class NodeSettings:
 
     def describe_group(self, group: str) -> Sequence[ConfigEntry]:
         return describe_group(self._config, self._image.config(GROUP, group))
+
+
+def refuse_tiered_topics(config: ServerConfig, image: MetadataImage) -> None:
+    """Raise ConfigError if a topic is tiered and this node has no remote storage. It would take its local part of the topic
+    for all there is."""
+    if config.get_boolean(TIERING):
+        return
+    for (kind, topic), settings in image.configs.items():
+        if kind == TOPIC and settings.get(TIERED, "").strip().lower() == "true" and topic in image.topics:
+            raise ConfigError(
+                TIERING,
+                "false",
+                f"You have to delete all topics with the property {TIERED}=true before disabling tiered storage "
+                f"cluster-wide, and topic {topic} has it",
+            )
 
 
 class Change(Enum):

@@ -387,7 +387,10 @@ def settle(copy: Copy, current: Log) -> str | None:
 
 def _begin_at_start(copy: Copy, current: Log) -> str:
     start = current.local_log_start_offset
+    copy.log.config = current.config  # of a future log that a start has found they are not known
     copy.log.truncate_fully_and_start_at(start)
+    # Now, and not only when it takes the other's place: that one's directory may fail before.
+    copy.log.take_remote_part_of(current)
     return f"begins anew at {start}, where the current log begins"
 
 

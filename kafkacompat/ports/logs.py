@@ -255,6 +255,10 @@ class Log(Protocol):
         """Drop everything. Of a tiered log, the start and the epochs below the offset stay unless it begins `anew`."""
         ...
 
+    def take_remote_part_of(self, log: Log) -> None:
+        """This log takes the place of another, which begins in the remote storage. Raises OSError."""
+        ...
+
     def start_after_remote_segment(
         self,
         offset: int,

@@ -30,7 +30,13 @@ from kafkacompat.node.forwarding_manager import ForwardingManager
 from kafkacompat.node.node_to_controller_channel_manager import NO_TIMEOUT_MS
 from kafkacompat.node.opening import Opening
 from kafkacompat.node.rpc_producer_id_manager import RPCProducerIdManager, allocate_block
-from kafkacompat.node.settings import Change, NodeSettings, SettingChanges, SettingNotices
+from kafkacompat.node.settings import (
+    Change,
+    NodeSettings,
+    SettingChanges,
+    SettingNotices,
+    refuse_tiered_topics,
+)
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.placement import Placement
@@ -211,7 +217,8 @@ class BrokerServer:
             self._coordinators.now()  # their metrics are shown from the start
 
     async def start(self) -> None:
-        """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt."""
+        """Return when clients are served and this broker may lead partitions. Raises OSError, BrokerRefused, CheckpointCorrupt,
+        ConfigError."""
         services, config, shared = self._services, self._services.config, self._shared
         await self.broker_logs.load()
         self._server = server = services.network.socket_server()
@@ -222,6 +229,7 @@ class BrokerServer:
         self.bound = await server.bind(listeners)
         advertised = await broker_addresses(config, self.bound, services.network)
         await shared.machine.when_at(await self._register(advertised))
+        refuse_tiered_topics(config, shared.machine.image)  # before any partition has a role
         await shared.acls_loaded  # a client that is served before is told of an error
         self.broker_logs.keep_checkpoints_true()
         if _has_coordinators_topic(shared.machine.image):

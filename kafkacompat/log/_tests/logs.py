@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.log_loader import open_directory
-from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.log.unified_log import LogServices, UnifiedLog
 from kafkacompat.ports import Disk, FileSlice, LogRead, TimestampOffset
 from kafkacompat.records.batch import ValidatedBatch, build_batch, iterate_batches, trusted_batch
 from kafkacompat.records.control import build_end_transaction_marker
@@ -18,6 +18,7 @@ from kafkacompat.records.record import Record
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/logs/t-0"
 TOPIC_ID = b"\x07" * 16
+NAME = TopicPartition("t", 0)
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=150)
 
 
@@ -43,6 +44,9 @@ def look_up(log: UnifiedLog, timestamp_ms: int | None) -> TimestampOffset | None
 
 def config(**changes: object) -> LogConfig:
     return dataclasses.replace(SMALL, **changes)  # type: ignore[arg-type]
+
+
+TIERED = config(remote_storage_enable=True, local_retention_bytes=1, retention_bytes=-1, retention_ms=-1)
 
 
 def batch_of(
@@ -98,3 +102,39 @@ def index_files(disk: Disk, directory: str = DIRECTORY) -> dict[str, bytes]:
         for name in disk.list_directory(directory)
         if name.endswith(suffixes)
     }
+
+
+def open_tiered(
+    disk: Disk,
+    settings: LogConfig = TIERED,
+    *,
+    topic: str = "t",
+    clean: bool = True,
+    log_start_offset: int | None = None,
+    high_watermark: int = 0,
+) -> UnifiedLog:
+    parts = open_directory(
+        disk,
+        DIRECTORY,
+        SMALL,
+        NOW_MS,
+        clean=clean,
+        log_start_offset=log_start_offset or 0,
+        may_be_tiered=log_start_offset is not None,
+    )
+    name = TopicPartition(topic, 0)
+    services = LogServices(remote_storage=True)
+    log = UnifiedLog(disk, DIRECTORY, name, TOPIC_ID, SMALL, parts, services, high_watermark=high_watermark)
+    log.config = settings
+    return log
+
+
+def fill(log: UnifiedLog, segments: int = 4) -> list[int]:
+    """Ten records a segment. Returns the base offsets of the segments."""
+    for number in range(segments):
+        if number:
+            log.roll(log.log_end_offset, NOW_MS)
+        batch = batch_of([b"x"] * 10, NOW_MS, producer_id=5, producer_epoch=0, base_sequence=number * 10)
+        log.append_as_leader(batch, number // 2, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    return [segment.base_offset for segment in log.segments]

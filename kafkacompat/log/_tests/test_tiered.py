@@ -9,7 +9,18 @@ import pytest
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, batch_of, config
+from kafkacompat.log._tests.logs import (
+    DIRECTORY,
+    NAME,
+    NOW_MS,
+    SMALL,
+    TIERED,
+    TOPIC_ID,
+    batch_of,
+    config,
+    fill,
+    open_tiered,
+)
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import LOG_START_FILE
 from kafkacompat.log.directory import offsets_of
@@ -22,43 +33,20 @@ from kafkacompat.log.unified_log import LogServices, UnifiedLog
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
 
-TIERED = config(remote_storage_enable=True, local_retention_bytes=1, retention_bytes=-1, retention_ms=-1)
+
+def opener(disk: MemoryDisk, *, remote_storage: bool = False) -> LogOpener:
+    """Of a node, which has a remote storage or not."""
+    services = LogServices(remote_storage=remote_storage)
+    return LogOpener(disk, HandTime(), lambda line: None, IndexCache(1 << 20), services)
 
 
-def open_tiered(
-    disk: MemoryDisk,
-    settings: LogConfig = TIERED,
-    *,
-    topic: str = "t",
-    clean: bool = True,
-    log_start_offset: int | None = None,
-    high_watermark: int = 0,
-) -> UnifiedLog:
-    parts = open_directory(
-        disk,
-        DIRECTORY,
-        SMALL,
-        NOW_MS,
-        clean=clean,
-        log_start_offset=log_start_offset or 0,
-        may_be_tiered=log_start_offset is not None,
-    )
-    name = TopicPartition(topic, 0)
-    services = LogServices(remote_storage=True)
-    log = UnifiedLog(disk, DIRECTORY, name, TOPIC_ID, SMALL, parts, services, high_watermark=high_watermark)
+def made_by(makes: LogOpener, name: TopicPartition = NAME, settings: LogConfig = SMALL) -> UnifiedLog:
+    """A log of four segments."""
+    log = makes.open_log(DIRECTORY, name, TOPIC_ID, SMALL, clean=True)
     log.config = settings
+    log.is_durable = True
+    fill(log)
     return log
-
-
-def fill(log: UnifiedLog, segments: int = 4) -> list[int]:
-    """Ten records a segment. Returns the base offsets of the segments."""
-    for number in range(segments):
-        if number:
-            log.roll(log.log_end_offset, NOW_MS)
-        batch = batch_of([b"x"] * 10, NOW_MS, producer_id=5, producer_epoch=0, base_sequence=number * 10)
-        log.append_as_leader(batch, number // 2, NOW_MS)
-    log.set_high_watermark(log.log_end_offset)
-    return [segment.base_offset for segment in log.segments]
 
 
 def code_of(log: UnifiedLog, offset: int) -> ErrorCode:
@@ -256,21 +244,66 @@ def test_a_damaged_snapshot_of_the_remote_storage_changes_nothing() -> None:
 def test_a_start_without_a_checkpoint_keeps_the_remote_part() -> None:
     """The process was killed before the log start was written. The leader finds it in the remote storage."""
     disk = MemoryDisk()
-    services = LogServices(remote_storage=True)
-    opener = LogOpener(disk, HandTime(), lambda line: None, IndexCache(1 << 20), services)
-    name = TopicPartition("t", 0)
-    log = opener.open_log(DIRECTORY, name, TOPIC_ID, SMALL, clean=False)
-    log.config = TIERED
-    log.is_durable = True
-    fill(log)
+    tiering = opener(disk, remote_storage=True)
+    log = made_by(tiering, settings=TIERED)
     log.note_copied_to(19)
     log.enforce_retention(NOW_MS)
-    again = opener.open_log(DIRECTORY, name, None, SMALL, clean=False, high_watermark=40)
+    again = tiering.open_log(DIRECTORY, NAME, None, SMALL, clean=False, high_watermark=40)
     again.config = TIERED
     assert (again.log_start_offset, again.local_log_start_offset) == (0, 20)
-    untiered = opener.open_log(DIRECTORY, name, None, SMALL, clean=False, high_watermark=40)
+    untiered = tiering.open_log(DIRECTORY, NAME, None, SMALL, clean=False, high_watermark=40)
     untiered.config = config()
     assert untiered.log_start_offset == 20
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_node_without_remote_storage_keeps_start_and_epochs_of_a_tiered_log(clean: bool) -> None:
+    """It was started without by mistake, and the next start has it again."""
+    disk = MemoryDisk()
+    log = made_by(opener(disk, remote_storage=True), settings=TIERED)
+    log.note_copied_to(29)
+    log.enforce_retention(NOW_MS)
+    log.increment_log_start_offset(3)
+    log.close()
+    name = log.topic_partition
+    start = offsets_of(LOG_START_FILE, {name: log})[name]
+    found = opener(disk).open_log(
+        DIRECTORY, name, None, SMALL, clean=clean, log_start_offset=start, high_watermark=40
+    )
+    assert (found.log_start_offset, found.local_log_start_offset) == (3, 30)
+    assert offsets_of(LOG_START_FILE, {name: found}) == {name: 3}
+    found.config = TIERED
+    assert not found.is_tiered
+    assert (found.log_start_offset, found.local_log_start_offset) == (3, 30)
+    found.close()
+    again = open_tiered(disk, log_start_offset=3, high_watermark=40)
+    assert (again.log_start_offset, again.epoch_entries) == (3, [(0, 3), (1, 20)])
+    assert again.producer_count == 1
+
+
+def test_a_log_that_is_not_tiered_begins_with_its_files_once_that_is_known() -> None:
+    """The checkpoint is from before retention, or is not there."""
+    disk = MemoryDisk()
+    log = made_by(opener(disk), settings=config(retention_bytes=1))
+    log.enforce_retention(NOW_MS)
+    start = log.log_start_offset
+    assert start == log.segments[0].base_offset > 0
+    log.close()
+    again = opener(disk).open_log(DIRECTORY, NAME, None, SMALL, clean=True, high_watermark=40)
+    again.config = SMALL
+    assert (again.log_start_offset, again.local_log_start_offset) == (start, start)
+    assert again.epoch_entries == log.epoch_entries
+
+
+def test_internal_topics_begin_with_their_files_at_once() -> None:
+    disk = MemoryDisk()
+    name = TopicPartition("__consumer_offsets", 0)
+    tiering = opener(disk, remote_storage=True)
+    log = made_by(tiering, name, config(retention_bytes=1))
+    log.enforce_retention(NOW_MS)
+    log.close()
+    again = tiering.open_log(DIRECTORY, name, None, SMALL, clean=True)
+    assert again.log_start_offset == log.log_start_offset > 0
 
 
 def test_a_log_start_below_the_files_is_written_before_the_settings_are_known() -> None:

@@ -9,6 +9,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, TopicPartition, Uuid
-from kafkacompat.log._tests.logs import all_values
+from kafkacompat.log._tests.logs import NOW_MS as LOG_NOW_MS
+from kafkacompat.log._tests.logs import SMALL, all_values, fill, open_tiered
+from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.log_manager import LogManager
@@ -767,3 +770,17 @@ def test_very_many_small_batches_are_copied_with_the_loop_in_between(
     monkeypatch.setattr(replica_alter_log_dirs_manager, "copy_records", counted)
     disks.run()
     assert appended == [BATCHES_AT_ONCE, BATCHES_AT_ONCE, 10]
+
+
+def test_a_copy_of_a_tiered_log_knows_what_lies_in_the_remote_storage_from_its_beginning() -> None:
+    """The directory of the current log may fail before the copy takes its place."""
+    current = open_tiered(MemoryDisk())
+    fill(current)
+    current.note_copied_to(29)
+    current.enforce_retention(LOG_NOW_MS)
+    current.increment_log_start_offset(3)
+    # A start that finds a copy does not know its settings.
+    copy = SimpleNamespace(log=open_tiered(MemoryDisk(), SMALL))
+    assert "begins anew at 30" in (replica_alter_log_dirs_manager.settle(copy, current) or "")  # type: ignore[arg-type]
+    assert (copy.log.log_start_offset, copy.log.log_end_offset) == (3, 30)
+    assert copy.log.epoch_entries == [(0, 0), (1, 20)]
