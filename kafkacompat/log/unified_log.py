@@ -805,7 +805,9 @@ class UnifiedLog:
         self.highest_offset_in_remote_storage = min(
             self.highest_offset_in_remote_storage, self.log_end_offset - 1
         )
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        # The next sync must include the segment that was cut, also if another one begins at its end. A power loss would bring
+        # back what was cut off, in the place of records that were synced since.
+        self.recovery_point = min(self.recovery_point, self._segments.active.base_offset)
 
     def flush(self) -> None:
         """Make everything appended durable. Blocks on the disk."""
@@ -837,7 +839,7 @@ class UnifiedLog:
                 # The bytes of a closed segment were already handed to the kernel. There may be thousands of closed
                 # segments, so the worker opens them.
                 paths += segment.names()
-            elif segment.size:
+            elif segment.size or segment.truncations:
                 files.append(segment.file)
                 paths += segment.write_indexes(create=False)
         paths += self._snapshots.paths_within(recovery_point, end_offset) + self._snapshots.take_late(
@@ -991,7 +993,7 @@ class UnifiedLog:
         if self.log_end_offset:
             self._snapshots.take(self._state)
         self._write_epochs(sync=True)
-        if self.recovery_point < self.log_end_offset or not self.is_durable:
+        if self.recovery_point < self.log_end_offset or not self.is_durable or self._truncations:
             self.flush()
         self.release()
 

@@ -400,3 +400,33 @@ def test_a_log_that_a_truncation_left_without_a_batch_below_its_end_begins_at_it
     assert (again.log_start_offset, again.log_end_offset) == (5, 5)
     assert all_values(again) == []
     assert again.append_as_leader(batch_of([b"x"]), 1, NOW_MS).first_offset == 5
+
+
+def test_what_was_cut_off_does_not_come_back_in_the_place_of_synced_records() -> None:
+    """A segment begins right where the log was cut, so it does not have what was cut off."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for value in (b"0", b"1", b"old", b"older"):
+        log.append_as_leader(batch_of([value]), 0, NOW_MS)
+    log.flush()
+    log.truncate_to(2)
+    log.roll(2, NOW_MS)
+    log.append_as_leader(batch_of([b"new"]), 1, NOW_MS)
+    log.flush()
+    again = open_log(disk.lose_power(kept=("/logs",)), recovery_point=log.recovery_point)
+    assert all_values(again) == [(0, b"0"), (1, b"1"), (2, b"new")]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_log_that_was_cut_to_nothing_stays_empty(closed: bool) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append_as_leader(batch_of([b"old"]), 0, NOW_MS)
+    log.flush()
+    log.truncate_to(0)
+    if closed:
+        log.close()
+    else:
+        log.flush()
+    again = open_log(disk.lose_power(kept=("/logs",)), clean=closed)
+    assert (again.log_end_offset, all_values(again)) == (0, [])
