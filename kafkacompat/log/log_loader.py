@@ -284,6 +284,10 @@ class _OpeningLog:
     def parts(self) -> LogParts:
         is_sound = self._clean and self._unsound is None
         end = self._log_end_offset
+        recovery_point = end if is_sound else min(self._recovery_point, end)
+        last = self._segments[-1]
+        if last.truncations:  # the next sync must include what was cut
+            recovery_point = min(recovery_point, last.base_offset)
         return LogParts(
             self._segments,
             self._epochs,
@@ -291,7 +295,7 @@ class _OpeningLog:
             self._snapshots,
             self._log_start_offset,
             end,
-            end if is_sound else min(self._recovery_point, end),
+            recovery_point,
             self._cache,
         )
 

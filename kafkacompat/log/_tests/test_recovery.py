@@ -430,3 +430,21 @@ def test_a_log_that_was_cut_to_nothing_stays_empty(closed: bool) -> None:
         log.flush()
     again = open_log(disk.lose_power(kept=("/logs",)), clean=closed)
     assert (again.log_end_offset, all_values(again)) == (0, [])
+
+
+def test_what_a_start_has_cut_off_does_not_come_back() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for value in (b"0", b"1", b"torn"):
+        log.append_as_leader(batch_of([value]), 0, NOW_MS)
+    log.flush()
+    with_tear = bytearray(disk.read_bytes(FIRST_LOG))
+    with_tear[-1] ^= 1
+    disk.files[FIRST_LOG] = with_tear
+    first = open_log(disk, recovery_point=2)
+    assert first.log_end_offset == 2
+    first.roll(2, NOW_MS)
+    first.append_as_leader(batch_of([b"new"]), 1, NOW_MS)
+    first.flush()
+    again = open_log(disk.lose_power(kept=("/logs",)), recovery_point=first.recovery_point)
+    assert all_values(again) == [(0, b"0"), (1, b"1"), (2, b"new")]
