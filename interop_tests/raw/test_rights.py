@@ -14,7 +14,7 @@ from interop_tests.raw.rights import AREA, SENDER, administer, entry, make, star
 from interop_tests.side_by_side.area import SOAK, kept_brokers, seeds
 from interop_tests.side_by_side.comparison import Comparison
 from kafkacompat._tests.fuzz.values import TOPICS
-from kafkacompat.security.acl import AclOperation, ResourceType
+from kafkacompat.security.acl import AclOperation, PatternType, ResourceType
 
 BLOCKS = [
     "10.0.0.0/8",
@@ -182,4 +182,88 @@ def test_refused_elements_are_answered_in_kafkas_order(tmp_path: Path) -> None:
     apache, ours = told
     for api in IN_KAFKAS_HASH_ORDER:
         assert sorted(ours.pop(api)) == sorted(apache.pop(api))
+    assert ours == apache
+
+
+def streams_talk(side: Any) -> list[Any]:
+    """What a member and an administrator are told who may not see a topic, and may create only some."""
+    sender = side.connection_of_a_sender()
+    owned = {"ActiveTasks": [], "StandbyTasks": [], "WarmupTasks": []}
+    told: list[Any] = []
+
+    def topology(source: str, changelog: str, sink: str = "app-shown") -> dict[str, Any]:
+        changelogs = [{"Name": changelog, "Partitions": 0, "ReplicationFactor": 1, "TopicConfigs": []}]
+        subtopology = {
+            "SubtopologyId": "0",
+            "SourceTopics": [source],
+            "SourceTopicRegex": [],
+            "StateChangelogTopics": changelogs,
+            "RepartitionSinkTopics": [sink],
+            "RepartitionSourceTopics": [],
+            "CopartitionGroups": [],
+        }
+        return {"Epoch": 0, "Subtopologies": [subtopology]}
+
+    def beat(connection: Any, group: str, member: str, epoch: int = 0, **more: Any) -> None:
+        body = {"GroupId": group, "MemberId": member, "MemberEpoch": epoch, "RebalanceTimeoutMs": 10_000}
+        answer = connection.call("StreamsGroupHeartbeat", 1, body | {"ProcessId": "p"} | more)
+        statuses = [(each["StatusCode"], each["StatusDetail"]) for each in answer["Status"] or []]
+        told.append((answer["ErrorCode"], answer["ErrorMessage"], answer["MemberEpoch"], statuses))
+
+    def describe(group: str) -> None:
+        body = {"GroupIds": [group, "denied"], "IncludeAuthorizedOperations": True}
+        answer = sender.call("StreamsGroupDescribe", 1, body)
+        told.append(
+            [
+                (
+                    each["ErrorCode"],
+                    each["ErrorMessage"],
+                    each["Topology"] is None,
+                    each["AuthorizedOperations"],
+                )
+                for each in answer["Groups"]
+            ]
+        )
+
+    for group, source, changelog, sink in (
+        ("denied", ALLOWED, "app-shown", "app-shown"),
+        ("group", DENIED, "app-shown", "app-shown"),
+        ("group", ALLOWED, "hidden", "app-shown"),
+        ("group", ALLOWED, "app-shown", "hidden"),
+        ("group", ALLOWED, "app-shown", "app-shown"),
+        ("group", ALLOWED, "app-shown", "app-shown"),
+    ):
+        beat(sender, group, "m", Topology=topology(source, changelog, sink), **owned)
+    describe("group")
+    beat(side.own, "group-2", "m", Topology=topology(DENIED, "app-made"), **owned)
+    describe("group-2")
+    beat(sender, "group-2", "m", 1)
+    beat(sender, "group-2", "m", -1)
+    for api, version, body in (
+        ("DeleteGroups", 3, {"GroupsNames": ["denied", "group-2", "group", "none"]}),
+        (
+            "OffsetDelete",
+            0,
+            {"GroupId": "group", "Topics": [{"Name": DENIED, "Partitions": [{"PartitionIndex": 0}]}]},
+        ),
+    ):
+        told.append(sender.call(api, version, body))
+    sender.close()
+    return told
+
+
+def test_members_of_streams_groups_see_and_create_what_they_may(tmp_path: Path) -> None:
+    rights = [
+        entry(ResourceType.TOPIC, ALLOWED, SENDER),
+        entry(ResourceType.TOPIC, "app-", SENDER, AclOperation.DESCRIBE, pattern=PatternType.PREFIXED),
+        entry(ResourceType.GROUP, "group", SENDER, AclOperation.READ, pattern=PatternType.PREFIXED),
+        entry(ResourceType.GROUP, "group", SENDER, AclOperation.DELETE),
+    ]
+    with start(tmp_path, only=["StreamsGroupHeartbeat"]) as sides:
+        told = []
+        for side in sides:
+            administer(side)
+            make(side, rights)
+            told.append(streams_talk(side))
+    apache, ours = told
     assert ours == apache

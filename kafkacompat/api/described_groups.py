@@ -29,6 +29,7 @@ def as_sender_sees(
     answer: Deferred[Any],
     described_group: Callable[..., Any],
     topics_of: Callable[[Any], Iterable[str]],
+    reason: str = "The group has described topic(s) that the client is not authorized to describe.",
 ) -> Awaitable[Any]:
     """The answer with the sender's rights to each group, if the request asks for them. A group with a topic that the
     sender may not describe is replaced by an error. `topics_of` returns the names in a group."""
@@ -40,7 +41,7 @@ def as_sender_sees(
         return described_group(
             group_id=group_id,
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            error_message="The group has described topic(s) that the client is not authorized to describe.",
+            error_message=reason,
         )
 
     return _as_seen(access, request.include_authorized_operations, answer, hidden, topics_of)

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 
 
+HIDDEN = "The described group uses topics that the client is not authorized to describe."
+
+
 def streams_group_describe(
     node: Node, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> Awaitable[StreamsGroupDescribeResponse]:
     answer = node.groups.streams.describe(request, context)
-    return as_sender_sees(node, context, request, answer, DescribedGroup, _topics_of)
+    return as_sender_sees(node, context, request, answer, DescribedGroup, _topics_of, HIDDEN)
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:
