@@ -470,18 +470,23 @@ class RemoteLogManager:
             copies = self._metadata.list_remote_log_segments(tiered.id)
             if not copies:
                 return False
-            # What is local and copied counts once.
+            # A leader that does not copy learns it here.
             if await self._note_copied(tiered) is None:
                 return True
+            epochs = log.epoch_entries
+            # What is local and copied counts once. What is below a copy goes with it, so it does not count, copied or not.
+            highest = core_rules.find_highest_remote_offset(
+                epochs, log.log_end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
+            ).offset
             local = [_facts_of(each) for each in log.segments]
             config = log.config
             retention = Retention(
-                log.epoch_entries,
+                epochs,
                 log.log_start_offset,
                 log.log_end_offset,
                 config.retention_ms if config.delete else -1,
                 config.retention_bytes if config.delete else -1,
-                core_rules.only_local_bytes(local, log.highest_offset_in_remote_storage),
+                core_rules.only_local_bytes(local, highest),
                 self._clock.now_ms(),
             )
             # There may be very many copies, which would hold up the loop.

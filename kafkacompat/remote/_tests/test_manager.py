@@ -309,6 +309,26 @@ def test_retention_by_size_counts_once_what_is_local_and_copied(is_copying: bool
     assert tier.log.log_start_offset == 0
 
 
+def test_retention_by_size_lets_nothing_go_for_the_local_segments_below_the_copies() -> None:
+    """A start after kill -9 has an old log start: it has segments again that retention had let go, and whose copies are
+    gone."""
+    tier = Tier(replace(TIERED, local_retention_bytes=-2))
+    tier.fill(4)
+    tier.lead()
+    size = tier.log.segments[0].size
+    settings = replace(tier.log.config, retention_bytes=3 * size)
+    tier.log.config = settings
+    tier.pass_on()
+    assert (tier.starts(), tier.log.log_start_offset) == ([10, 20], 10)
+    tier.log = tier.core.log = tier.open_log(settings, log_start_offset=0)
+    tier.log.set_high_watermark(40)
+    tier.core.leader_epoch = 1
+    tier.lead()
+    for _ in range(3):
+        tier.pass_on()
+    assert (tier.starts()[-2:], tier.log.log_start_offset) == ([10, 20], 10)
+
+
 def test_delete_records_frees_copies() -> None:
     tier = tiered()
     tier.log.increment_log_start_offset(20)
