@@ -113,7 +113,7 @@ class StreamsAsking(Asking):
     def __init__(self, pair: Pair, group: str) -> None:
         super().__init__(pair, group)
         self.told: Body | None = None
-        """The topology that the first member has told."""
+        """The topology of the first member that was not refused."""
         self.is_lost = False
         """Whether Kafka has failed to answer. What it has changed before that is accidental."""
 
@@ -146,7 +146,8 @@ class StreamsAsking(Asking):
 
     def streams_join(self, member: str, told: Body, expect: int | None = 0, **fields: Any) -> Any:
         """The first heartbeat of a member."""
-        if self.told is None:
+        before = self.told
+        if before is None:
             self.told = told
         first = {
             "RebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
@@ -155,7 +156,10 @@ class StreamsAsking(Asking):
             "ClientTags": [],
             "owned": NOTHING,
         } | fields
-        return self.streams_beat(member, 0, expect, **first)
+        answer = self.streams_beat(member, 0, expect, **first)
+        if answer["ErrorCode"] != ErrorCode.NONE:
+            self.told = before
+        return answer
 
     def streams_describe(
         self, expect: int | None = 0, version: int = 1, *, includes_description: bool = False

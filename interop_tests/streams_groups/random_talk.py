@@ -8,6 +8,7 @@ from typing import Any
 from interop_tests.consumer_groups.asking import ANY
 from interop_tests.consumer_groups.pair import Pair
 from interop_tests.consumer_groups.talk import Body
+from interop_tests.harness.raw_kafka import ErrorCode
 from interop_tests.streams_groups.asking import (
     NOTHING,
     Owned,
@@ -86,6 +87,7 @@ class RandomTalk:
         self.topology = choices[self.chance.randrange(GOOD if self.chance.random() < 0.8 else len(choices))]
         self.workers = [Worker(slot) for slot in "abcd"]
         self.has_topic = False
+        self.classic_members = 0
 
     def walk(self, requests: int) -> None:
         until = self.pair.asked + requests
@@ -94,7 +96,7 @@ class RandomTalk:
             [self.member] * 16
             + [self.describe] * 2
             + [self.commit] * 2
-            + [self.administer, self.change_topic, self.configure]
+            + [self.administer, self.change_topic, self.configure, self.classic]
         )
         while self.pair.asked < until and not self.group.is_lost:
             step += 1
@@ -223,6 +225,19 @@ class RandomTalk:
         ]
         fields: dict[str, Any] = {"InstanceId": worker.instance} | chance.choice(wrong)
         self.group.streams_beat(worker.id, worker.epoch, ANY, **fields)
+
+    def classic(self) -> None:
+        """The application with the classic protocol, which takes over an empty group and leaves it."""
+        self.classic_members += 1
+        name = f"classic{self.classic_members}"
+        answer = self.group.classic_join("", ["t3"], ANY, made=name)
+        if answer["ErrorCode"] != ErrorCode.MEMBER_ID_REQUIRED:
+            return
+        answer = self.group.classic_join(name, ["t3"], ANY)
+        self.group.describe_classic(ANY)
+        self.member()
+        if answer["ErrorCode"] == 0:
+            self.group.classic_leave((name, None), expect=ANY)
 
     # offsets and administrators
 
