@@ -35,8 +35,8 @@ fetch: $(VENV)/.dev browser prometheus
 	-nice $(BIN)/python -m interop_tests.harness.fetching
 	$(MAKE) kerberos
 
-# With a compiler (and Python's headers) two extension modules are built; without one the installation goes on.
-COMPILED = $(wildcard kafkacompat/records/*.[ch])
+# With a compiler (and Python's headers) three extension modules are built; without one the installation goes on.
+COMPILED = $(wildcard kafkacompat/records/*.[ch] kafkacompat/log/*.c)
 $(VENV)/.runtime: requirements.lock pyproject.toml $(COMPILED)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
@@ -122,4 +122,4 @@ soak: $(VENV)/.dev browser prometheus kerberos
 	KAFKACOMPAT_SOAK=1 $(MAKE) -k unit interop
 
 clean:
-	rm -rf $(VENV) .cache build dist *.egg-info kafkacompat/records/*.so
+	rm -rf $(VENV) .cache build dist *.egg-info kafkacompat/records/*.so kafkacompat/log/*.so

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import INTERNAL_TOPICS, OffsetAndEpoch, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
@@ -23,14 +23,22 @@ from kafkacompat.log.checkpoint import (
     format_epochs,
 )
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
-from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn
+from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn, Index, OffsetIndex, TimeIndex
 from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
-from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LogSegment
+from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, TAIL_BATCHES, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
-from kafkacompat.log.producer_state import PRODUCER_IDS_MAX, ProducerStateManager
+from kafkacompat.log.producer_state import (
+    PRODUCER_IDS_MAX,
+    RETAINED_BATCHES,
+    BatchMetadata,
+    Producer,
+    ProducerStateManager,
+    Verifications,
+)
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
 from kafkacompat.log.retention import SegmentAges, count_deletable, count_tiered
+from kafkacompat.log.segment_indexes import SegmentIndexes
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList, change_of_many
 from kafkacompat.ports import (
     EMPTY_RECORDS,
@@ -50,7 +58,6 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.log.index_cache import IndexCache
     from kafkacompat.log.producer_snapshots import SnapshotStore
-    from kafkacompat.log.producer_state import BatchMetadata
     from kafkacompat.meters import Histogram
     from kafkacompat.ports import Disk, File, Log, TransactionTerms
     from kafkacompat.records.batch import ValidatedBatch
@@ -1031,3 +1038,32 @@ def roll_after_ms(config: LogConfig, randrange: Callable[[int], int] | None) -> 
     if jitter_ms > 0 and randrange is not None:
         wait_ms -= randrange(jitter_ms + 1)
     return wait_ms
+
+
+append_next_in_python = UnifiedLog.append_next
+append_next_compiled: Any = None
+"""The same method of _append.c; None if it was not compiled, or from another source text. Tests hold the two equal."""
+try:
+    from kafkacompat.log import _append
+
+    append_next_compiled = _append.method(
+        (
+            UnifiedLog,
+            SegmentList,
+            LeaderEpochFileCache,
+            LogSegment,
+            SegmentIndexes,
+            Index,
+            ProducerStateManager,
+            Verifications,
+            Producer,
+        ),
+        BatchMetadata,
+        TAIL_BATCHES,
+        RETAINED_BATCHES,
+        OffsetIndex.page_size,
+        TimeIndex.page_size,
+    )
+    UnifiedLog.append_next = append_next_compiled  # type: ignore[method-assign]
+except (ImportError, AttributeError):
+    pass

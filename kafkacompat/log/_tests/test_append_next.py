@@ -1,20 +1,35 @@
-"""`append_next` does to a log what `append_as_leader` does, or nothing."""
+"""`append_next` does to a log what `append_as_leader` does, or nothing. So does its compiled gait."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import errno
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.log import producer_snapshots
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE
+from kafkacompat.log.log_segment import TAIL_BATCHES
 from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
-from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.log.unified_log import UnifiedLog, append_next_compiled, append_next_in_python
 from kafkacompat.ports import LogRefused, TransactionTerms
+
+AppendNext: TypeAlias = Callable[..., int]
+
+
+@pytest.fixture(params=["python", "compiled"])
+def append_next(request: pytest.FixtureRequest) -> AppendNext:
+    if request.param == "python":
+        return append_next_in_python
+    if append_next_compiled is None:
+        pytest.skip("no compiler built kafkacompat.log._append")
+    compiled: AppendNext = append_next_compiled
+    return compiled
 
 
 class Step(NamedTuple):
@@ -64,7 +79,7 @@ def state(log: UnifiedLog) -> Any:
     return segments, bytes(producers), retained, offsets_of, list(log.epoch_entries), log.latest_epoch()
 
 
-def appended(log: UnifiedLog, step: Step, is_short: bool) -> Any:
+def appended(log: UnifiedLog, step: Step, append_next: AppendNext | None) -> Any:
     producer = {
         "producer_id": step.producer_id,
         "producer_epoch": step.producer_epoch,
@@ -76,9 +91,10 @@ def appended(log: UnifiedLog, step: Step, is_short: bool) -> Any:
         except LogRefused as refused:
             return refused.code
     batch = batch_of(step.values, step.timestamp_ms, **producer)
-    if is_short:
+    if append_next is not None:
         before = state(log)
-        first_offset = log.append_next(
+        first_offset = append_next(
+            log,
             batch.buffer,
             batch.size,
             batch.record_count,
@@ -97,7 +113,7 @@ def appended(log: UnifiedLog, step: Step, is_short: bool) -> Any:
         return refused.code
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(steps, max_size=12),
     st.sampled_from([400, 2000]),
@@ -106,7 +122,7 @@ def appended(log: UnifiedLog, step: Step, is_short: bool) -> Any:
 )
 @example(ALWAYS_PLAIN, 2000, 100, 10 * 1024 * 1024)
 def test_both_appends_leave_the_same_log(
-    done: list[Step], segment_bytes: int, interval: int, index_bytes: int
+    append_next: AppendNext, done: list[Step], segment_bytes: int, interval: int, index_bytes: int
 ) -> None:
     options = config(
         segment_bytes=segment_bytes,
@@ -116,15 +132,15 @@ def test_both_appends_leave_the_same_log(
     )
     short, usual = open_log(MemoryDisk(), options), open_log(MemoryDisk(), options)
     for step in done:
-        assert appended(short, step, True) == appended(usual, step, False)
+        assert appended(short, step, append_next) == appended(usual, step, None)
         assert state(short) == state(usual)
 
 
-def test_the_batches_of_a_known_producer_need_no_closer_look() -> None:
+def test_the_batches_of_a_known_producer_need_no_closer_look(append_next: AppendNext) -> None:
     log = open_log(MemoryDisk())
     for step in ALWAYS_PLAIN:
         batch = batch_of(step.values, producer_id=1, producer_epoch=0, base_sequence=step.sequence)
-        found = log.append_next(batch.buffer, batch.size, 1, NOW_MS, 1, 0, step.sequence, 3)
+        found = append_next(log, batch.buffer, batch.size, 1, NOW_MS, 1, 0, step.sequence, 3)
         assert found == (
             step.sequence if step.sequence else -1
         )  # the first one makes the epoch and the producer
@@ -133,7 +149,9 @@ def test_the_batches_of_a_known_producer_need_no_closer_look() -> None:
     assert log.log_end_offset == len(ALWAYS_PLAIN)
 
 
-def test_a_snapshot_that_is_being_encoded_has_the_producer_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_that_is_being_encoded_has_the_producer_as_it_was(
+    append_next: AppendNext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(producer_snapshots, "ENCODED_A_STEP", 1)
     disk = MemoryDisk()
     log = open_log(disk)
@@ -146,7 +164,7 @@ def test_a_snapshot_that_is_being_encoded_has_the_producer_as_it_was(monkeypatch
     log.roll(2, NOW_MS)
     log.append_as_leader(batch(1, 1), 3, NOW_MS)
     following = batch(2, 1)
-    assert log.append_next(following.buffer, following.size, 1, NOW_MS, 2, 0, 1, 3) == 3
+    assert append_next(log, following.buffer, following.size, 1, NOW_MS, 2, 0, 1, 3) == 3
     while not log.go_on_with_snapshot():
         pass
     taken = decode_snapshot(disk.read_bytes(f"{DIRECTORY}/{2:020d}.snapshot"))
@@ -154,7 +172,7 @@ def test_a_snapshot_that_is_being_encoded_has_the_producer_as_it_was(monkeypatch
 
 
 @pytest.mark.parametrize("reason", ["none", "transaction", "verification"])
-def test_what_transactions_have_to_say_is_for_the_closer_look(reason: str) -> None:
+def test_what_transactions_have_to_say_is_for_the_closer_look(append_next: AppendNext, reason: str) -> None:
     """A producer may not write outside its open transaction, and must begin where its verification says."""
     log = open_log(MemoryDisk())
     log.append_as_leader(batch_of([b"v"], producer_id=1, producer_epoch=0, base_sequence=0), 3, NOW_MS)
@@ -167,18 +185,138 @@ def test_what_transactions_have_to_say_is_for_the_closer_look(reason: str) -> No
         log.start_verification(1, 0, 0, bumps_epochs=False, now_ms=NOW_MS)
     before = state(log)
     batch = batch_of([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence)
-    found = log.append_next(batch.buffer, batch.size, 1, NOW_MS, 1, 0, sequence, 3)
+    found = append_next(log, batch.buffer, batch.size, 1, NOW_MS, 1, 0, sequence, 3)
     assert (found, state(log) == before) == ((1, False) if reason == "none" else (-1, True))
 
 
-def test_the_first_batch_of_an_epoch_comes_after_the_file_with_the_epoch() -> None:
+def test_the_first_batch_of_an_epoch_comes_after_the_file_with_the_epoch(append_next: AppendNext) -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
     log.assign_epoch_start(4, log.log_end_offset)
     batch = batch_of([b"v"])
     of_the_batch = batch.buffer, batch.size, 1, NOW_MS, -1, -1, -1, 4
-    assert log.append_next(*of_the_batch) == -1
+    assert append_next(log, *of_the_batch) == -1
     log.append_as_leader(batch, 4, NOW_MS)
     assert b"4 1" in disk.read_bytes(f"{DIRECTORY}/{LEADER_EPOCH_FILE}")
-    assert log.append_next(*of_the_batch) == 2
+    assert append_next(log, *of_the_batch) == 2
+
+
+def test_many_batches_fill_the_pages_of_the_indexes_and_the_memory_of_the_tail(
+    append_next: AppendNext,
+) -> None:
+    options = config(segment_bytes=1 << 20, index_interval_bytes=10)
+    short, usual = open_log(MemoryDisk(), options), open_log(MemoryDisk(), options)
+    count = 2 * TAIL_BATCHES + 100
+    looked_at = 0
+    for at in range(count):
+        producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": at}
+        batch, same = (batch_of([b"v"], NOW_MS + at, **producer) for _ in range(2))
+        if append_next(short, batch.buffer, batch.size, 1, NOW_MS + at, 1, 0, at, 3) < 0:
+            looked_at += 1
+            short.append_as_leader(batch, 3, NOW_MS)
+        usual.append_as_leader(same, 3, NOW_MS)
+    assert state(short) == state(usual)
+    assert short.log_end_offset == count
+    assert looked_at < 20
+
+
+@pytest.mark.parametrize("producer_id", [-1, 1])
+def test_a_batch_that_cannot_be_written_leaves_the_log_as_it_was(
+    append_next: AppendNext, producer_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(MemoryDisk(), config(index_interval_bytes=10))
+    epoch = -1 if producer_id < 0 else 0
+
+    def following(at: int) -> int:
+        sequence = -1 if producer_id < 0 else at
+        batch = batch_of(
+            [b"v"], NOW_MS + at, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        )
+        stamp = NOW_MS + at, producer_id, epoch, sequence, 3
+        return append_next(log, batch.buffer, batch.size, 1, *stamp)
+
+    log.append_as_leader(
+        batch_of([b"v"], producer_id=producer_id, producer_epoch=epoch, base_sequence=epoch), 3, NOW_MS
+    )
+    assert [following(at) for at in (1, 2)] == [1, 2]
+    before, segment = state(log), log.segments[-1]
+    with monkeypatch.context() as broken:
+
+        def full(*_: Any) -> int:
+            raise OSError(errno.ENOSPC, "full")
+
+        broken.setattr(type(segment.file), "write_now", full)
+        with pytest.raises(OSError, match="full"):
+            following(3)
+    assert state(log) == before
+    assert segment._may_have_left_bytes
+    assert following(3) == 3
+
+
+HOSTILE: list[Any] = [None, -1, 0, 1 << 31, 1 << 63, 1 << 64, True, 1.5, "x", b""]
+
+
+ANOTHER_VALID_BATCH = {
+    ("producer", -1),
+    ("producer epoch", 0),
+    ("timestamp", -1),
+    ("timestamp", 0),
+    ("timestamp", 1 << 31),
+}
+PLACES = ["batch", "size", "count", "timestamp", "producer", "producer epoch", "sequence", "leader epoch"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+def test_what_cannot_be_a_batch_has_no_effect(place: str, value: Any) -> None:
+    """The compiled gait says nothing of what is unusual, and writes nothing."""
+    if append_next_compiled is None:
+        pytest.skip("no compiler built kafkacompat.log._append")
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch_of([b"v"], producer_id=1, producer_epoch=0, base_sequence=0), 3, NOW_MS)
+    before = state(log)
+    batch = batch_of([b"v"], producer_id=1, producer_epoch=0, base_sequence=1)
+    given: list[Any] = [bytearray(batch.buffer), batch.size, 1, NOW_MS, 1, 0, 1, 3]
+    given[PLACES.index(place)] = value
+    if type(value) is int and (place, value) in ANOTHER_VALID_BATCH:
+        return
+    assert append_next_compiled(log, *given) == -1
+    assert state(log) == before
+
+
+@pytest.mark.parametrize("records", [b"", bytearray(15), bytes(100)], ids=["empty", "short", "read-only"])
+def test_what_cannot_be_stamped_has_no_effect(records: Any) -> None:
+    if append_next_compiled is None:
+        pytest.skip("no compiler built kafkacompat.log._append")
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
+    before = state(log)
+    assert append_next_compiled(log, records, 100, 1, NOW_MS, -1, -1, -1, 3) == -1
+    assert state(log) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["size", "base_offset", "rolling_timestamp_ms", "_file", "indexes", "max_timestamp_ms"],
+)
+@pytest.mark.parametrize("value", [None, "x", 1 << 70, ...], ids=["None", "text", "large", "empty"])
+def test_a_slot_with_something_else_has_no_effect(name: str, value: Any) -> None:
+    if append_next_compiled is None:
+        pytest.skip("no compiler built kafkacompat.log._append")
+    log = open_log(MemoryDisk(), config(index_interval_bytes=10))
+    log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
+    segment = log.segments[-1]
+    if value is ...:
+        delattr(segment, name)
+    elif (name, value) not in {("_file", "x"), ("_file", 1 << 70)}:  # whatever is there is asked to write
+        setattr(segment, name, value)
+    else:
+        return
+    batch = batch_of([b"v"])
+    given = batch.buffer, batch.size, 1, NOW_MS, -1, -1, -1, 3
+    assert append_next_compiled(log, *given) == -1
+    assert log.log_end_offset == 1
+    if value is None and name == "rolling_timestamp_ms":
+        segment.rolling_timestamp_ms = NOW_MS
+        assert append_next_compiled(log, *given) == 1

@@ -1,4 +1,4 @@
-"""The compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer: the tests of both run again in a process that
+"""The compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer: the tests of all run again in a process that
 loads them so built. A read outside a buffer, an overflow or a leak of a buffer ends it."""
 
 from __future__ import annotations
@@ -12,26 +12,35 @@ from pathlib import Path
 
 import pytest
 
-RECORDS = Path(__file__).resolve().parents[1]
-MODULES = ("_scan", "_produce")
-TESTS = ("test_plain_produce.py", "test_scan.py::test_the_compiled_gait_reads_what_the_other_reads")
+PACKAGE = Path(__file__).resolve().parents[2]
+MODULES = ("records._scan", "records._produce", "log._append")
+TESTS = (
+    "records/_tests/test_plain_produce.py",
+    "records/_tests/test_scan.py::test_the_compiled_gait_reads_what_the_other_reads",
+    "log/_tests/test_append_next.py::test_both_appends_leave_the_same_log[compiled]",
+    "log/_tests/test_append_next.py::test_many_batches_fill_the_pages_of_the_indexes_and_the_memory_of_the_tail[compiled]",
+    "log/_tests/test_append_next.py::test_a_batch_that_cannot_be_written_leaves_the_log_as_it_was",
+    "log/_tests/test_append_next.py::test_what_cannot_be_a_batch_has_no_effect",
+    "log/_tests/test_append_next.py::test_what_cannot_be_stamped_has_no_effect",
+    "log/_tests/test_append_next.py::test_a_slot_with_something_else_has_no_effect",
+)
 RUN = """
 import sys
+from importlib import import_module
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 
-import kafkacompat.records
-
-for path in sys.argv[1:3]:
-    name = "kafkacompat.records." + path.rsplit("/", 1)[1].split(".")[0]
+for path in sys.argv[1:4]:
+    name = "kafkacompat." + path.rsplit("/", 1)[1].removesuffix(".so")
+    package, attribute = name.rsplit(".", 1)
     module = module_from_spec(spec_from_loader(name, ExtensionFileLoader(name, path)))
     module.__spec__.loader.exec_module(module)
     sys.modules[name] = module
-    setattr(kafkacompat.records, name.rsplit(".", 1)[1], module)
+    setattr(import_module(package), attribute, module)
 
 import pytest
 
-sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[3:]]))
+sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[4:]]))
 """
 
 
@@ -50,7 +59,7 @@ def test_hostile_bytes_under_sanitizers(tmp_path: Path) -> None:
     for module in MODULES:
         built.append(str(tmp_path / f"{module}.so"))
         sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-        source = str(RECORDS / f"{module}.c")
+        source = str(PACKAGE / f"{module.replace('.', '/')}.c")
         command = [compiler, "-shared", "-fPIC", "-g", "-O1", *sanitizers, f"-I{include}", source]
         subprocess.run([*command, "-o", built[-1]], check=True)
     environment = os.environ | {
@@ -59,11 +68,11 @@ def test_hostile_bytes_under_sanitizers(tmp_path: Path) -> None:
         "PYTHONMALLOC": "malloc",  # so that the end of each object's memory is seen
         "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "examples"),
     }
-    tests = [str(RECORDS / "_tests" / name) for name in TESTS]
+    tests = [str(PACKAGE / name) for name in TESTS]
     ran = subprocess.run(
         [sys.executable, "-c", RUN, *built, *tests],
         env=environment,
-        cwd=RECORDS.parents[1],
+        cwd=PACKAGE.parent,
         capture_output=True,
         text=True,
     )
