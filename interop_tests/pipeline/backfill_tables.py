@@ -113,7 +113,7 @@ def main(bootstrap: str, folder: str) -> None:
 
     def backfill(first: int, last: int) -> None:
         told: dict[str, str] = {}
-        backfills = Backfill(session, JOB, options, Range(day(first), day(last)))
+        backfills = Backfill(session, JOB, options, kept, Range(day(first), day(last)))
         for form in FORMATS:
             try:
                 told[form] = backfills.table(f"till/{form}", form, 0)
@@ -122,6 +122,7 @@ def main(bootstrap: str, folder: str) -> None:
         said.append(told)
 
     send_aborted(bootstrap, at[4] + 5)
+    kept = manifest_of(JOB, options, *identity_of(options.bootstrap, [TOPIC]))
     send(bootstrap, at[4], at[4] + 1)
     run(session, options)
     send(bootstrap, at[2], at[2] + 1)
@@ -148,9 +149,7 @@ def main(bootstrap: str, folder: str) -> None:
         run(session, options)
     backfill(4, 2)
     read()
-    cluster_id, topic_ids = identity_of(options.bootstrap, [TOPIC])
-    manifest = manifest_of(JOB, options, cluster_id, topic_ids)
-    root.joinpath("checkpoint/till.manifest.json").write_text(encode(manifest))
+    root.joinpath("checkpoint/till.manifest.json").write_text(encode(kept))
     print(json.dumps({"rows": found, "said": said}))
     session.stop()
 

@@ -64,6 +64,17 @@ def kept_manifest(checkpoint: Path, job: str) -> Manifest:
         raise PipelineFailed(f"manifest {place} cannot be read: {error}") from None
 
 
+def require_same_topics(checkpoint: str, kept: Manifest, now: Manifest) -> None:
+    """Raise PipelineFailed unless the topics of a job are those of its run."""
+    problem = difference(kept, now)
+    if problem is not None:
+        raise PipelineFailed(f"checkpoint {checkpoint} of job {kept.job} does not fit: {problem}")
+    if anew := topics_made_anew(kept, now):
+        raise PipelineFailed(
+            f"topics {', '.join(anew)} were deleted and created again: they do not have the records of the table"
+        )
+
+
 def options_of_run(job: Job, options: RunOptions, kept: Manifest) -> RunOptions:
     """Return the options with the settings of the run. PipelineFailed if it is another job, cluster or topic."""
     settings: dict[str, Any] = {
@@ -71,14 +82,7 @@ def options_of_run(job: Job, options: RunOptions, kept: Manifest) -> RunOptions:
     }
     found = replace(options, **settings)
     cluster_id, topic_ids = identity_of(options.bootstrap, job.inputs_of(found))
-    now = manifest_of(job, found, cluster_id, topic_ids)
-    problem = difference(kept, now)
-    if problem is not None:
-        raise PipelineFailed(f"checkpoint {options.checkpoint} of job {job.name} does not fit: {problem}")
-    if anew := topics_made_anew(kept, now):
-        raise PipelineFailed(
-            f"topics {', '.join(anew)} were deleted and created again: they do not have the records of the table"
-        )
+    require_same_topics(options.checkpoint, kept, manifest_of(job, found, cluster_id, topic_ids))
     return found
 
 
@@ -128,12 +132,15 @@ def oldest_records(
 
 
 class Backfill:
-    """The dates of the tables of one job. `options` are those of its run."""
+    """The dates of the tables of one job. `options` and `kept`, the manifest, are those of its run."""
 
-    def __init__(self, session: SparkSession, job: Job, options: RunOptions, asked: Range) -> None:
+    def __init__(
+        self, session: SparkSession, job: Job, options: RunOptions, kept: Manifest, asked: Range
+    ) -> None:
         self._session = session
         self._job = job
         self._options = options
+        self._kept = kept
         self._asked = asked
         self._output = Path(options.output)
         self._writers_lock = self._output / f".{job.name}.lock"
@@ -236,22 +243,30 @@ class Backfill:
     ) -> tuple[DataFrame, list[date]]:
         """Return the rows of the table at a batch, and the dates of which it has others."""
         options, asked = self._options, self._asked
-        batch = self._batch(query, number)
+        batch = _batch_of(self._session, query, self._options, number)
         require_ended(asked, batch)
-        needed_ms = needed_from_ms(asked, options.watermark_s)
-        require_records(
-            asked, needed_ms, oldest_records(options.bootstrap, batch.offsets, options.isolation_level)
-        )
+        self._require_records(batch)
         rows = recomputed(self._session, query, options, batch, asked, is_keyed=bool(sink.key))
+        # The rows are read. Topics may have been deleted and created again, or have lost records, since the first check.
+        cluster_id, topic_ids = identity_of(options.bootstrap, self._job.inputs_of(options))
+        now = manifest_of(self._job, options, cluster_id, topic_ids)
+        require_same_topics(options.checkpoint, self._kept, now)
+        self._require_records(batch)
         return rows, changed_dates(present, rows)
 
-    def _batch(self, query: Query, number: int) -> Batch:
-        text = read_text(self._session, f"{checkpoint_of(query, self._options)}/offsets/{number}")
-        if text is None:
-            raise PipelineFailed(
-                f"the checkpoint of query {query.name} does not have batch {number}, the newest that the table lists: call again"
-            )
-        return batch_in(number, text)
+    def _require_records(self, batch: Batch) -> None:
+        options, asked = self._options, self._asked
+        oldest = oldest_records(options.bootstrap, batch.offsets, options.isolation_level)
+        require_records(asked, needed_from_ms(asked, options.watermark_s), oldest)
+
+
+def _batch_of(session: SparkSession, query: Query, options: RunOptions, number: int) -> Batch:
+    text = read_text(session, f"{checkpoint_of(query, options)}/offsets/{number}")
+    if text is None:
+        raise PipelineFailed(
+            f"the checkpoint of query {query.name} does not have batch {number}, the newest that the table lists: call again"
+        )
+    return batch_in(number, text)
 
 
 def said(changed: Sequence[date], *, is_open: bool = False) -> str:

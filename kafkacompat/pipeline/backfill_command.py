@@ -124,11 +124,12 @@ def run(arguments: argparse.Namespace) -> int:
     )
     require_registry([job], options)
     found = tables_in(output, arguments.table or [job.name])
-    options = options_of_run(job, options, kept_manifest(checkpoint, job.name))
+    kept = kept_manifest(checkpoint, job.name)
+    options = options_of_run(job, options, kept)
     session = start_session(options, set(found.values()))
     status = 0
     try:
-        backfill = Backfill(session, job, options, Range(arguments.first, arguments.last))
+        backfill = Backfill(session, job, options, kept, Range(arguments.first, arguments.last))
         grace_ms = round(arguments.keep_replaced * HOUR_MS)
         for table, form in found.items():
             try:

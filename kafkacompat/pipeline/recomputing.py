@@ -151,7 +151,8 @@ def recomputed(
     end = end_of(rows.columns, is_keyed=is_keyed)
     if end is None:
         raise PipelineFailed(f"its rows have no {WINDOW_END}, so it is not known when they end")
-    rows = asked.within(rows).persist()
+    # Without the lineage, rows that are lost are not read again: the topics may be others then.
+    rows = asked.within(rows).localCheckpoint()
     if end == WINDOW_END:
         still = rows.where(F.col(end) > batch.watermark_ms)
         day = still.select(F.min(F.col("date").cast("string"))).collect()[0][0]

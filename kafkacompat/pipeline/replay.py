@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Protocol
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.jobs.validation import REJECTED_TEXT_CHARACTERS_MAX
@@ -33,6 +34,12 @@ TIMEOUT_S: Final = 30.0
 TRANSACTION_RECORDS: Final = 500
 RECORDS_MAX: Final = 100_000
 """At most so many in one call. The next one goes on."""
+
+PART_RECORDS: Final = 100_000
+"""So many rejected records are held in memory, some 50 MB."""
+
+QUEUED_KBYTES: Final = 8 * 1024
+"""What a reader has received and not given yet."""
 
 SKIPPED_MAX: Final = 1000
 """Records between two that are wanted are read, up to this number. Beyond it the reader jumps."""
@@ -64,7 +71,8 @@ class Rejected:
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """What a call has done. topics: the numbers of records written, by topic. before: in earlier calls. gone: records that
-    are not at their offset any more. left: records beyond RECORDS_MAX."""
+    are not at their offset any more. left: records beyond RECORDS_MAX, at most: some may have been replayed before.
+    """
 
     topics: Counter[str]
     before: int
@@ -109,9 +117,87 @@ def is_same(rejected: Rejected, value: bytes | None, timestamp_ms: int) -> bool:
 
 
 def reasons_in(address: ClusterAddress, topic: str) -> Counter[str]:
-    """Return how many records of a rejected topic have each reason."""
+    """Return how many records of a rejected topic have each reason.
+
+    Those that Spark has written twice count once, unless RECORDS_MAX others are between them.
+    """
+    recent: dict[str, None] = {}
+    found: Counter[str] = Counter()
     with closing(_reader(address, READ_COMMITTED)) as reader:
-        return Counter(each.reason for each in _unique(_rejected_in(reader, topic)))
+        for each in _rejected_in(reader, topic):
+            if each.key in recent:
+                continue
+            found[each.reason] += 1
+            recent[each.key] = None
+            if len(recent) > RECORDS_MAX:
+                del recent[next(iter(recent))]
+    return found
+
+
+class Log(Protocol):
+    """What `replay_all` needs of the cluster: the rejected topic, its ledger, and the topics of the records."""
+
+    def fence(self) -> None:
+        """End what earlier calls have begun: it is either in the ledger from now on, or never will be. They write no more."""
+        ...
+
+    def rejected(self) -> Iterable[Rejected]:
+        """Give the rejected records from the first to the present end. One may come twice."""
+        ...
+
+    def ledger(self) -> Iterable[str]:
+        """Give the keys of the ledger, from the first to the present end."""
+        ...
+
+    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Any]]:
+        """Return each rejected record with the record at its offset, or None if that is another one or none.
+
+        wanted: in the order of their places.
+        """
+        ...
+
+    def write(self, found: Sequence[tuple[Rejected, Any]]) -> None:
+        """Write the records and their keys in the ledger in one transaction."""
+        ...
+
+
+def replay_all(
+    log: Log,
+    reasons: Collection[str],
+    records_max: int = RECORDS_MAX,
+    written: Callable[[int], None] = lambda records: None,
+) -> Replayed:
+    """Write the records of these reasons again that are not in the ledger.
+
+    The rejected records are taken in parts, so that memory holds neither the whole topic nor the whole ledger. The ledger is
+    read for each part, after the records of the part before are in it.
+    """
+    log.fence()
+    topics: Counter[str] = Counter()
+    before = gone = left = 0
+    asked = (each for each in log.rejected() if is_asked(each.reason, reasons))
+    while part := {each.key: each for each in islice(asked, PART_RECORDS)}:
+        known = len(part)
+        for key in log.ledger():
+            part.pop(key, None)
+        before += known - len(part)
+        waiting = sorted(part.values(), key=lambda each: each.place)
+        seen = 0
+        # Those that are gone do not count: otherwise calls could end before the first one that is there.
+        while seen < len(waiting) and (room := records_max - topics.total()) > 0:
+            some = log.originals(waiting[seen : seen + min(room, TRANSACTION_RECORDS)])
+            seen += len(some)
+            found = [(each, record) for each, record in some if record is not None]
+            gone += len(some) - len(found)
+            if found:
+                log.write(found)
+                topics.update(each.topic for each, _ in found)
+                written(topics.total())
+        left += len(waiting) - seen
+        if topics.total() >= records_max:
+            # Whether these wait too is for the next call to find out.
+            left += sum(1 for _ in asked)
+    return Replayed(topics, before, gone, left)
 
 
 def replay(
@@ -127,43 +213,60 @@ def replay(
     isolation_level: that of the job. Otherwise a record of a transaction that was aborted counts as gone. `written` gets the
     number of records after each transaction. PipelineFailed.
     """
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaException
 
     ledger = ledger_of(topic)
     create_missing(address, plans([ledger], partitions=1, configs={ledger: LATEST}))
-    transactional_id = f"{CLIENT_ID}-{topic}"
-    producer = Producer(
-        {
-            **address.librdkafka(),
-            "client.id": CLIENT_ID,
-            "transactional.id": transactional_id,
-            "log_level": 0,
-        }
-    )
     try:
-        # This order: what another call has begun is either in the ledger, or will never be committed.
-        producer.init_transactions(TIMEOUT_S)
-        with closing(_reader(address, READ_COMMITTED)) as reader:
-            done = {each.key() for each in _messages(reader, ledger)}
-            asked = [each for each in _unique(_rejected_in(reader, topic)) if is_asked(each.reason, reasons)]
-        waiting = [each for each in asked if each.key.encode() not in done]
-        waiting.sort(key=lambda each: each.place)
-        topics: Counter[str] = Counter()
-        gone = seen = 0
-        with closing(_reader(address, isolation_level)) as reader:
-            # Those that are gone do not count: otherwise calls could end before the first one that is there.
-            while seen < len(waiting) and (room := records_max - topics.total()) > 0:
-                part = _originals(reader, waiting[seen : seen + min(room, TRANSACTION_RECORDS)])
-                seen += len(part)
-                found = [(each, message) for each, message in part if message is not None]
-                gone += len(part) - len(found)
-                if found:
-                    _write(producer, ledger, found)
-                    topics.update(each.topic for each, _ in found)
-                    written(topics.total())
+        with ExitStack() as held:
+            return replay_all(_KafkaLog(address, topic, isolation_level, held), reasons, records_max, written)
     except KafkaException as error:
         raise PipelineFailed(f"{topic} cannot be replayed: {error.args[0].str()}") from None
-    return Replayed(topics, len(asked) - len(waiting), gone, len(waiting) - seen)
+
+
+class _KafkaLog:
+    """The Log of a rejected topic. `held` closes its clients."""
+
+    def __init__(self, address: ClusterAddress, topic: str, isolation_level: str, held: ExitStack) -> None:
+        from confluent_kafka import Producer
+
+        self._address = address
+        self._topic = topic
+        self._ledger = ledger_of(topic)
+        self._held = held
+        self._originals = held.enter_context(closing(_reader(address, isolation_level)))
+        self._producer = Producer(
+            {
+                **address.librdkafka(),
+                "client.id": CLIENT_ID,
+                "transactional.id": f"{CLIENT_ID}-{topic}",
+                "log_level": 0,
+            }
+        )
+
+    def fence(self) -> None:
+        """As in Log."""
+        self._producer.init_transactions(TIMEOUT_S)
+
+    def rejected(self) -> Iterator[Rejected]:
+        """As in Log."""
+        return _rejected_in(
+            self._held.enter_context(closing(_reader(self._address, READ_COMMITTED))), self._topic
+        )
+
+    def ledger(self) -> Iterator[str]:
+        """As in Log."""
+        with closing(_reader(self._address, READ_COMMITTED)) as reader:
+            for message in _messages(reader, self._ledger):
+                yield (message.key() or b"").decode(errors="replace")
+
+    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Any]]:
+        """As in Log."""
+        return _originals(self._originals, wanted)
+
+    def write(self, found: Sequence[tuple[Rejected, Any]]) -> None:
+        """As in Log."""
+        _write(self._producer, self._ledger, found)
 
 
 def ledger_of(topic: str) -> str:
@@ -191,6 +294,7 @@ def _reader(address: ClusterAddress, isolation: str) -> Any:
             "auto.offset.reset": "earliest",
             # The end of a partition is told after this time.
             "fetch.wait.max.ms": 50,
+            "queued.max.messages.kbytes": QUEUED_KBYTES,
             "isolation.level": isolation,
             "log_level": 0,
         }
@@ -245,15 +349,6 @@ def _rejected_in(reader: Any, topic: str) -> Iterator[Rejected]:
         found = decode(message.value())
         if found is not None:
             yield found
-
-
-def _unique(records: Iterable[Rejected]) -> Iterator[Rejected]:
-    """Spark may write a rejected record twice."""
-    seen: set[str] = set()
-    for each in records:
-        if each.key not in seen:
-            seen.add(each.key)
-            yield each
 
 
 def _originals(reader: Any, wanted: Iterable[Rejected]) -> list[tuple[Rejected, Any]]:

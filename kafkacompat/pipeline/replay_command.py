@@ -49,5 +49,5 @@ def run(arguments: argparse.Namespace) -> int:
         f"{done.gone:,} are not in their topics any more"
     )
     if done.left:
-        print(f"{done.left:,} are left: a call replays at most {RECORDS_MAX:,}, so call again")
+        print(f"up to {done.left:,} are left: a call replays at most {RECORDS_MAX:,}, so call again")
     return 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -15,15 +16,16 @@ pytest.importorskip("confluent_kafka")
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
+from kafkacompat.pipeline import backfill as backfilling
 from kafkacompat.pipeline import backfill_command
-from kafkacompat.pipeline.backfill import kept_manifest, oldest_records, options_of_run, said
+from kafkacompat.pipeline.backfill import Backfill, kept_manifest, oldest_records, options_of_run, said
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.job import Field, Job, Kind
+from kafkacompat.pipeline.job import Field, Job, Kind, Table
 from kafkacompat.pipeline.maintenance.local_folder import LocalFolder
 from kafkacompat.pipeline.manifest import Manifest, encode, manifest_of
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.recomputing import Range
-from kafkacompat.pipeline.topics import identity_of
+from kafkacompat.pipeline.recomputing import Batch, Range
+from kafkacompat.pipeline.topics import create_missing, identity_of, plans
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.testing import Kafka
 
@@ -157,6 +159,54 @@ def test_what_was_done_is_said_in_a_line() -> None:
     assert said(days, is_open=True).endswith("may undo that with its next compact file: call again after it")
 
 
+def test_a_topic_that_is_remade_while_it_is_read_publishes_nothing(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so does one that loses records meanwhile. Otherwise a date would get the rows of other records."""
+    address = ClusterAddress(kafka.bootstrap_servers)
+    topic = kafka.topic("in", partitions=1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    fields = (Field("event_id", Kind.TEXT), Field("event_time_ms", Kind.INTEGER))
+    table = Table("shop/totals", lambda events, options: events)
+    job = Job(name="shop", inputs=(topic,), fields=fields, sinks=(table,))
+    options = RunOptions(jobs=("shop",), checkpoint="c", output=str(tmp_path), bootstrap=address)
+    day = date(2023, 11, 13)
+    batch = Batch(0, {(topic, 0): 2}, 1 << 50)
+    monkeypatch.setattr(backfilling, "use_output", lambda session, output: None)
+    monkeypatch.setattr(backfilling, "_batch_of", lambda *given: batch)
+    monkeypatch.setattr(backfilling, "changed_dates", lambda present, rows: [day])
+
+    def send() -> None:
+        for number in range(2):
+            producer.produce(topic, b"x", timestamp=FIRST_MS + number)
+        assert producer.flush(30) == 0
+
+    def changed(meanwhile: Callable[[], object]) -> object:
+        kept = manifest_of(job, options, *identity_of(address, [topic]))
+        backfill = Backfill(MagicMock(), job, options, kept, Range(day, day))
+        monkeypatch.setattr(backfilling, "recomputed", lambda *given, **more: meanwhile())
+        return backfill._changed(table, job.queries[0], 0, None)
+
+    def lose() -> None:
+        gone = [confluent_kafka.TopicPartition(topic, 0, 1)]
+        for future in admin.delete_records(gone).values():
+            future.result(30)
+
+    def remake() -> None:
+        for future in admin.delete_topics([topic]).values():
+            future.result(30)
+        create_missing(address, plans([topic], partitions=1))
+
+    send()
+    assert changed(lambda: "rows") == ("rows", [day])
+    with pytest.raises(PipelineFailed, match="were deleted and created again"):
+        changed(remake)
+    send()
+    with pytest.raises(PipelineFailed, match="are deleted, and those from"):
+        changed(lose)
+
+
 def test_a_table_that_is_refused_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,7 +216,9 @@ def test_a_table_that_is_refused_leaves_the_others(
     asked = []
 
     class Tables:
-        def __init__(self, session: object, job: Job, options: RunOptions, dates: Range) -> None:
+        def __init__(
+            self, session: object, job: Job, options: RunOptions, kept: Manifest, dates: Range
+        ) -> None:
             asked.append(dates)
 
         def table(self, name: str, form: str, grace_ms: int) -> str:
