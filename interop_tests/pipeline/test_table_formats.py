@@ -23,13 +23,17 @@ pytestmark = pytest.mark.needs_control
 def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> None:
     told = told_by("table_formats", bootstrap, tmp_path / "run")
     for form in FORMATS:
-        before, during, after, removed, again = (found[form] for found in told["rows"])
+        before, during, after, removed, again, by_the_run = (found[form] for found in told["rows"])
         assert before == during == events(4), form
         assert after == events(6), form
         # The odd ones are of the day before.
         kept = [event for event in events(6) if int(event[-1]) % 2 == 0]
         assert removed == kept, form
         assert again == sorted([*kept, *(f"6-{each:02}" for each in range(20))]), form
+        assert by_the_run == sorted([*again, *(f"7-{each:02}" for each in range(20))]), form
+    for form in ("delta", "iceberg"):
+        assert "files merged into" in told["by the run"][form][0], form
+    assert not any("was not maintained" in line for each in told["by the run"].values() for line in each)
     beside, later, alone = told["said"]
     assert "8 files merged into 2" in beside["parquet"]
     assert "the run that writes it decides" in beside["parquet"]
@@ -48,5 +52,5 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
         assert f"shop/{form} has the format {form}, and this run writes" in said
     # The folder of Parquet files also has those of a batch whose commit was lost.
     read = rows_read(tmp_path / "run" / "tables" / "shop")
-    kept = (6 + 1) * 10
-    assert read == {"parquet": [[10, kept]] * 3, "delta": [[10 + kept] * 3], "iceberg": [[10 + kept] * 3]}
+    kept = (6 + 2) * 10
+    assert read == {"parquet": [[20, kept]] * 3, "delta": [[20 + kept] * 3], "iceberg": [[20 + kept] * 3]}

@@ -9,7 +9,8 @@ from datetime import date
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.loading import OWN, load
-from kafkacompat.pipeline.maintain_command import HOUR_MS, add_keep_replaced, tables_in
+from kafkacompat.pipeline.maintain_command import add_keep_replaced, tables_in
+from kafkacompat.pipeline.maintenance.table import HOUR_MS
 from kafkacompat.pipeline.options import (
     RunOptions,
     add_bootstrap,

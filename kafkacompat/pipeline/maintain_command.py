@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
-import uuid
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkacompat.pipeline.argument_types import whole
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.maintenance.local_folder import LocalFolder, locked
-from kafkacompat.pipeline.maintenance.parquet import ROUNDS, Outcome, maintain
 from kafkacompat.pipeline.maintenance.rounds import Limits
+from kafkacompat.pipeline.maintenance.table import (
+    DEFAULT_KEEP_REPLACED_HOURS,
+    DEFAULT_SMALL_MIB,
+    DEFAULT_TARGET_MIB,
+    HOUR_MS,
+    MIB,
+    maintain_table,
+    oldest_date,
+)
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.run_command import IN_USER_DATA, add_cache
 from kafkacompat.pipeline.session import local_path, start_session, stop_session
-from kafkacompat.pipeline.tables import DELTA, PARQUET, format_in
+from kafkacompat.pipeline.tables import format_in
 from kafkacompat.pipeline.user_data import user_data
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MIB: Final = 1024 * 1024
-HOUR_MS: Final = 3_600_000
-DEFAULT_SMALL_MIB: Final = 32
-DEFAULT_TARGET_MIB: Final = 128
-DEFAULT_KEEP_REPLACED_HOURS: Final = 24
 
 
 def _hours(text: str) -> float:
@@ -120,24 +117,6 @@ def tables_in(output: Path, wanted: list[str]) -> dict[str, str]:
     return {table: form for table, form in found.items() if table in chosen}
 
 
-def said(outcome: Outcome) -> str:
-    """Return in a line what has been done with a table of format parquet."""
-    parts = []
-    if outcome.merged:
-        parts.append(f"{outcome.merged} files merged into {outcome.made}")
-    if outcome.removed:
-        parts.append(f"{outcome.removed} files of old dates removed")
-    if outcome.is_disturbed:
-        parts.append("something else than its writer has changed it meanwhile, and nothing was merged")
-    if outcome.deleted:
-        parts.append(f"{outcome.deleted} old files deleted")
-    if outcome.waiting:
-        parts.append(f"{outcome.waiting} old files wait for their readers")
-    if outcome.is_open:
-        parts.append("the run that writes it decides with its next compact file which files are old")
-    return "; ".join(parts) or "nothing to do"
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Maintain one table after the other."""
     output = local_path(arguments.output)
@@ -146,12 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = output.absolute()
     if arguments.target <= arguments.small:
         raise PipelineFailed(f"--target {arguments.target} is not above --small {arguments.small}")
-    oldest = None
-    if arguments.keep_days is not None:
-        try:
-            oldest = datetime.now(UTC).date() - timedelta(days=arguments.keep_days)
-        except OverflowError:
-            raise PipelineFailed(f"--keep-days {arguments.keep_days} is before the first date") from None
+    oldest = oldest_date(arguments.keep_days)
     limits = Limits(arguments.small * MIB, arguments.target * MIB, oldest)
     found = tables_in(output, arguments.tables)
     options = RunOptions(
@@ -170,46 +144,3 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         spark.stop()
     return 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def maintain_table(
-    output: Path, table: str, form: str, limits: Limits, grace_ms: int, session: Callable[[], SparkSession]
-) -> str:
-    """Maintain the table JOB/NAME of this format below a folder. Return what has been done, for a person."""
-    place, writers_lock = output / table, output / f".{table.partition('/')[0]}.lock"
-    if form != PARQUET:
-        return _lake(output, table, form, writers_lock, limits, grace_ms, session)
-    (place / ROUNDS).mkdir(exist_ok=True)
-    with locked(place / ROUNDS / "lock") as is_free:
-        if not is_free:
-            return "another maintenance is at work"
-        folder = LocalFolder(place, writers_lock, session)
-        folder.clean()
-        return said(maintain(folder, limits, grace_ms, uuid.uuid4().hex[:12], _now_ms))
-
-
-def _lake(
-    output: Path,
-    table: str,
-    form: str,
-    writers_lock: Path,
-    limits: Limits,
-    grace_ms: int,
-    session: Callable[[], SparkSession],
-) -> str:
-    from kafkacompat.pipeline.maintenance.lake import maintain_delta, maintain_iceberg
-    from kafkacompat.pipeline.table_commits import use_output
-
-    with locked(writers_lock) as is_alone:
-        if not is_alone:
-            return f"a run writes it, and only one process may commit to a table of format {form}: stop the run first"
-        if form == DELTA:
-            done = maintain_delta(session(), str(output / table), limits, grace_ms)
-        else:
-            use_output(session(), str(output))
-            done = maintain_iceberg(session(), table, limits, grace_ms, _now_ms())
-    return f"{done.merged} files merged into {done.made}" if done.merged else "no small files"

@@ -58,6 +58,10 @@ class RunOptions:
     records_per_batch_max: int | None = None
     shuffle_partitions: int = DEFAULT_SHUFFLE_PARTITIONS
     files_per_batch: int = 1
+    # The run maintains each of its tables after this time. None: it does not.
+    maintain_every_s: float | None = None
+    # What is older is removed by that. None: nothing.
+    keep_days: int | None = None
     # None: that of each table of the job, or else Parquet.
     table_format: str | None = None
     # A name, or the text of a format (formats/registry).

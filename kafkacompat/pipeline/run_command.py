@@ -17,6 +17,7 @@ from kafkacompat.pipeline.formats.patterns import FormatProblem
 from kafkacompat.pipeline.formats.registry import FORMATS, log_format
 from kafkacompat.pipeline.formats.server_formats import AUTO
 from kafkacompat.pipeline.loading import OWN, installed, is_known, load
+from kafkacompat.pipeline.maintenance.table import oldest_date
 from kafkacompat.pipeline.manifest import manifest_of
 from kafkacompat.pipeline.options import (
     GROUP,
@@ -31,6 +32,7 @@ from kafkacompat.pipeline.reports import Reports
 from kafkacompat.pipeline.schemas.client import registry_at
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
+    local_path,
     require_java,
     require_writable,
     start_session,
@@ -215,6 +217,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             name, type=whole_to(most), default=default, metavar="N", help=f"{purpose} (%(default)s)"
         )
+    parser.add_argument(
+        "--maintain-every",
+        type=_seconds,
+        metavar="HOURS",
+        help="merge small files of the tables while the run goes on, each time after this number of hours (default: never; see "
+        "pipeline maintain)",
+    )
+    parser.add_argument(
+        "--keep-days",
+        type=whole,
+        metavar="N",
+        help="with --maintain-every: remove the rows whose date is more than N days before today, in UTC (default: keep all)",
+    )
     add_log_formats(parser)
     add_registry(parser)
     parser.add_argument(
@@ -282,6 +297,20 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _maintain_every_s(arguments: argparse.Namespace) -> float | None:
+    hours: float | None = arguments.maintain_every
+    if hours is None:
+        if arguments.keep_days is not None:
+            raise PipelineFailed("--keep-days is for --maintain-every: without it no rows are removed")
+        return None
+    if arguments.until_caught_up:
+        raise PipelineFailed("--maintain-every is for a run that goes on, not for one --until-caught-up")
+    if local_path(arguments.output) is None:
+        raise PipelineFailed(f"--maintain-every: {arguments.output} is not on this machine's file system")
+    oldest_date(arguments.keep_days)
+    return hours * 3600
+
+
 def options_of(arguments: argparse.Namespace) -> RunOptions:
     """Return the options from the command line."""
     table_trigger_s = arguments.table_trigger
@@ -308,6 +337,8 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         records_per_batch_max=arguments.max_records_per_batch,
         shuffle_partitions=arguments.shuffle_partitions,
         files_per_batch=arguments.files_per_batch,
+        maintain_every_s=_maintain_every_s(arguments),
+        keep_days=arguments.keep_days,
         table_format=arguments.table_format,
         log_format=arguments.log_format,
         sources=sources_of(arguments),

@@ -6,12 +6,14 @@ This module knows how a query is read and written (queries.py says what), but no
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -29,6 +31,17 @@ from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.groups import GroupCommits, finished_by, finished_in, starting_offsets
 from kafkacompat.pipeline.job import Query
 from kafkacompat.pipeline.jobs.validation import cap_timestamps
+from kafkacompat.pipeline.maintenance.rounds import Limits
+from kafkacompat.pipeline.maintenance.schedule import Schedule
+from kafkacompat.pipeline.maintenance.table import (
+    DEFAULT_KEEP_REPLACED_HOURS,
+    DEFAULT_SMALL_MIB,
+    DEFAULT_TARGET_MIB,
+    HOUR_MS,
+    MIB,
+    maintain_table,
+    oldest_date,
+)
 from kafkacompat.pipeline.options import GROUP, RunOptions
 from kafkacompat.pipeline.progress import (
     FAILED,
@@ -39,8 +52,9 @@ from kafkacompat.pipeline.progress import (
     report_of,
     summary_of,
 )
-from kafkacompat.pipeline.session import is_jvm_gone
+from kafkacompat.pipeline.session import is_jvm_gone, local_path
 from kafkacompat.pipeline.table_commits import start_table
+from kafkacompat.pipeline.tables import PARQUET, format_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +63,8 @@ if TYPE_CHECKING:
 
 POLL_INTERVAL_S = 0.5
 AWAIT_S = 1
+MAINTENANCE: Final = "maintenance"
+MAINTENANCE_END_S = 20.0
 REPORT_INTERVAL_S = 10.0
 """A query that has no new batch is reported this often, so that readers can tell an idle run from a dead one."""
 FAILURE_CHARACTERS_MAX = 600
@@ -162,6 +178,53 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
     return start_table(writer, format_of(query, options), query.table, place)
 
 
+def maintain(session: SparkSession, query: Query, options: RunOptions, paused: StreamingQuery | None) -> str:
+    """Maintain the table of a query in this thread. paused: the query, which is stopped before. Return what was done."""
+    if paused is not None:
+        _stop(paused)
+        while paused.isActive:
+            time.sleep(POLL_INTERVAL_S)
+    output = local_path(options.output)
+    assert output is not None, options.output
+    assert query.table is not None, query.name
+    table, output = query.table, output.absolute()
+    if not (output / table).is_dir() or format_in(os.listdir(output / table)) is None:
+        return "there is no table yet"
+    session.sparkContext.setJobGroup(MAINTENANCE, f"maintenance of {table}", interruptOnCancel=True)
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", MAINTENANCE)
+    own = session.newSession()
+    own.conf.set("spark.sql.files.maxRecordsPerFile", "0")
+    limits = Limits(DEFAULT_SMALL_MIB * MIB, DEFAULT_TARGET_MIB * MIB, oldest_date(options.keep_days))
+    grace_ms = DEFAULT_KEEP_REPLACED_HOURS * HOUR_MS
+    form = format_of(query, options)
+    return maintain_table(output, table, form, limits, grace_ms, lambda: own, is_alone=paused is not None)
+
+
+class Task(threading.Thread):
+    """Work in a thread that does not keep the program from ending."""
+
+    def __init__(self, work: Callable[[], str]) -> None:
+        super().__init__(name=MAINTENANCE, daemon=True)
+        self._work = work
+        self.said = ""
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.said = self._work()
+        except Exception as failure:
+            self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """The maintenance that is at work: the query whose table it is, and the streaming query if it is stopped for that."""
+
+    query: Query
+    paused: StreamingQuery | None
+    task: Task
+
+
 def failure_of(query: StreamingQuery) -> str | None:
     """Return in one line why a query ended. None if it runs or was stopped."""
     error = query.exception()
@@ -206,6 +269,8 @@ class Run:
         self._failures: dict[str, str] = {}
         self._running: list[StreamingQuery] = []
         self._totals = {query.name: Totals() for query in queries}
+        self._schedule = _schedule_of(queries, options)
+        self._maintained: Maintained | None = None
 
     def run(self, stop: StopRequest) -> None:
         """Run until a stop is requested, or all queries have caught up. PipelineFailed names the first query that fails."""
@@ -224,6 +289,7 @@ class Run:
             self._start_all(stop)
             while not stop.wait(POLL_INTERVAL_S):
                 running = self._poll()
+                self._maintain(stop)
                 if self._options.until_caught_up and not running:
                     break
         except Exception:
@@ -231,6 +297,7 @@ class Run:
             if not stop.is_set:
                 raise
         finally:
+            self._end_maintenance()
             self._stop_all()
         self._tell_the_rest()
         self._say(summary_of(self._totals))
@@ -241,14 +308,16 @@ class Run:
             for query in self._queries:
                 if stop.is_set:
                     return
-                try:
-                    act(query)
-                except Exception as error:
-                    if is_jvm_gone(error):
-                        raise
-                    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-                    self._failures[query.name] = f"cannot start: {said[:FAILURE_CHARACTERS_MAX]}"
-                    raise PipelineFailed(f"query {query.name} {self._failures[query.name]}") from error
+                self._done(act, query)
+
+    def _done(self, act: Callable[[Query], None], query: Query) -> None:
+        try:
+            act(query)
+        except Exception as error:
+            if is_jvm_gone(error):
+                raise
+            self._failures[query.name] = f"cannot start: {_first_line(error)}"
+            raise PipelineFailed(f"query {query.name} {self._failures[query.name]}") from error
 
     def _look_at(self, query: Query) -> None:
         require_matching_table(self._session, query, self._options)
@@ -294,6 +363,67 @@ class Run:
         self._report_due()
         return running
 
+    def _maintain(self, stop: StopRequest) -> None:
+        """Begin the next maintenance, or go on after one that has ended."""
+        if self._schedule is None:
+            return
+        now_s = time.monotonic()
+        ended = self._maintained
+        if ended is None:
+            table = self._schedule.due(now_s)
+            if table is not None:
+                self._begin_maintenance(table, now_s)
+            return
+        if ended.task.is_alive():
+            return
+        table, failure = str(ended.query.table), ended.task.failure
+        if failure is not None and is_jvm_gone(failure):
+            raise failure
+        self._maintained = None
+        self._schedule.ended(table, now_s)
+        if failure is None:
+            self._say(f"{table}: {ended.task.said}")
+        else:
+            self._say(f"{table} was not maintained: {_first_line(failure)}")
+        if ended.paused is None:
+            return
+        self._tell(ended.paused)
+        why = failure_of(ended.paused)
+        if why is not None:
+            self._failures[ended.query.name] = f"failed: {why}"
+            raise PipelineFailed(f"query {ended.query.name} failed: {why}")
+        # As at the start of a run: the batch in which it was stopped may be in the table.
+        for act in (self._look_at, partial(self._repeat, stop), self._start):
+            if not stop.is_set:
+                self._done(act, ended.query)
+
+    def _begin_maintenance(self, table: str, now_s: float) -> None:
+        assert self._schedule is not None
+        query = next(each for each in self._queries if each.table == table)
+        paused = None
+        if format_of(query, self._options) != PARQUET:
+            # Only one process may commit to such a table, and only one at a time.
+            paused = next(each for each in self._running if each.name == query.name)
+            if paused.status["isTriggerActive"] and not self._schedule.must_not_wait(table, now_s):
+                return
+            self._running.remove(paused)
+        task = Task(partial(maintain, self._session, query, self._options, paused))
+        self._maintained = Maintained(query, paused, task)
+        task.start()
+
+    def _end_maintenance(self) -> None:
+        """End the one that is at work. It may be ended at any step, and the next one goes on."""
+        if self._maintained is None:
+            return
+        task, end_s = self._maintained.task, time.monotonic() + MAINTENANCE_END_S
+        while task.is_alive() and time.monotonic() < end_s:
+            try:
+                self._session.sparkContext.cancelJobGroup(MAINTENANCE)
+            except Exception as error:
+                if not is_jvm_gone(error):
+                    raise
+            task.join(POLL_INTERVAL_S)
+
     def _report_due(self) -> None:
         """Report the queries that have ended a batch, and those that were not reported for some time."""
         now_s = time.monotonic()
@@ -330,6 +460,8 @@ class Run:
         try:
             for query in self._running:
                 self._tell(query)
+            if self._maintained is not None and self._maintained.paused is not None:
+                self._tell(self._maintained.paused)
         except Exception as error:
             if not is_jvm_gone(error):
                 raise
@@ -339,6 +471,18 @@ class Run:
         if self._running:
             with ThreadPoolExecutor(len(self._running)) as stopping:
                 list(stopping.map(_stop, self._running))
+
+
+def _schedule_of(queries: Iterable[Query], options: RunOptions) -> Schedule | None:
+    if options.maintain_every_s is None:
+        return None
+    tables = [query.table for query in queries if query.table is not None]
+    return Schedule(tables, options.maintain_every_s, time.monotonic())
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return (text.splitlines()[0] if text else type(error).__name__)[:FAILURE_CHARACTERS_MAX]
 
 
 def _untold(query: StreamingQuery, totals: Totals) -> list[dict[str, Any]]:

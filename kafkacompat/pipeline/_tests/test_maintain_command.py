@@ -16,6 +16,9 @@ from kafkacompat.pipeline import maintain_command
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.maintenance.local_folder import LocalFolder, locked
 from kafkacompat.pipeline.maintenance.parquet import ROUNDS, Outcome
+from kafkacompat.pipeline.maintenance.rounds import Limits
+from kafkacompat.pipeline.maintenance.table import maintain_table
+from kafkacompat.pipeline.maintenance.table import said as said_of
 from kafkacompat.pipeline.sink_log import LOG, LogUnreadable, decode, files
 
 LINE = {
@@ -178,9 +181,9 @@ def test_a_table_in_maintenance_is_left_alone(tmp_path: Path, monkeypatch: pytes
         raise BlockingIOError
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
-    limits = maintain_command.Limits(1, 2)
+    limits = Limits(1, 2)
     for form, said in (("parquet", "another maintenance"), ("delta", "stop the run first")):
-        told = maintain_command.maintain_table(
+        told = maintain_table(
             tmp_path,
             "shop/orders",
             form,
@@ -213,10 +216,10 @@ def test_a_folder_is_read_and_written(tmp_path: Path) -> None:
 
 
 def test_what_was_done_is_said_in_a_line() -> None:
-    assert maintain_command.said(Outcome()) == "nothing to do"
-    told = maintain_command.said(Outcome(8, 2, 3, 4, 5, is_open=True))
+    assert said_of(Outcome()) == "nothing to do"
+    told = said_of(Outcome(8, 2, 3, 4, 5, is_open=True))
     assert told == (
         "8 files merged into 2; 3 files of old dates removed; 4 old files deleted; 5 old files wait for their readers; "
         "the run that writes it decides with its next compact file which files are old"
     )
-    assert "something else" in maintain_command.said(Outcome(is_disturbed=True))
+    assert "something else" in said_of(Outcome(is_disturbed=True))

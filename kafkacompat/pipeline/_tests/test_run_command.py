@@ -89,6 +89,20 @@ def test_every_word_reaches_the_options() -> None:
     )
 
 
+def test_a_run_maintains_its_tables_only_if_it_can(tmp_path: Path) -> None:
+    options = parsed("logs", "--maintain-every", "0.5", "--keep-days", "9", "--output", str(tmp_path))
+    assert (options.maintain_every_s, options.keep_days) == (1800, 9)
+    assert (parsed("logs").maintain_every_s, parsed("logs").keep_days) == (None, None)
+    for words, why in (
+        (("--keep-days", "9"), "is for --maintain-every"),
+        (("--maintain-every", "1", "--until-caught-up"), "that goes on"),
+        (("--maintain-every", "1", "--output", "hdfs://x/y"), "not on this machine"),
+        (("--maintain-every", "1", "--keep-days", "999999999999"), "before the first date"),
+    ):
+        with pytest.raises(PipelineFailed, match=why):
+            parsed("logs", *words)
+
+
 def test_the_reference_has_the_defaults_of_times() -> None:
     page = Path(__file__).parents[3].joinpath("docs/reference/pipeline.md").read_text(encoding="utf-8")
     times = f"{DEFAULT_WINDOW_S}, {DEFAULT_SESSION_GAP_S}, {DEFAULT_WATERMARK_S} s"
