@@ -13,6 +13,8 @@ from typing import Final
 from kafkacompat.expressions import ExpressionRefused, compiled
 from kafkacompat.pipeline.argument_types import positive
 from kafkacompat.pipeline.collector.disk import MAX_FILES, MAX_HANDLES, Disk
+from kafkacompat.pipeline.collector.journal import PREFIX as JOURNAL
+from kafkacompat.pipeline.collector.journal import Journal
 from kafkacompat.pipeline.collector.lines import Begins
 from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
@@ -52,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE_OR_GLOB",
-        help=f"logs; quote patterns such as 'access.log*'. {STDIN} alone is standard input, to its end",
+        help=f"logs; quote patterns such as 'access.log*'. {STDIN} alone is standard input, to its end. {JOURNAL} alone is the "
+        f"journal of systemd, and {JOURNAL}_SYSTEMD_UNIT=nginx.service and the like its entries that match all of these",
     )
     add_bootstrap(parser)
     parser.add_argument(
@@ -131,6 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     address = address_of(arguments)
     if STDIN in arguments.files:
         return _collect_standard_input(arguments, address)
+    if any(name.startswith(JOURNAL) for name in arguments.files):
+        return _collect_journal(arguments, address)
     fields = _fields(arguments)
     state = StateFile(arguments.state)
     try:
@@ -196,6 +201,39 @@ def _collect_standard_input(arguments: argparse.Namespace, address: ClusterAddre
     finally:
         shipper.close()
         terminal.say(f"collector stopped: {described(source.figures(), None)}")
+    return 0
+
+
+def _collect_journal(arguments: argparse.Namespace, address: ClusterAddress) -> int:
+    matches = [name.removeprefix(JOURNAL) for name in arguments.files if name.startswith(JOURNAL)]
+    if len(matches) < len(arguments.files):
+        raise PipelineFailed(f"{JOURNAL} is collected alone: start another collector for files")
+    matches = [match for match in matches if match]
+    for match in matches:
+        if re.fullmatch(r"[A-Z0-9_]{1,64}=.*", match, re.DOTALL) is None or "\0" in match:
+            raise PipelineFailed(f"{JOURNAL}{match} is not {JOURNAL}FIELD=VALUE")
+    if arguments.record_start is not None:
+        raise PipelineFailed(f"--record-start is for lines: an entry of {JOURNAL} is a record")
+    fields = _fields(arguments)
+    state = StateFile(arguments.state)
+    try:
+        stopping = _stopping()
+        terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
+
+        def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
+            create_missing(address, plans([arguments.topic]), timeout_s)
+
+        ensure_topics(DEFAULT_TIMEOUT_S)
+        shipper = Shipper(address, arguments.host, ensure_topics, topic=arguments.topic, fields=fields)
+        journal = Journal(shipper, state, matches, until_end=arguments.until_end)
+        terminal.say(f"collector follows the journal -> {arguments.topic} at {address}")
+        try:
+            journal.run(lambda: bool(stopping), Teller(arguments.interval, terminal).tell)
+        finally:
+            shipper.close()
+        terminal.say(f"collector stopped: {described(journal.figures(), None)}")
+    finally:
+        state.close()
     return 0
 
 
