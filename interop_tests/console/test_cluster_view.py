@@ -35,6 +35,20 @@ def test_topics_are_listed_with_records_rates_and_sizes(page: Page, console: Con
     page.wait_for("#topics", "__consumer_offsets")
 
 
+def test_topics_are_found_by_a_part_of_their_name_and_ordered(page: Page, console: ConsoleProcess) -> None:
+    console.wait_for("/api/cluster", lambda view: sized(view, MIXED_TOPIC))
+    page.open("#/cluster").wait_for("#topics", MIXED_TOPIC)
+    page.choose("#topic-order", "records")
+    counts = [int(row[3].replace(",", "").replace("\u202f", "")) for row in page.rows("#topics")]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+    page.write("#topic-search", "LOGS.")
+    page.choose("#topic-order", "name")
+    assert {row[0] for row in page.rows("#topics")} == {name for name in RESULT_TOPICS if "logs." in name}
+    page.write("#topic-search", "no such name")
+    page.wait_for("#topics", "No topic here has no such name in its name.")
+
+
 def test_names_rates_and_sizes_are_to_be_seen_on_a_phone(page: Page, console: ConsoleProcess) -> None:
     """No element is wider than the window, because a phone does not show that one can scroll sideways."""
     console.wait_for("/api/cluster", lambda view: sized(view, MIXED_TOPIC))

@@ -288,3 +288,19 @@ def test_prometheus_can_read_what_is_known(console: ConsoleProcess) -> None:
     assert f'kafka_topic_records{{topic="{MIXED_TOPIC}"}} {float(MIXED_RECORDS)}\n' in text
     assert "kafkacompat_console_broker_up 1.0\n" in text
     assert f'kafka_group_lag_records{{group="{GROUP}"}} ' in text
+
+
+def test_key_and_value_are_below_each_other_in_a_narrow_window(page: Page) -> None:
+    browse(page)
+    at_offsets(page, 50, 59)
+    page.size((420, 900))
+    for key, value in zip(
+        page.boxes("#browse-records td.key"), page.boxes("#browse-records td.value"), strict=True
+    ):
+        assert key["y"] + key["height"] <= value["y"]
+        assert key["x"] == value["x"]
+        assert value["x"] + value["width"] <= 420
+    assert page.script("return document.documentElement.scrollWidth") == 420
+    page.size()
+    (first, *_), (after, *_) = page.boxes("#browse-records td.key"), page.boxes("#browse-records td.value")
+    assert first["y"] == after["y"]

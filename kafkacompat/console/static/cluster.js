@@ -9,7 +9,8 @@ export class ClusterView {
     this.open = new Set();
     this.view = null;
     this.rates = new TimeChart(byId("rate-chart"), { kind: "lines", label: "Records written per second over all topics", format: decimal, seconds: true });
-    byId("internal").addEventListener("change", () => this.draw());
+    for (const id of ["internal", "topic-order"]) byId(id).addEventListener("change", () => this.draw());
+    byId("topic-search").addEventListener("input", () => this.draw());
   }
 
   update(view) {
@@ -78,7 +79,11 @@ export class ClusterView {
   }
 
   drawTopics({ topics, topics_hidden: more }) {
-    const shown = topics.filter((topic) => !topic.internal || byId("internal").checked);
+    const part = byId("topic-search").value.trim().toLowerCase();
+    const listed = topics.filter((topic) => !topic.internal || byId("internal").checked);
+    const shown = inOrder(listed.filter((topic) => topic.topic.toLowerCase().includes(part)), byId("topic-order").value);
+    const unlisted = more > 0 ? h("p", { class: "muted" }, `${more} more topics are not shown.`) : null;
+    if (listed.length > 0 && shown.length === 0) { replace(byId("topics"), empty(`No topic here has ${part} in its name.`), unlisted); return; }
     if (shown.length === 0) { replace(byId("topics"), empty("There is no topic yet.", "kafkacompat topics create NAME", "kafkacompat pipeline demo")); return; }
     replace(byId("topics"), table("Topics", [
       { title: "Topic", class: "nowrap", cell: (topic) => this.fold(`topic ${topic.topic}`, topic.topic) },
@@ -88,11 +93,11 @@ export class ClusterView {
       { title: "Records/s", number: true, cell: (topic) => rate(topic.records_per_s) },
       { title: "On disk", number: true, cell: (topic) => bytes(topic.size_bytes) },
       { title: "", number: true, class: "hide-small", cell: (topic) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}`, "aria-label": `records of ${topic.topic}` }, "records") },
-    ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && partitionTable(topic)), more > 0 ? h("p", { class: "muted" }, `${more} more topics are not shown.`) : null);
+    ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && partitionTable(topic)), unlisted);
   }
 
   drawGroups({ groups, groups_hidden: more, share_groups_error: error, share_numbers: numbers }) {
-    setText(byId("groups-note"), `Spark keeps its offsets in the checkpoint: its queries have no group${error ? ` · share and streams groups: ${error}` : ""}`);
+    setText(byId("groups-note"), error ? `share and streams groups: ${error}` : "");
     const unshown = more > 0 ? h("p", { class: "muted" }, `${more} more groups are not shown.`) : null;
     if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("There is no group that has committed anything, and no share or streams group.", "kafkacompat consume TOPIC --group NAME")); return; }
     replace(byId("groups"), table("Groups with their lag", [
@@ -111,6 +116,12 @@ export class ClusterView {
       onclick: () => { if (!this.open.delete(key)) this.open.add(key); this.draw(); },
     }, text);
   }
+}
+
+// By a figure the largest comes first. What is not known comes last.
+function inOrder(topics, order) {
+  if (order === "topic") return topics;
+  return [...topics].sort((one, other) => (other[order] ?? -1) - (one[order] ?? -1));
 }
 
 function topicState(topic) {
