@@ -13,6 +13,7 @@ from interop_tests.console.samples import BASE_MS
 from interop_tests.console.writing import GROUP, MIXED_RECORDS, MIXED_TOPIC, Writer
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.raw_kafka import ErrorCode, metadata
+from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 MINUTE_MS = 60_000
@@ -304,3 +305,40 @@ def test_key_and_value_are_below_each_other_in_a_narrow_window(page: Page) -> No
     page.size()
     (first, *_), (after, *_) = page.boxes("#browse-records td.key"), page.boxes("#browse-records td.value")
     assert first["y"] == after["y"]
+
+
+def shown(page: Page) -> list[tuple[int, int]]:
+    """Partition and offset of the records on a page of all partitions."""
+    return [(int(row[1]), int(row[0])) for row in page.rows("#browse-records")]
+
+
+def test_the_newest_records_of_all_partitions_come_first(page: Page, console: ConsoleProcess) -> None:
+    topic = "logs.summary"
+    seen: list[tuple[int, int]] = []
+    times: list[int] = []
+    query = f"/api/records?topic={topic}&partition=all&limit=30"
+    answer = console.get(query).json
+    while True:
+        seen += [(record["partition"], record["offset"]) for record in answer["records"]]
+        times += [record["timestamp_ms"] for record in answer["records"]]
+        if answer["older"] is None:
+            break
+        answer = console.get(f"{query}&ends={answer['older']}").json
+    places = []
+    for partition in range(answer["partitions"]):
+        alone = console.get(f"/api/records?topic={topic}&partition={partition}&offset=0&limit=200").json
+        places += [(partition, record["offset"]) for record in alone["records"]]
+    assert sorted(seen) == sorted(places)
+    assert len(seen) > 60
+    assert {partition for partition, _ in seen[:30]} == {0, 1, 2}
+    page.open("#/cluster").wait_for("#topics", topic)
+    page.click(f"a[aria-label='records of {topic}']")
+    page.wait_for("#browse-range", "25 records of 3 partitions, newest first")
+    assert shown(page) == seen[:25]
+    page.click("#browse-older")
+    wait_until(lambda: shown(page) == seen[25:50], "the next page is shown")
+    page.click("#browse-records tbody tr:first-child button")
+    page.wait_for("#browse-records .record", "Value · json")
+    page.choose("#browse-start", "at an offset")
+    page.click("#browse-form button[type=submit]")
+    page.wait_for("#browse-records", "of all partitions only the latest records are shown")

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from operator import methodcaller
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
@@ -26,7 +26,8 @@ from kafkacompat.console.admin import reason_of
 from kafkacompat.console.clients import consumer_settings, quiet_logger
 from kafkacompat.console.core.decoding import JSON_TEXT, decoded
 from kafkacompat.console.core.internal_records import internal_key, internal_value
-from kafkacompat.console.core.parameters import RecordsQuery
+from kafkacompat.console.core.newest import Stand, newest_of
+from kafkacompat.console.core.parameters import ALL, MAX_PARTITIONS_TOGETHER, NewestQuery, RecordsQuery
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -43,13 +44,17 @@ TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create time", TIMESTAMP_LOG_APPEND_TI
 GET_HEADERS: Callable[[Message], list[Any] | None] = methodcaller("headers")
 
 Page = dict[str, Any]
+Viewed = TypeVar("Viewed")
 
 
-def records_page(bootstrap: ClusterAddress, query: RecordsQuery) -> Page:
-    """Return the requested records, oldest first, and where to continue. Raises NotThere, NotRead, BrokerAway."""
+def records_page(bootstrap: ClusterAddress, query: RecordsQuery | NewestQuery) -> Page:
+    """Return the requested records and where to continue: of a partition, oldest first, or the newest of all, newest first.
+
+    Raises NotThere, NotRead, BrokerAway.
+    """
     consumer = Consumer(consumer_settings(bootstrap, query.uncommitted), logger=quiet_logger())
     try:
-        return _page(consumer, query)
+        return _page(consumer, query) if isinstance(query, RecordsQuery) else _newest(consumer, query)
     except KafkaException as error:
         raise BrokerAway(reason_of(error)) from error
     finally:
@@ -63,7 +68,7 @@ def _page(consumer: Consumer, query: RecordsQuery) -> Page:
     deadline_s = time.monotonic() + PAGE_TIMEOUT_S
     if query.offset is None and query.time_ms is None:
         end = latest if query.before is None else max(earliest, min(query.before, latest))
-        records, start = _backwards(consumer, query, earliest, end, deadline_s)
+        records, start = _backwards(consumer, query, earliest, end, deadline_s, record_view)
         following = end
     else:
         start = _start(consumer, query, earliest, latest)
@@ -84,11 +89,61 @@ def _page(consumer: Consumer, query: RecordsQuery) -> Page:
     }
 
 
-def _require_partition(consumer: Consumer, query: RecordsQuery) -> None:
-    found = consumer.list_topics(query.topic, timeout=ASK_TIMEOUT_S).topics.get(query.topic)
+def _newest(consumer: Consumer, query: NewestQuery) -> Page:
+    """Read twice: timestamps first, so that of all values only those that are shown are in memory."""
+    numbers = _partitions(consumer, query.topic)
+    if len(numbers) > MAX_PARTITIONS_TOGETHER:
+        raise NotThere(
+            f"topic {query.topic} has {len(numbers)} partitions: at most {MAX_PARTITIONS_TOGETHER} are shown together"
+        )
+    deadline_s = time.monotonic() + PAGE_TIMEOUT_S
+    earliest: dict[int, int] = {}
+    stands: dict[int, Stand] = {}
+    for place, number in enumerate(numbers):
+        first, end = consumer.get_watermark_offsets(
+            TopicPartition(query.topic, number), timeout=ASK_TIMEOUT_S
+        )
+        if query.ends is not None:
+            # A partition that was added since then is not older.
+            end = max(first, min(end, query.ends[place])) if place < len(query.ends) else first
+        one = RecordsQuery(query.topic, number, query.limit, query.value_bytes)
+        found, start = _backwards(consumer, one, first, end, deadline_s, _when)
+        earliest[number], stands[number] = first, Stand(tuple(found), start, end)
+    order, ends = newest_of(stands, query.limit)
+    shown: dict[tuple[int, int], Page] = {}
+    for number, stand in stands.items():
+        offsets = [offset for partition, offset in order if partition == number]
+        if offsets:
+            one = RecordsQuery(query.topic, number, query.limit, query.value_bytes)
+            for message in _messages(consumer, one, min(offsets), stand.end, deadline_s):
+                shown[number, int(message.offset() or 0)] = {"partition": number, **record_view(message, one)}
+    return {
+        "topic": query.topic,
+        "partition": ALL,
+        "partitions": len(numbers),
+        # One may have been deleted meanwhile.
+        "records": [shown[at] for at in order if at in shown],
+        "older": ".".join(str(ends[number]) for number in numbers)
+        if any(ends[number] > earliest[number] for number in numbers)
+        else None,
+    }
+
+
+def _when(message: Message, query: RecordsQuery) -> tuple[int, int]:
+    """Return the timestamp of a record, and its offset."""
+    kind, timestamp_ms = message.timestamp()
+    return (timestamp_ms if kind in TIMESTAMP_TYPES else 0), int(message.offset() or 0)
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    found = consumer.list_topics(topic, timeout=ASK_TIMEOUT_S).topics.get(topic)
     if found is None or (found.error is not None and not found.partitions):
-        raise NotThere(f"there is no topic {query.topic}")
-    if query.partition not in found.partitions:
+        raise NotThere(f"there is no topic {topic}")
+    return sorted(found.partitions)
+
+
+def _require_partition(consumer: Consumer, query: RecordsQuery) -> None:
+    if query.partition not in _partitions(consumer, query.topic):
         raise NotThere(f"topic {query.topic} has no partition {query.partition}")
 
 
@@ -104,18 +159,23 @@ def _start(consumer: Consumer, query: RecordsQuery, earliest: int, latest: int) 
 
 
 def _backwards(
-    consumer: Consumer, query: RecordsQuery, earliest: int, end: int, deadline_s: float
-) -> tuple[list[Page], int]:
+    consumer: Consumer,
+    query: RecordsQuery,
+    earliest: int,
+    end: int,
+    deadline_s: float,
+    view: Callable[[Message, RecordsQuery], Viewed],
+) -> tuple[list[Viewed], int]:
     span = query.limit
     while True:
         start = max(earliest, end - span)
-        kept: deque[Page] = deque(maxlen=query.limit)
+        kept: deque[tuple[int, Viewed]] = deque(maxlen=query.limit)
         for message in _messages(consumer, query, start, end, deadline_s):
-            kept.append(record_view(message, query))
+            kept.append((int(message.offset() or 0), view(message, query)))
         if len(kept) == query.limit:
-            return list(kept), kept[0]["offset"]
-        if start == earliest or span >= MAX_SCANNED_BACK:
-            return list(kept), start
+            start = kept[0][0]
+        if len(kept) == query.limit or start == earliest or span >= MAX_SCANNED_BACK:
+            return [each for _, each in kept], start
         span = min(span * 8, MAX_SCANNED_BACK)
 
 

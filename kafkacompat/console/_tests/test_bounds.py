@@ -13,6 +13,7 @@ from kafkacompat.console.core.parameters import (
     MAX_PAGE_BYTES,
     MAX_VALUE_BYTES,
     BadParameter,
+    NewestQuery,
     RecordsQuery,
     records_query,
 )
@@ -128,3 +129,24 @@ def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST:PORT"):
         listen_address(text)
+
+
+def test_all_partitions_have_ends_and_no_start() -> None:
+    assert records_query([("topic", "t"), ("partition", "all")]) == NewestQuery("t")
+    pairs = [
+        ("topic", "t"),
+        ("partition", "all"),
+        ("ends", "3.0.55"),
+        ("limit", "5"),
+        ("uncommitted", "true"),
+    ]
+    assert records_query(pairs) == NewestQuery("t", 5, ends=(3, 0, 55), uncommitted=True)
+    for more, said in (
+        ([("partition", "all"), ("offset", "1")], "offset is for one partition"),
+        ([("partition", "all"), ("ends", "1..2")], "ends must be offsets"),
+        ([("partition", "all"), ("ends", ".".join(["1"] * 65))], "at most 64"),
+        ([("partition", "all"), ("ends", "9" * 19 + ".1")], "ends must be offsets"),
+        ([("ends", "1")], "ends is for the partition all"),
+    ):
+        with pytest.raises(BadParameter, match=said):
+            records_query([("topic", "t"), *more])

@@ -17,10 +17,16 @@ MAX_OFFSET = 2**63 - 1
 MAX_TIME_MS = 253_402_300_799_999
 """The end of the year 9999."""
 
-KNOWN = ("topic", "partition", "limit", "value_bytes", "offset", "before", "time_ms", "uncommitted")
+ALL = "all"
+"""In place of a partition: the newest records of all."""
+
+MAX_PARTITIONS_TOGETHER = 64
+
+KNOWN = ("topic", "partition", "limit", "value_bytes", "offset", "before", "time_ms", "uncommitted", "ends")
 STARTS = ("offset", "before", "time_ms")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+\Z")
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
+_ENDS = re.compile(rf"[0-9]{{1,19}}(?:\.[0-9]{{1,19}}){{0,{MAX_PARTITIONS_TOGETHER - 1}}}\Z")
 
 
 class BadParameter(ValueError):
@@ -42,7 +48,19 @@ class RecordsQuery:
     uncommitted: bool = False
 
 
-def records_query(pairs: Iterable[tuple[str, str]]) -> RecordsQuery:
+@dataclass(frozen=True, slots=True)
+class NewestQuery:
+    """The newest records of all partitions of a topic. ends: for each partition the offset before which they are, or None
+    for the end."""
+
+    topic: str
+    limit: int = DEFAULT_LIMIT
+    value_bytes: int = DEFAULT_VALUE_BYTES
+    ends: tuple[int, ...] | None = None
+    uncommitted: bool = False
+
+
+def records_query(pairs: Iterable[tuple[str, str]]) -> RecordsQuery | NewestQuery:
     """Parse the name-value pairs of GET /api/records. Raises BadParameter if one is missing, repeated or out of bounds."""
     given: dict[str, str] = {}
     for name, text in pairs:
@@ -63,6 +81,25 @@ def records_query(pairs: Iterable[tuple[str, str]]) -> RecordsQuery:
         raise BadParameter(f"limit times value_bytes may be at most {MAX_PAGE_BYTES}")
     if given.get("uncommitted", "false") not in ("true", "false"):
         raise BadParameter("uncommitted must be true or false")
+    ends = given.get("ends")
+    if given.get("partition") == ALL:
+        if starts:
+            raise BadParameter(f"{starts[0]} is for one partition, and the partition is {ALL}")
+        if ends is not None and (
+            not _ENDS.match(ends) or any(int(end) > MAX_OFFSET for end in ends.split("."))
+        ):
+            raise BadParameter(
+                f"ends must be offsets with dots between them, at most {MAX_PARTITIONS_TOGETHER}"
+            )
+        return NewestQuery(
+            topic,
+            limit,
+            value_bytes,
+            None if ends is None else tuple(map(int, ends.split("."))),
+            given.get("uncommitted") == "true",
+        )
+    if ends is not None:
+        raise BadParameter(f"ends is for the partition {ALL}")
     return RecordsQuery(
         topic,
         _number(given, "partition", 0, MAX_PARTITION, 0),

@@ -1,10 +1,11 @@
 // The records' view: a partition's records by offset or time, page by page. The address bar has the current query.
 
 import { byId, empty, h, replace, setText, table } from "./dom.js";
-import { bytes, count, precise } from "./format.js";
+import { bytes, count, plural, precise } from "./format.js";
 
 const WHOLE_VALUE_BYTES = 1_000_000;
 const PREVIEW_CHARACTERS = 160;
+const ALL = "all";
 
 export class BrowseView {
   constructor() {
@@ -16,7 +17,7 @@ export class BrowseView {
     byId("browse-topic").addEventListener("change", () => this.fillPartitions());
     byId("browse-start").addEventListener("change", () => this.showAt());
     byId("browse-oldest").addEventListener("click", () => this.turn({ offset: "0" }));
-    byId("browse-older").addEventListener("click", () => this.turn({ before: String(this.page.previous_before) }));
+    byId("browse-older").addEventListener("click", () => this.turn(this.page.partition === ALL ? { ends: this.page.older } : { before: String(this.page.previous_before) }));
     byId("browse-newer").addEventListener("click", () => this.turn({ offset: String(this.page.next_offset) }));
     byId("browse-newest").addEventListener("click", () => this.turn({}));
     this.buttons();
@@ -55,8 +56,10 @@ export class BrowseView {
 
   fillPartitions(chosen = byId("browse-partition").value) {
     const topic = this.topics.find((each) => each.topic === byId("browse-topic").value);
-    replace(byId("browse-partition"), (topic?.partitions ?? []).map((each) => h("option", { value: each.partition }, each.partition)));
-    if (topic?.partitions.some((each) => String(each.partition) === chosen)) byId("browse-partition").value = chosen;
+    const numbers = (topic?.partitions ?? []).map((each) => String(each.partition));
+    const choices = numbers.length > 1 ? [...numbers, ALL] : numbers;
+    replace(byId("browse-partition"), choices.map((each) => h("option", { value: each }, each)));
+    if (choices.includes(chosen)) byId("browse-partition").value = chosen;
   }
 
   // An address may have a limit that is not among the choices.
@@ -85,6 +88,7 @@ export class BrowseView {
   submit() {
     const start = byId("browse-start").value;
     const at = byId("browse-at").value.trim();
+    if (start !== "latest" && byId("browse-partition").value === ALL) { this.fail("of all partitions only the latest records are shown"); return; }
     if (start === "latest") { this.go({}); return; }
     if (start === "offset") { this.go({ offset: at || "0" }); return; }
     const time = Date.parse(`${at.replace(" ", "T")}${/Z$/.test(at) ? "" : /T|\s/.test(at) ? "Z" : ""}`);
@@ -134,34 +138,37 @@ export class BrowseView {
   }
 
   buttons() {
-    byId("browse-older").disabled = !this.page || this.page.previous_before === null;
-    byId("browse-oldest").disabled = byId("browse-older").disabled;
-    byId("browse-newer").disabled = !this.page || this.page.next_offset === null;
+    const all = this.page?.partition === ALL;
+    byId("browse-older").disabled = !this.page || (all ? this.page.older : this.page.previous_before) === null;
+    byId("browse-oldest").disabled = all || byId("browse-older").disabled;
+    byId("browse-newer").disabled = !this.page || all || this.page.next_offset === null;
     byId("browse-newest").disabled = !this.page;
   }
 
   draw() {
     const { records, earliest, latest, topic, partition } = this.page;
     this.buttons();
+    const all = partition === ALL;
     const shown = records.length ? `offsets ${count(records[0].offset)} to ${count(records.at(-1).offset)}` : "no records here";
-    setText(byId("browse-range"), `${shown}; the partition holds ${count(earliest)} to ${count(latest)}`);
+    setText(byId("browse-range"), all ? `${plural(records.length, "record")} of ${plural(this.page.partitions, "partition")}, newest first` : `${shown}; the partition holds ${count(earliest)} to ${count(latest)}`);
     if (records.length === 0) {
-      replace(byId("browse-records"), empty(earliest === latest ? "This partition holds no records." : "There are no records from here on. Older ones are before it."));
+      replace(byId("browse-records"), empty(all ? "There are no records here." : earliest === latest ? "This partition holds no records." : "There are no records from here on. Older ones are before it."));
       return;
     }
     replace(byId("browse-records"), table(`Records of ${topic}, partition ${partition}`, [
       { title: "Offset", class: "nowrap", cell: (row) => this.fold(row) },
+      all && { title: "Partition", class: "nowrap", cell: (row) => row.partition },
       { title: "Time (UTC)", class: "nowrap time", cell: (row) => h("span", { title: row.timestamp_type ?? "" }, precise(row.timestamp_ms)) },
       { title: "Key", class: "clip mono key", cell: (row) => short(row.key) },
       { title: "Value", class: "clip mono value", cell: (row) => short(row.value) },
       { title: "Size", number: true, class: "hide-small", cell: (row) => (row.value.kind === "null" ? "null" : bytes(row.value.size_bytes)) },
-    ], records, (row) => this.open.has(row.offset) && this.detail(row)));
+    ].filter(Boolean), records, (row) => this.open.has(placeOf(row)) && this.detail(row)));
   }
 
   fold(row) {
     return h("button", {
-      type: "button", class: "fold", "data-key": row.offset, "aria-expanded": String(this.open.has(row.offset)), "aria-label": `record ${row.offset}`,
-      onclick: () => { if (!this.open.delete(row.offset)) this.open.add(row.offset); this.draw(); },
+      type: "button", class: "fold", "data-key": placeOf(row), "aria-expanded": String(this.open.has(placeOf(row))), "aria-label": `record ${placeOf(row)}`,
+      onclick: () => { if (!this.open.delete(placeOf(row))) this.open.add(placeOf(row)); this.draw(); },
     }, row.offset);
   }
 
@@ -174,7 +181,7 @@ export class BrowseView {
     return h("div", { class: "record" },
       part("Key", row.key), part("Value", row.value),
       row.trouble && h("p", { class: "banner", role: "alert" }, `No more of the value: ${row.trouble}`),
-      row.value.truncated && h("button", { type: "button", "data-key": `whole ${row.offset}`, onclick: () => this.whole(row) }, "Show more of the value"),
+      row.value.truncated && h("button", { type: "button", "data-key": `whole ${placeOf(row)}`, onclick: () => this.whole(row) }, "Show more of the value"),
       row.headers.length > 0 && table("Headers", [
         { title: "Header", cell: (each) => each.name },
         { title: "Value", class: "mono", cell: (each) => (each.value.kind === "null" ? "null" : each.value.text) },
@@ -184,7 +191,7 @@ export class BrowseView {
   }
 
   async whole(row) {
-    const { topic, partition } = this.page;
+    const { topic, partition } = { ...this.page, partition: row.partition ?? this.page.partition };
     const query = new URLSearchParams({ topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_VALUE_BYTES, uncommitted: byId("browse-uncommitted").checked });
     try {
       const response = await fetch(`/api/records?${query}`);
@@ -198,6 +205,9 @@ export class BrowseView {
     if (this.page?.records.includes(row)) this.draw();
   }
 }
+
+// Offsets of several partitions may be equal.
+const placeOf = (row) => (row.partition === undefined ? String(row.offset) : `${row.partition}-${row.offset}`);
 
 function short({ kind, text }) {
   if (kind === "null") return h("span", { class: "muted" }, "null");

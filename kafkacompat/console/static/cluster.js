@@ -92,7 +92,7 @@ export class ClusterView {
       { title: "Records", number: true, class: "hide-small", cell: (topic) => h("span", { title: "offsets between start and end; compaction leaves fewer records" }, count(topic.records)) },
       { title: "Records/s", number: true, cell: (topic) => rate(topic.records_per_s) },
       { title: "On disk", number: true, cell: (topic) => bytes(topic.size_bytes) },
-      { title: "", number: true, class: "hide-small", cell: (topic) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}`, "aria-label": `records of ${topic.topic}` }, "records") },
+      { title: "", number: true, class: "hide-small", cell: (topic) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}${topic.partitions.length > 1 ? "&partition=all" : ""}`, "aria-label": `records of ${topic.topic}` }, "records") },
     ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && partitionTable(topic)), unlisted);
   }
 
