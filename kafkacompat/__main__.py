@@ -20,6 +20,7 @@ COMMANDS = {
     "topics": "manage topics and their settings",
     "reassign": "move partitions between brokers, with a throttle and a progress bar",
     "quorum": "manage the metadata quorum and the brokers registered with it",
+    "mirror": "let topics follow those of another cluster, with their offsets, and let them take over",
     "migrate": "plan the move of a running cluster from Apache Kafka or back, and check what stands in its way",
     "doctor": "check a cluster and the machine of a node, and say what to do",
     "features": "show and change the levels of a cluster's features",

@@ -144,3 +144,9 @@ def test_secrets_and_unknown_settings_show_no_value(layers: DynamicConfig) -> No
             assert all(synonym.value is None for synonym in entry.synonyms)
     names = {entry.name for entry in describe_broker(layers) if entry.sensitive}
     assert {"ssl.key.password", "sasl.jaas.config", "some.unknown.setting", "foo.bar"} <= names
+
+
+def test_settings_of_mirrors_are_described_only_where_they_are_set(static: DynamicConfig) -> None:
+    assert not own_names("topic") & {entry.name for entry in describe_topic(static, {})}
+    (entry,) = [each for each in describe_topic(static, {"mirror.name": "m"}) if each.name == "mirror.name"]
+    assert (entry.value, own_names("topic") >= {entry.name}) == ("m", True)

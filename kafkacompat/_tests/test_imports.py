@@ -94,6 +94,14 @@ ALLOWED: dict[str, set[str]] = {
         "records",
         "wire",
     },
+    "mirror": {
+        "net.failures",
+        "partition.following",
+        "partition.hosted_partitions",
+        "partition.partition",
+        "records",
+        "wire",
+    },
     "txn": {
         "partition.service",
         "controller.image",

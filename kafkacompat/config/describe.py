@@ -23,6 +23,7 @@ from kafkacompat.config.keys import (
     broker_synonyms,
     group_keys,
     listener_base,
+    own_names,
     parse_value,
     render_value,
     topic_keys,
@@ -171,11 +172,12 @@ def _overridden(
 
 
 def describe_topic(config: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic with these overrides, by name."""
-    keys = topic_keys()
+    """Every setting of a topic with these overrides, by name. Those that Kafka does not have are described only if they are
+    set: a topic that is no mirror looks as in Kafka."""
+    keys, hidden = topic_keys(), own_names("topic") - overrides.keys()
     texts = _overridden(keys, {name: broker_default(config.effective, name) for name in keys}, overrides)
     entries = []
-    for name in sorted(texts):
+    for name in sorted(texts.keys() - hidden):
         key = keys.get(name)
         sensitive = key is None or key.sensitive
         synonyms: list[ConfigSynonym] = []

@@ -22,6 +22,9 @@ from kafkacompat.config.keys import (
 )
 from kafkacompat.config.server import ServerConfig
 
+MIRRORING, STOPPED = "mirroring", "stopped"
+"""Values of mirror.state. Between them there is `paused`."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
@@ -52,6 +55,11 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
+    mirror_leader_epoch: int = 0
+    mirror_name: str = ""
+    mirror_source_bootstrap_servers: str = ""
+    mirror_source_topic_id: str = ""
+    mirror_state: str = STOPPED
     preallocate: bool = False
     remote_copy_lag_bytes: int = -1
     remote_copy_lag_ms: int = 0
@@ -76,6 +84,11 @@ class LogConfig:
     def compact(self) -> bool:
         """The log keeps the last record of each key. Every record must have a key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def is_mirror(self) -> bool:
+        """The topic takes records from its source only."""
+        return self.mirror_state != STOPPED
 
 
 def _field(name: str) -> str:
@@ -149,6 +162,7 @@ def validate_topic_configs(
         )
     if effective is not None:
         _validate_remote(values, effective, existing or {})
+    _validate_mirror(values)
 
 
 def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existing: Mapping[str, str]) -> None:
@@ -175,6 +189,19 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
                 local,
                 f"must equal retention.{unit} when remote.log.copy.disable is true",
             )
+
+
+def _validate_mirror(values: Mapping[str, Any]) -> None:
+    state = values["mirror.state"]
+    if state == STOPPED:
+        return
+    if not values["mirror.leader.epoch"]:
+        raise ConfigError("mirror.state", state, "only a topic that was created as a mirror can be one")
+    for name in ("mirror.source.bootstrap.servers", "mirror.source.topic.id"):
+        if not values[name]:
+            raise ConfigError(name, values[name], f"must be given while mirror.state is {state}")
+    if values["remote.storage.enable"]:
+        raise ConfigError("remote.storage.enable", "true", f"not possible while mirror.state is {state}")
 
 
 def apply_list_op(name: str, current: str | None, operand: str, *, subtract: bool) -> str:

@@ -65,6 +65,8 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
+MIRROR_LEADER_EPOCH = "mirror.leader.epoch"
+"""The partitions of a mirror begin in this leader epoch, so that no batch of the source has one of theirs."""
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -250,6 +252,9 @@ def validate(
         flaw = topic_name_flaw(name)
         if flaw is not None:
             raise ConfigRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
+        if wanted.get(MIRROR_LEADER_EPOCH, "0") != current.get(MIRROR_LEADER_EPOCH, "0"):
+            text = f"{MIRROR_LEADER_EPOCH} can be set only when a topic is created."
+            raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
         check_topic_configs(image, settings, wanted, current)
         if name not in image.topics:
             text = f"The topic '{name}' does not exist."

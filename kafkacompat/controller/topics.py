@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.controller.configuration_control_manager import (
+    MIRROR_LEADER_EPOCH,
     ConfigRefused,
     check_topic_configs,
     describe_new_topic,
@@ -142,9 +143,15 @@ def place(image: MetadataImage, partitions: int, factor: int, random: Random) ->
 
 
 def partition_records(
-    image: MetadataImage, topic_id: Uuid, first_index: int, placed: Iterable[Placed]
+    image: MetadataImage,
+    topic_id: Uuid,
+    first_index: int,
+    placed: Iterable[Placed],
+    configs: Mapping[str, str],
 ) -> Work[list[MetadataRecord]]:
+    """`configs`: the topic's own settings, which are valid."""
     version = partition_version(metadata_version(image.features))
+    leader_epoch = int(configs.get(MIRROR_LEADER_EPOCH, "0"))
     records: list[MetadataRecord] = []
     for index, each in enumerate(placed, first_index):
         record = PartitionRecord(
@@ -153,7 +160,7 @@ def partition_records(
             replicas=list(each.replicas),
             isr=list(each.isr),
             leader=each.isr[0],
-            leader_epoch=0,
+            leader_epoch=leader_epoch,
             partition_epoch=0,
             directories=[default_dir(image, broker) for broker in each.replicas] if version else [],
         )
@@ -320,7 +327,7 @@ def _create_topic(
     )
     if MIN_INSYNC_REPLICAS in overrides and elr_enabled(image.features):
         records.append(MetadataRecord(ClearElrRecord(topic_name=topic.name), 0))
-    records.extend((yield from partition_records(image, topic_id, 0, placed)))
+    records.extend((yield from partition_records(image, topic_id, 0, placed, overrides)))
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -455,7 +462,8 @@ def _add_partitions(
         except PlacementRefused as refusal:
             raise TopicRefused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
     room.take(placed)
-    return (yield from partition_records(image, topic.id, current, placed))
+    configs = image.configs.get((ConfigResourceType.TOPIC, topic.name), {})
+    return (yield from partition_records(image, topic.id, current, placed, configs))
 
 
 DELETED_A_STEP = 1_000

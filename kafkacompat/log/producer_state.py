@@ -364,6 +364,20 @@ class ProducerStateManager:
             yield
         yield from self._verifications.expire(now_ms, expiration_ms)
 
+    def forget_before(self, offset: int) -> None:
+        """Drop batches that begin below an offset, and producers of which nothing is left. No transaction that began below it
+        is open."""
+        for producer_id, producer in list(self.producers.items()):
+            kept = [batch for batch in producer.batches if batch.first_offset >= offset]
+            if kept and len(kept) == len(producer.batches):
+                continue
+            if self.snapshot is not None:
+                self.snapshot.note(producer_id)
+            if kept or producer.transaction_first_offset != NO_TRANSACTION:
+                producer.batches = kept
+            else:
+                del self.producers[producer_id]
+
     def clear(self, end_offset: int) -> None:
         self.snapshot = None  # what it tells may be truncated
         self.producers.clear()

@@ -51,7 +51,7 @@ from kafkacompat.ports import (
     VerificationGuard,
 )
 from kafkacompat.records.batch import LOG_OVERHEAD, STAMP, BatchCorrupt, BatchHeader
-from kafkacompat.records.control import EndTransactionMarker
+from kafkacompat.records.control import EndTransactionMarker, build_end_transaction_marker
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -510,6 +510,30 @@ class UnifiedLog:
             count = self._append_run(view, run)
             del run[:count]
         return AppendInfo(first_offset, self.log_end_offset - 1, -1)
+
+    def end_mirror(self, first_epoch: int, leader_epoch: int) -> None:
+        """Begin to take records as a leader, after what a mirror has brought from another cluster, in leader epochs below
+        `first_epoch`. The present leader epoch is in the epoch cache.
+
+        Open transactions of the other cluster are aborted here: nobody else will end them. Its producers are forgotten,
+        because this cluster gives out the same producer ids, and a batch must not be taken for a duplicate of theirs. A
+        replica that takes over later calls this again: it has read their batches anew from the log."""
+        began = next(
+            (start for epoch, start in self._epochs.entries if epoch >= first_epoch), self.log_end_offset
+        )
+        for producer in list(self._state.producers.values()):
+            if 0 <= producer.transaction_first_offset < began:
+                marker = build_end_transaction_marker(
+                    committed=False,
+                    coordinator_epoch=max(0, producer.coordinator_epoch),
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                    timestamp_ms=producer.last_timestamp_ms,
+                    base_offset=self.log_end_offset,
+                    leader_epoch=leader_epoch,
+                )
+                self.append_as_follower(marker, leader_epoch)
+        self._state.forget_before(began)
 
     def _append_run(self, view: memoryview, run: list[BatchHeader]) -> int:
         """Append the batches that fit into the segment of the first one. Returns their number."""

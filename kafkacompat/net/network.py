@@ -59,8 +59,14 @@ class TrioNetwork:
         self._wait = wait
         settings = ChannelSettings.from_config(config)
         client_id = str(config.node_id)
-        self.channels = Channels(nursery, clock, timers, client_id, settings, brokers, wait)
-        self.controller_channels = Channels(nursery, clock, timers, client_id, settings, controllers, wait)
+
+        def channels_with(security: ClientSecurity) -> Channels:
+            return Channels(nursery, clock, timers, client_id, settings, security, wait)
+
+        self.channels_with = channels_with
+        """New channels to another cluster, for mirrors."""
+        self.channels = channels_with(brokers)
+        self.controller_channels = channels_with(controllers)
 
     def socket_server(self) -> TrioSocketServer:
         server = Server(

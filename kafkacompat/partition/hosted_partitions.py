@@ -97,6 +97,16 @@ class Tiering(Protocol):
         ...
 
 
+class Mirroring(Protocol):
+    """The parts of MirrorManager that are called here."""
+
+    def role_taken(self, core: Partition) -> None:
+        """The partition leads or follows, possibly in a new epoch, or has other settings."""
+        ...
+
+    def gone(self, core: Partition) -> None: ...
+
+
 class FollowerState(Protocol):
     """The end of a remote segment, its leader epochs, and the snapshot of producers there."""
 
@@ -146,6 +156,8 @@ class HostedPartitions:
         """Without it, logs stay in the directory where they were created."""
         self.tiering: Tiering | None = None
         """None without remote.log.storage.system.enable."""
+        self.mirroring: Mirroring | None = None
+        """None where no mirror can follow its source."""
         services.logs.when_offline(self._lost)
 
     # Lookups
@@ -346,6 +358,8 @@ class HostedPartitions:
             self.placing.role_taken(core, image)
         if self.tiering is not None:
             self.tiering.role_taken(core)
+        if self.mirroring is not None:
+            self.mirroring.role_taken(core)
         advanced = core.maybe_increment_leader_high_watermark(now_ms)
         if changed:
             self.wakeups.role_changed(core)
@@ -353,8 +367,16 @@ class HostedPartitions:
             self.advanced(core)
 
     def _reconfigured(self, core: Partition) -> None:
+        try:
+            if core.take_config():
+                self.wakeups.appended(core)
+        except OSError as error:
+            self.storage_failed(core, error)
+            return
         if self.tiering is not None:
             self.tiering.role_taken(core)
+        if self.mirroring is not None:
+            self.mirroring.role_taken(core)
 
     def _serves(self, core: Partition) -> bool:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
@@ -429,6 +451,8 @@ class HostedPartitions:
             is_deleted = topic_id not in self.image.topics_by_id
             self.tiering.gone(core, is_deleted=is_deleted, was_leader=core.is_leader)
         core.resign()
+        if self.mirroring is not None:
+            self.mirroring.gone(core)
         self.reconfiguring.gone(core)
         self.traffic.end(name.topic, core.traffic)
         if self.placing is not None:

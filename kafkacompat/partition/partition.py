@@ -13,9 +13,9 @@ HostedPartitions calls `become` before anything else in an epoch. After each app
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 from kafkacompat.partition.traffic import TopicTraffic
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.fetch_session import CachedPartition
     from kafkacompat.ports import Log
 
+T = TypeVar("T")
 LONG_AGO_MS = -(2**60)
 EXPECTED_MS = 2000
 """For this long after becoming leader, this node answers its followers' fetches early. acks=all waits until they know
@@ -57,6 +58,7 @@ class Partition:
         "is_being_made_durable",
         "is_held_back",
         "is_leader",
+        "is_read_only",
         "isr",
         "leader",
         "leader_epoch",
@@ -98,6 +100,8 @@ class Partition:
         self.is_leader = False
         self.alone = False
         """This node leads and the partition has no other replica: appended records count as replicated."""
+        self.is_read_only = False
+        """This node leads a mirror: records come from its source only."""
         self.is_being_made_durable = False
         """The log's name and topic id are being made durable. When that is done, the high watermark moves."""
         self.is_held_back = False
@@ -133,13 +137,44 @@ class Partition:
             self.followers.clear()
             if self.is_leader:
                 self.epoch_start_offset = self.log.log_end_offset
-                self.log.assign_epoch_start(image.leader_epoch, self.epoch_start_offset)
+                self._begin_epoch()
             else:
                 self.epoch_start_offset = -1
+                self.is_read_only = False
         if self.is_leader:
             self._take_followers(new_epoch=changed, now_ms=now_ms)
         self.alone = self.is_leader and not self.followers
         return changed
+
+    def take_config(self) -> bool:
+        """The log has other settings. Returns whether its end has moved: what a mirror has brought ends with markers."""
+        end = self.log.log_end_offset
+        if self.is_leader and self.is_read_only != self.log.config.is_mirror:
+            self._begin_epoch()
+        return self.log.log_end_offset != end
+
+    def _begin_epoch(self) -> None:
+        """From the log's end on, records have this leader epoch, unless they come from the source of a mirror: those keep
+        their own (see the package mirror)."""
+        log = self.log
+        config = log.config
+        self.is_read_only = config.is_mirror
+        if config.is_mirror:
+            log.truncate_to(log.log_end_offset)  # which drops epochs without records
+            return
+        log.assign_epoch_start(self.leader_epoch, log.log_end_offset)
+        if config.mirror_leader_epoch:
+            log.end_mirror(config.mirror_leader_epoch, self.leader_epoch)
+
+    def truncate_mirror(self, truncate: Callable[[], T]) -> T:
+        """Truncate the log of a mirror as its source tells. The followers here then have to show anew what they have."""
+        try:
+            return truncate()
+        finally:
+            end = self.log.log_end_offset
+            self.epoch_start_offset = min(self.epoch_start_offset, end)
+            for follower in self.followers.values():
+                follower.log_end_offset = min(follower.log_end_offset, end)
 
     def _take_followers(self, *, new_epoch: bool, now_ms: int) -> None:
         for replica in self.replicas:
@@ -152,7 +187,7 @@ class Partition:
 
     def resign(self) -> None:
         """The partition is no longer on this node."""
-        self.is_leader = self.alone = False
+        self.is_leader = self.is_read_only = self.alone = False
         self.pending = None
         self.followers.clear()
 

@@ -53,6 +53,7 @@ NEVER_FLUSH = 2**63 - 1
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 ALL_REPLICAS = -1
+READ_ONLY_TEXT = "The topic is a mirror, and takes records from its source only until the mirror is stopped."
 WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -200,6 +201,9 @@ class ReplicaManager:
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if core is None or not core.is_leader:
             return self._not_led(partition, core)
+        if core.is_read_only:
+            core.traffic.failed_produces += 1
+            return ProduceResult(ErrorCode.POLICY_VIOLATION, error_message=READ_ONLY_TEXT)
         if acks == ALL_REPLICAS and not core.has_min_isr():
             return ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)
         if isinstance(records, LogRefused):
@@ -351,7 +355,7 @@ class ReplicaManager:
             config: LogConfig | None = None
             for facts in batches:
                 core = by_name.get((name, facts[0]))
-                if core is None or not core.is_leader:
+                if core is None or not core.is_leader or core.is_read_only:
                     return None
                 if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
                     return None
@@ -510,7 +514,12 @@ class ReplicaManager:
         error = self.leader_error(partition, current_leader_epoch)
         if error is not NONE:
             return error, -1, -1
-        found = self.by_name[partition].log.end_offset_for_epoch(leader_epoch)
+        core = self.by_name[partition]
+        log = core.log
+        if core.is_read_only and log.latest_epoch() < leader_epoch <= core.leader_epoch:
+            # A mirror has no record of its leaders' epochs, which Metadata and ListOffsets tell.
+            return NONE, log.latest_epoch(), log.log_end_offset
+        found = log.end_offset_for_epoch(leader_epoch)
         return NONE, found.epoch, found.offset
 
     def delete_records(

@@ -221,6 +221,11 @@ class Log(Protocol):
         """Append whole batches as the leader sent them, with their offsets."""
         ...
 
+    def end_mirror(self, first_epoch: int, leader_epoch: int) -> None:
+        """Abort the open transactions and forget the producers of the cluster from which a mirror has brought everything
+        below `first_epoch`."""
+        ...
+
     def set_high_watermark(self, offset: int) -> None:
         """Limited to [log start, log end]. Only a truncation lowers it."""
         ...

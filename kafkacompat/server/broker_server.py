@@ -48,6 +48,7 @@ from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.admission import admitting
 from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.server.data_directories import NodeDirectories
+from kafkacompat.server.mirroring import Mirroring
 from kafkacompat.server.services import NodeServices
 from kafkacompat.server.shared_server import (
     SharedServer,
@@ -68,6 +69,7 @@ logger = logging.getLogger(__name__)
 DRAIN_DEADLINE_MS = 10_000
 SESSION_IDS = 2**31 - 2
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION = 37, 3
 
 
 class BrokerServer:
@@ -165,6 +167,12 @@ class BrokerServer:
                 self.partitions,
                 self.fetches,
                 lambda request: self._create_topics(request, None),
+            )
+
+        self._mirroring: Mirroring | None = None
+        if services.channels_with is not None:
+            self._mirroring = self.partitions.hosted.mirroring = Mirroring(
+                services, self.partitions.hosted, services.channels_with, self._create_partitions
             )
 
         # Coordinators, and what they and the handlers ask of the controller.
@@ -327,6 +335,14 @@ class BrokerServer:
             context.principal = asker.principal
         return self._controller.create_topics(request, context)
 
+    def _create_partitions(self, request: Any) -> Deferred[Any]:
+        """Add partitions in the name of this node."""
+        listener = self._services.config.inter_broker_listener_name
+        context = RequestContext(
+            CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION, 0, None, NO_CONNECTION, listener, "127.0.0.1"
+        )
+        return self._controller.create_partitions(request, context)
+
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Pass a new image to the parts, in the order of their dependencies. The settings already have it."""
         self._node.image = new
@@ -374,6 +390,8 @@ class BrokerServer:
             self._coordinators.made.stop()
         if self.remote_storage is not None:
             self.remote_storage.stop()
+        if self._mirroring is not None:
+            self._mirroring.close()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await self.broker_logs.stop_upkeep()
         self.placement.close()

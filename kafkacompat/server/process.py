@@ -250,6 +250,17 @@ def _services_of_the_system(
     descriptors = Descriptors(open_files)
     _tell_of(descriptors)
     tasks = Tasks(timers)
+    network = TrioNetwork(
+        nursery,
+        config,
+        clock,
+        timers,
+        workers.replies,
+        tls,
+        *security_between_nodes(config),
+        descriptors,
+        wait=wait,
+    )
     services = NodeServices(
         config=config,
         clock=clock,
@@ -260,17 +271,8 @@ def _services_of_the_system(
         random=SystemRandom(),
         disk=RealDisk(),
         workers=workers,
-        network=TrioNetwork(
-            nursery,
-            config,
-            clock,
-            timers,
-            workers.replies,
-            tls,
-            *security_between_nodes(config),
-            descriptors,
-            wait=wait,
-        ),
+        network=network,
+        channels_with=network.channels_with,
         monotonic_s=monotonic,
         keep=keep_long_lived,
         halt=_halt,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = "kafkacompat"
 OF_EVERY_NODE = ("wire.messages", "records", "log", "raft", "node", "quota")
-OF_BROKERS = ("group", "txn", "coordinator", "share", "partition")
+OF_BROKERS = ("group", "txn", "coordinator", "share", "partition", "mirror")
 OF_CONTROLLERS = ("controller",)
 NOT_OF_A_NODE = {
     *("log.dump", "api.meters"),

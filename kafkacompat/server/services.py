@@ -14,7 +14,9 @@ from kafkacompat.tasks import Tasks
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RequestMeters
+    from kafkacompat.ports.network import Channels
     from kafkacompat.remote.ports import RemoteStorageManager
+    from kafkacompat.security.sasl_client import ClientSecurity
     from kafkacompat.telemetry.client_metrics_manager import ClientMetricsManager
     from kafkacompat.telemetry.series import ClientSeries
 
@@ -68,6 +70,8 @@ class NodeServices:
     """What they have sent."""
     remote_store: RemoteStorageManager | None = None
     """The remote store, instead of the one that the settings name (the simulator)."""
+    channels_with: Callable[[ClientSecurity], Channels] | None = None
+    """New channels to another cluster, for mirrors; None where there is no other (the simulator)."""
     unique_text: Callable[[], str] = random_text
     """For the names of directories of deleted and moving logs: 32 hexadecimal digits, different ones at each call of
     any life of the node."""

@@ -160,7 +160,8 @@ class LocalMarkerWriter:
             TransactionTerms(transaction_version=marker.transaction_version),
             Origin.COORDINATOR,
         )
-        answer.error_code = result.error
+        # A mirror has refused everything else of the transaction too.
+        answer.error_code = ErrorCode.NONE if result.error is ErrorCode.POLICY_VIOLATION else result.error
         if result.error is ErrorCode.NONE:
             _, waiting = written.appended.get(partition, (0, []))
             waiting.append(answer)

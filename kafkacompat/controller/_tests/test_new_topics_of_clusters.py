@@ -8,6 +8,7 @@ import pytest
 
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
+from kafkacompat.controller.configuration_control_manager import incremental_alter_configs
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.topics import create_partitions, create_topics
 from kafkacompat.ids import DIRECTORY_UNASSIGNED
@@ -20,7 +21,13 @@ from kafkacompat.wire.messages.create_partitions_request import (
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
+)
+from kafkacompat.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 
 
@@ -198,3 +205,54 @@ def test_nor_does_a_topic_grow_beyond_what_this_node_can_open(room: int | None, 
     (answer,) = result.response.results
     assert answer.error_code == (ErrorCode.POLICY_VIOLATION if refused else ErrorCode.NONE)
     assert bool(result.records) is not refused
+
+
+MIRROR = {
+    "mirror.state": "mirroring",
+    "mirror.leader.epoch": "1048576",
+    "mirror.source.bootstrap.servers": "elsewhere:9092",
+    "mirror.source.topic.id": "AAAAAAAAAAAAAAAAAAAAAQ",
+}
+
+
+def mirror_of(configs: dict[str, str]) -> CreatableTopic:
+    topic = asked(2, 1)
+    topic.configs = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
+    return topic
+
+
+def test_the_partitions_of_a_mirror_begin_above_the_epochs_of_its_source() -> None:
+    image = of(1, 2)
+    made = at_once(
+        create_topics(image, settings(), CountingRandom(), CreateTopicsRequest(topics=[mirror_of(MIRROR)]))
+    )
+    image = after(image, made)
+    more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="new", count=3, assignments=None)])
+    image = after(image, at_once(create_partitions(image, CountingRandom(), more)))
+    assert [each.leader_epoch for each in image.topics["new"].partitions.values()] == [1048576] * 3
+
+
+@pytest.mark.parametrize("missing", sorted(MIRROR.keys() - {"mirror.state"}))
+def test_a_mirror_needs_all_of_its_settings(missing: str) -> None:
+    answer, _ = create(of(1), mirror_of({name: value for name, value in MIRROR.items() if name != missing}))
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("is_mirror", [False, True])
+def test_only_a_creation_sets_the_first_leader_epoch(is_mirror: bool) -> None:
+    image = of(1)
+    topic = mirror_of(MIRROR if is_mirror else {})
+    made = at_once(create_topics(image, settings(), CountingRandom(), CreateTopicsRequest(topics=[topic])))
+    image = after(image, made)
+
+    def alter(operation: int, value: str | None, name: str = "mirror.leader.epoch") -> int:
+        change = AlterableConfig(name=name, config_operation=operation, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name="new", configs=[change])
+        result = at_once(
+            incremental_alter_configs(image, settings(), IncrementalAlterConfigsRequest(resources=[resource]))
+        )
+        return int(result.response.responses[0].error_code)
+
+    assert alter(0, "2097152") == ErrorCode.INVALID_CONFIG
+    assert alter(1, None) == (ErrorCode.INVALID_CONFIG if is_mirror else ErrorCode.NONE)
+    assert alter(0, "paused", "mirror.state") == (ErrorCode.NONE if is_mirror else ErrorCode.INVALID_CONFIG)

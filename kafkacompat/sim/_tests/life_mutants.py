@@ -68,7 +68,7 @@ def added_partitions_take_the_place_of_others(patch: pytest.MonkeyPatch) -> None
     patch.setattr(
         topics,
         "partition_records",
-        lambda image, topic_id, first, placed: original(image, topic_id, 0, placed),
+        lambda image, topic_id, first, placed, configs: original(image, topic_id, 0, placed, configs),
     )
 
 

@@ -1,0 +1,1 @@
+"""A cluster of kafkacompat that mirrors topics of Apache Kafka."""

@@ -1,0 +1,347 @@
+"""`kafkacompat mirror`: let a cluster of ours follow topics of another cluster, and let it take over.
+
+It is an ordinary client of both clusters: a mirror is nothing but settings of its topics (see the package mirror). The words are
+those of KIP-1279, as far as it is public.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.cli.groups import commit_offsets, committed, end_offsets
+from kafkacompat.cli.output import failing_clearly, print_table
+from kafkacompat.cli.topics import SET, TIMEOUT_MS, TOPIC_RESOURCE, TOPIC_SOURCE, overrides_of
+from kafkacompat.client.blocking import Cluster
+from kafkacompat.client.brokers import bootstrap_address, check
+from kafkacompat.config import ConfigError, topic_keys
+from kafkacompat.config.topic import MIRRORING, STOPPED
+from kafkacompat.failure import CommandFailed
+from kafkacompat.ids import INTERNAL_TOPICS, uuid_to_text
+from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkacompat.wire.messages.create_topics_response import CreateTopicsResponse
+from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkacompat.wire.messages.describe_configs_response import DescribeConfigsResponse
+from kafkacompat.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkacompat.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
+
+PAUSED = "paused"
+NAME, SOURCE, TOPIC_ID = "mirror.name", "mirror.source.bootstrap.servers", "mirror.source.topic.id"
+STATE, LEADER_EPOCH = "mirror.state", "mirror.leader.epoch"
+EPOCHS = 1 << 20
+"""The leader epochs of a mirror begin at the next multiple above those of its source, which has so many elections left."""
+EPOCH_MAX = (1 << 31) - EPOCHS
+NOT_TAKEN_OVER = ("mirror.", "remote.", "local.retention.", "leader.replication.", "follower.replication.")
+"""Settings of a topic that concern the brokers of its own cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorTopic:
+    """A topic here, by its settings."""
+
+    name: str
+    mirror: str
+    source: str
+    state: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "A mirror follows topics of another cluster byte for byte, with their offsets. Its topics are read-only until it is "
+        "stopped, which is the fail-over: then they take records as every topic does. docs/how-to/mirror-a-cluster.md shows how."
+    )
+    add_bootstrap(parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = actions.add_parser(
+        "create", help="create topics that follow those of another cluster, as a mirror"
+    )
+    create.add_argument(
+        "--source",
+        required=True,
+        metavar="HOST:PORT",
+        help="brokers of the other cluster, separated by commas",
+    )
+    create.add_argument(
+        "--replication-factor", type=int, default=-1, help="default: the broker's default.replication.factor"
+    )
+    listing = actions.add_parser("list", help="all mirrors, their sources and their numbers of topics")
+    describe = actions.add_parser(
+        "describe", help="the state of each topic, and how far it is behind its source"
+    )
+    offsets = actions.add_parser(
+        "offsets", help="copy the offsets that consumer groups have committed at the source, once"
+    )
+    pause = actions.add_parser("pause", help="do not follow for now; the topics stay read-only")
+    resume = actions.add_parser("resume", help="follow again after a pause")
+    stop = actions.add_parser("stop", help="fail over: do not follow any more, and take records")
+    for each in (create, describe, offsets, pause, resume, stop):
+        each.add_argument("mirror", metavar="NAME", help="name of the mirror")
+        each.add_argument(
+            "--topics",
+            required=each is create,
+            metavar="TOPIC,...",
+            help="topics of the source" if each is create else "only these topics",
+        )
+    for each in (create, describe, offsets):
+        each.add_argument(
+            "--source-config",
+            metavar="FILE",
+            help="a file of Kafka's client properties that says how this command connects to the source; the brokers connect by "
+            "their own mirror.client.properties",
+        )
+    for each in (create, listing, describe, offsets, pause, resume, stop):
+        add_bootstrap(each, action=True)
+
+
+@failing_clearly
+def run(arguments: argparse.Namespace) -> int:
+    with Cluster(address_of(arguments)) as cluster:
+        if arguments.action == "create":
+            create_mirror(cluster, arguments)
+        elif arguments.action == "list":
+            list_mirrors(cluster)
+        elif arguments.action == "describe":
+            describe_mirror(cluster, arguments)
+        elif arguments.action == "offsets":
+            copy_offsets(cluster, arguments)
+        else:
+            change_state(cluster, arguments)
+    return 0
+
+
+def source_of(servers: str, config: str | None) -> Cluster:
+    """The other cluster. Raises CommandFailed, also if it does not answer."""
+    for each in servers.split(","):
+        bootstrap_address(each)
+    try:
+        return Cluster(ClusterAddress.of_file(servers, config))
+    except ConfigError as error:
+        raise CommandFailed(str(error)) from None
+
+
+def create_mirror(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    names = list(dict.fromkeys(name for name in arguments.topics.split(",") if name))
+    wanted: list[CreatableTopic] = []
+    left_out: dict[str, list[str]] = {}
+    with source_of(arguments.source, arguments.source_config) as source:
+        for topic in source.metadata(names).topics:
+            name = topic.name or ""
+            check(topic.error_code, f"topic {name} of the source")
+            if topic.is_internal or name in INTERNAL_TOPICS:
+                raise CommandFailed(f"topic {name} is internal, and belongs to its own cluster")
+            settings = {key: value for key, value in overrides_of(source, name).items() if value is not None}
+            kept = {key: value for key, value in settings.items() if is_taken_over(key)}
+            left_out[name] = sorted(settings.keys() - kept.keys())
+            kept |= {
+                NAME: arguments.mirror,
+                SOURCE: arguments.source,
+                TOPIC_ID: uuid_to_text(topic.topic_id),
+                STATE: MIRRORING,
+                LEADER_EPOCH: str(first_epoch(topic)),
+            }
+            wanted.append(
+                CreatableTopic(
+                    name=name,
+                    num_partitions=len(topic.partitions),
+                    replication_factor=arguments.replication_factor,
+                    configs=[CreatableTopicConfig(name=key, value=value) for key, value in kept.items()],
+                )
+            )
+    request = CreateTopicsRequest(topics=wanted, timeout_ms=TIMEOUT_MS)
+    answers = cluster.any().call(request, CreateTopicsResponse).topics
+    for made in answers:
+        if not made.error_code:
+            print(f"mirroring {made.name} with {made.num_partitions} partitions")
+            if left_out[made.name]:
+                print(f"  settings that stay at the source: {', '.join(left_out[made.name])}")
+    for made in answers:
+        check(made.error_code, f"topic {made.name}", made.error_message)
+
+
+def is_taken_over(setting: str) -> bool:
+    return setting in topic_keys() and not setting.startswith(NOT_TAKEN_OVER)
+
+
+def first_epoch(topic: MetadataResponseTopic) -> int:
+    """The first leader epoch of the mirror. Raises CommandFailed if too few are left."""
+    highest = max(each.leader_epoch for each in topic.partitions)
+    epoch = (highest // EPOCHS + 1) * EPOCHS
+    if epoch > EPOCH_MAX:
+        raise CommandFailed(f"topic {topic.name} has leader epoch {highest}, and a mirror needs higher ones")
+    return epoch
+
+
+def mirror_topics(cluster: Cluster) -> list[MirrorTopic]:
+    """All topics that are or were mirrors, by name."""
+    names = sorted(topic.name or "" for topic in cluster.metadata(None).topics)
+    if not names:
+        return []
+    resources = [
+        DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[NAME, SOURCE, STATE]
+        )
+        for name in names
+    ]
+    answer = cluster.any().call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+    found = []
+    for result in answer.results:
+        check(result.error_code, f"settings of {result.resource_name}", result.error_message)
+        values = {
+            each.name: each.value or "" for each in result.configs if each.config_source == TOPIC_SOURCE
+        }
+        if values.get(NAME):
+            state = values.get(STATE, STOPPED)
+            found.append(MirrorTopic(result.resource_name, values[NAME], values.get(SOURCE, ""), state))
+    return found
+
+
+def list_mirrors(cluster: Cluster) -> None:
+    mirrors: dict[tuple[str, str], list[str]] = {}
+    for topic in mirror_topics(cluster):
+        mirrors.setdefault((topic.mirror, topic.source), []).append(topic.state)
+    print_table(
+        ("mirror", "source", "mirroring", PAUSED, STOPPED),
+        [
+            (name, source, *(states.count(each) for each in (MIRRORING, PAUSED, STOPPED)))
+            for (name, source), states in sorted(mirrors.items())
+        ],
+    )
+
+
+def topics_of(cluster: Cluster, arguments: argparse.Namespace) -> list[MirrorTopic]:
+    """Those that the arguments choose. Raises CommandFailed if there are none."""
+    found = [topic for topic in mirror_topics(cluster) if topic.mirror == arguments.mirror]
+    if not found:
+        raise CommandFailed(f"there is no mirror {arguments.mirror}")
+    if arguments.topics is None:
+        return found
+    names = set(arguments.topics.split(","))
+    missing = names - {topic.name for topic in found}
+    if missing:
+        raise CommandFailed(f"mirror {arguments.mirror} has no topic {', '.join(sorted(missing))}")
+    return [topic for topic in found if topic.name in names]
+
+
+def describe_mirror(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    """Without an answer of the source, print what is known here, then fail."""
+    topics = topics_of(cluster, arguments)
+    there: dict[str, dict[int, int]] = {}
+    trouble: CommandFailed | None = None
+    for source in sorted({topic.source for topic in topics if topic.state != STOPPED}):
+        try:
+            with source_of(source, arguments.source_config) as other:
+                for topic in topics:
+                    if topic.source == source and topic.state != STOPPED:
+                        there[topic.name] = end_offsets(other, topic.name)
+        except CommandFailed as error:
+            trouble = error
+    rows = []
+    for topic in topics:
+        ends = there.get(topic.name, {})
+        for number, offset in sorted(end_offsets(cluster, topic.name).items()):
+            end = ends.get(number)
+            lag = "-" if end is None else max(0, end - offset)
+            rows.append((topic.name, number, topic.state, offset, "-" if end is None else end, lag))
+    print_table(("topic", "partition", "state", "offset", "source", "lag"), rows)
+    if trouble is not None:
+        raise trouble
+
+
+def copy_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    """Commit here what groups have committed at the source. Groups with members here keep their own offsets, and so do stopped
+    topics. An offset whose records are not here yet is left out."""
+    topics = [topic for topic in topics_of(cluster, arguments) if topic.state != STOPPED]
+    if not topics:
+        raise CommandFailed(f"mirror {arguments.mirror} is stopped: its groups go on here")
+    ends = {topic.name: end_offsets(cluster, topic.name) for topic in topics}
+    rows = []
+    for servers in sorted({topic.source for topic in topics}):
+        names = [topic.name for topic in topics if topic.source == servers]
+        with source_of(servers, arguments.source_config) as source:
+            for group in consumer_groups(source):
+                there = committed(source, group)
+                for name in names:
+                    found = {number: offset for number, offset in there.get(name, {}).items() if offset >= 0}
+                    targets = {
+                        number: offset
+                        for number, offset in found.items()
+                        if offset <= ends[name].get(number, -1)
+                    }
+                    if found:
+                        left = len(found) - len(targets)
+                        rows.append((group, name, *_copied(cluster, group, name, targets), left))
+    print_table(("group", "topic", "copied", "refused", "not here yet"), rows)
+
+
+def _copied(cluster: Cluster, group: str, topic: str, targets: dict[int, int]) -> tuple[int, str]:
+    """The number of partitions whose offset is committed here, and why there are none."""
+    if targets:
+        try:
+            commit_offsets(cluster, group, topic, targets)
+        except CommandFailed as refusal:
+            return 0, str(refusal)
+    return len(targets), "-"
+
+
+def consumer_groups(cluster: Cluster) -> list[str]:
+    """Classic groups of consumers, and those of the consumer protocol."""
+    found = set()
+    for node in cluster.node_ids():
+        answer = cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse)
+        check(answer.error_code, "groups of the source")
+        found |= {
+            each.group_id
+            for each in answer.groups
+            if each.group_type.lower() in ("", "classic", "consumer")
+            and each.protocol_type in ("", "consumer")
+        }
+    return sorted(found)
+
+
+def change_state(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    state = {"pause": PAUSED, "resume": MIRRORING, "stop": STOPPED}[arguments.action]
+    topics = topics_of(cluster, arguments)
+    if state != STOPPED:
+        stopped = [topic.name for topic in topics if topic.state == STOPPED]
+        if arguments.topics is not None and stopped:
+            raise CommandFailed(
+                f"stopped topics have taken over, and do not follow again: {', '.join(stopped)}"
+            )
+        topics = [topic for topic in topics if topic.state != STOPPED]
+    set_state(cluster, [topic.name for topic in topics if topic.state != state], state)
+    for topic in topics:
+        print(f"{topic.name} is {state}")
+
+
+def set_state(cluster: Cluster, names: Sequence[str], state: str) -> None:
+    if not names:
+        return
+    resources = [
+        AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE,
+            resource_name=name,
+            configs=[AlterableConfig(name=STATE, config_operation=SET, value=state)],
+        )
+        for name in names
+    ]
+    request = IncrementalAlterConfigsRequest(resources=resources)
+    for result in cluster.any().call(request, IncrementalAlterConfigsResponse).responses:
+        check(result.error_code, f"topic {result.resource_name}", result.error_message)

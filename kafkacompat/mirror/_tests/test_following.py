@@ -1,0 +1,395 @@
+"""Mirrors between two clusters of partition managers, in one thread: real logs, real responses, requests carried by the test.
+
+The source is a node of ours, whose fetch engine answers as for any consumer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.mirror.following import EARLIEST, LATEST, MirrorFetches, Outcome
+from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
+from kafkacompat.partition._tests.kit import batch_of, topic_image
+from kafkacompat.partition.service import OffsetLookup
+from kafkacompat.ports import Log
+from kafkacompat.records.batch import iterate_batches
+from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.validate import Origin
+from kafkacompat.tasks import at_once
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
+from kafkacompat.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+FIRST_EPOCH = 1 << 20
+
+
+def bytes_of(log: Log) -> bytes:
+    """All batches, as they lie on the disk."""
+    data, offset = b"", log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 26, log.log_end_offset, True).records
+        piece = read if isinstance(read, bytes) else read.read()
+        data += piece
+        offset = max(header.last_offset for header in iterate_batches(piece)) + 1
+    return data
+
+
+class Mirror(Cluster):
+    """A cluster whose topic follows that of another."""
+
+    def __init__(self, source: Cluster, ids: tuple[int, ...] = (1,)) -> None:
+        super().__init__(ids)
+        self.source = source
+        self.fetches_of: dict[ClusterNode, MirrorFetches] = {}
+        self.last = Outcome()
+        self.source_id = source.topic.id
+        self.topic = topic_image(
+            "t", {0: replace(self.topic.partitions[0], leader_epoch=FIRST_EPOCH, partition_epoch=1)}
+        )
+        self.put_state("mirroring")
+
+    def put_state(self, state: str) -> None:
+        """The topic's settings come with the image that all nodes take next."""
+        self.log_config = replace(
+            self.log_config, mirror_state=state, mirror_leader_epoch=FIRST_EPOCH, min_insync_replicas=1
+        )
+        self.fetches_of.clear()
+        self.publish()
+        self.settle()
+        for node in self.nodes.values():
+            if node.alive:
+                self.take_settings(node)
+        self.settle()
+
+    def take_settings(self, node: ClusterNode) -> None:
+        node.manager.hosted.reconfiguring.begin(list(node.manager.by_id.values()))
+
+    def following(self) -> MirrorFetches:
+        """Of the node that leads, in its present epoch."""
+        node = self.leader()
+        core = node.manager.by_name[T0]
+        fetches = self.fetches_of.setdefault(node, MirrorFetches())
+        known = fetches.partitions.get(T0)
+        if known is None or not known.is_current():
+            fetches.add(core, self.source_id)
+        return fetches
+
+    def metadata(self) -> MetadataResponse:
+        partition = self.source.topic.partitions[0]
+        there = MetadataResponsePartition(
+            partition_index=0, leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+        topic = MetadataResponseTopic(name="t", topic_id=self.source.topic.id, partitions=[there])
+        return MetadataResponse(topics=[topic])
+
+    def follow(self, rounds: int = 6) -> Outcome:
+        """Let the leader fetch until nothing is new, and its followers too."""
+        fetches, self.last = self.following(), Outcome()
+        fetches.take_metadata(self.metadata(), self.last)
+        for _ in range(rounds):
+            self.fetch_once(fetches)
+            self.settle()
+        return self.last
+
+    def fetch_once(self, fetches: MirrorFetches) -> None:
+        node, now_ms = self.leader(), self.time.monotonic_ms()
+        for followed in fetches.partitions.values():
+            followed.due_ms = 0
+        there = self.source.leader()
+        request = fetches.build(there.id, now_ms)
+        if request is None:
+            return
+        response = self.answer(there, replace_wait(request))
+        outcome = self.last
+        at_once(fetches.take_in_turns(there.id, response, now_ms, outcome))
+        left, outcome.out_of_range = outcome.out_of_range, []
+        for timestamp in (LATEST, EARLIEST):
+            if left:
+                asked = carried(fetches.offsets_request(left, timestamp), 10)
+                left = fetches.take_offsets(left, timestamp, self.answer(there, asked), now_ms, outcome)
+        for core in outcome.appended:
+            if core.maybe_increment_leader_high_watermark(now_ms):
+                node.manager.hosted.advanced(core)
+            node.manager.wakeups.appended(core)
+        for followed in outcome.truncated:
+            fetches.resolved(followed)
+
+    def answer(self, node: ClusterNode, message: FetchRequest | ListOffsetsRequest) -> Any:
+        reply = node.handle(message)
+        self.source.settle()
+        return reply.result()
+
+    def log(self) -> Log:
+        return self.leader().log()
+
+
+def replace_wait(request: FetchRequest) -> FetchRequest:
+    """Answered at once, also without news."""
+    sent: FetchRequest = carried(request, 18)
+    sent.max_wait_ms = 0
+    return sent
+
+
+def source_with(*values: bytes) -> Cluster:
+    source = Cluster((1, 2))
+    source.settle()
+    for value in values:
+        produce(source, value)
+    return source
+
+
+def produce(cluster: Cluster, value: bytes, **options: Any) -> None:
+    node = cluster.leader()
+    batch = batch_of(value, now_ms=cluster.time.now_ms(), **options)
+    result = node.manager.append(T0, batch, -1, 13, False)
+    assert result.error is ErrorCode.NONE, result
+    cluster.settle()
+
+
+def elect(cluster: Cluster, node_id: int) -> None:
+    """Another leader, in the next epoch."""
+    cluster.change(leader=node_id)
+    cluster.publish()
+    cluster.settle()
+
+
+def test_batches_are_the_same_bytes_with_the_source_s_epochs_on_every_replica() -> None:
+    source = source_with(b"a", b"b")
+    mirror = Mirror(source, (1, 2, 3))
+    mirror.follow()
+    elect(source, 2)
+    produce(source, b"c")
+    mirror.follow()
+    assert bytes_of(mirror.log()) == bytes_of(source.leader().log()) != b""
+    for node in mirror.nodes.values():
+        assert bytes_of(node.log()) == bytes_of(mirror.log())
+        assert node.log().high_watermark == 3
+        assert node.log().epoch_entries == [(0, 0), (1, 2)]  # type: ignore[attr-defined]  # of the real log
+
+
+def test_another_leader_here_goes_on_at_its_log_end() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    elect(mirror, 2)
+    produce(source, b"b")
+    mirror.follow()
+    elect(mirror, 1)
+    produce(source, b"c")
+    mirror.follow()
+    for node in mirror.nodes.values():
+        assert bytes_of(node.log()) == bytes_of(source.leader().log())
+        assert node.log().epoch_entries == [(0, 0)]  # type: ignore[attr-defined]
+
+
+def test_a_restarted_leader_goes_on_at_its_log_end() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    mirror.kill(1)
+    mirror.restart(1)
+    mirror.settle()
+    mirror.take_settings(mirror.leader())
+    produce(source, b"b")
+    mirror.follow()
+    assert bytes_of(mirror.log()) == bytes_of(source.leader().log())
+    assert values_of(mirror.log(), 9) == {0: b"a", 1: b"b"}
+
+
+def test_what_the_source_has_lost_is_truncated_on_every_replica() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source, (1, 2))
+    source.cut.add(frozenset((1, 2)))  # node 2 gets nothing more
+    produce(source, b"lost")
+    source.settle(60_000)
+    assert source.partition().isr == (1,)
+    produce(source, b"lost too")
+    mirror.follow()
+    assert values_of(mirror.log(), 9) == {0: b"a", 1: b"lost", 2: b"lost too"}
+    elect(mirror, 2)
+    source.change(isr=(2,))
+    elect(source, 2)  # unclean
+    produce(source, b"b")
+    mirror.follow()
+    for node in mirror.nodes.values():
+        assert values_of(node.log(), 9) == {0: b"a", 1: b"b"}
+        assert bytes_of(node.log()) == bytes_of(source.leader().log())
+        assert node.log().high_watermark == 2
+    end = mirror.leader().manager.list_offset(T0, LATEST, False, -1, -1)
+    assert isinstance(end, OffsetLookup)
+    assert (end.error, end.offset) == (ErrorCode.NONE, 2)
+
+
+def test_a_mirror_refuses_records_and_markers_until_it_is_stopped() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    manager = mirror.leader().manager
+    for state in ("mirroring", "paused"):
+        mirror.put_state(state)
+        marker = build_end_transaction_marker(
+            committed=True, coordinator_epoch=0, producer_id=5, producer_epoch=0, timestamp_ms=1
+        )
+        for batch, origin in ((batch_of(b"x"), Origin.CLIENT), (marker, Origin.COORDINATOR)):
+            refused = manager.append(T0, batch, -1, 13, True, origin=origin)
+            assert (refused.error, mirror.log().log_end_offset) == (ErrorCode.POLICY_VIOLATION, 1)
+    mirror.put_state("stopped")
+    produce(mirror, b"b")
+    assert values_of(mirror.log(), 9) == {0: b"a", 1: b"b"}
+    assert mirror.log().epoch_entries == [(0, 0), (FIRST_EPOCH, 1)]  # type: ignore[attr-defined]
+
+
+def test_a_paused_leader_changes_nothing_when_an_answer_comes_late() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    fetches = mirror.following()
+    fetches.take_metadata(mirror.metadata(), mirror.last)
+    request = fetches.build(source.leader().id, 0)
+    assert request is not None
+    response = mirror.answer(source.leader(), replace_wait(request))
+    mirror.put_state("stopped")
+    produce(mirror, b"own")
+    at_once(fetches.take_in_turns(source.leader().id, response, 0, mirror.last))
+    assert values_of(mirror.log(), 9) == {0: b"own"}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_open_transactions_of_the_source_are_aborted_and_its_producers_forgotten(is_restarted: bool) -> None:
+    source = source_with()
+    produce(source, b"one", producer_id=5, producer_epoch=0, base_sequence=0)
+    node = source.leader()
+    open_batch = batch_of(b"open", producer_id=6, producer_epoch=0, base_sequence=0, is_transactional=True)
+    node.log().append_as_follower(with_offset(open_batch, 1), 0)
+    core = node.manager.by_name[T0]
+    source.settle()
+    core.maybe_increment_leader_high_watermark(source.time.monotonic_ms())
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    assert mirror.log().log_end_offset == 2
+    mirror.put_state("stopped")
+    log = mirror.log()
+    assert (log.log_end_offset, log.last_stable_offset) == (3, 3)
+    if is_restarted:
+        elect(mirror, 2)
+        log = mirror.log()
+        assert log.log_end_offset == 3
+    # The same id, epoch and sequence, of another producer: not a duplicate.
+    produce(mirror, b"two", producer_id=5, producer_epoch=0, base_sequence=0)
+    assert log.log_end_offset == 4
+    elect(mirror, 1 if is_restarted else 2)
+    produce(mirror, b"three", producer_id=5, producer_epoch=0, base_sequence=1)
+    assert values_of(mirror.log(), 9)[4] == b"three"
+
+
+def with_offset(batch: bytearray, offset: int) -> bytearray:
+    batch[0:8] = offset.to_bytes(8, "big")
+    batch[12:16] = bytes(4)
+    return batch
+
+
+def test_a_former_leader_gives_up_what_it_mirrored_after_the_stop() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    produce(source, b"late")
+    mirror.cut.add(frozenset((1, 2)))
+    old = mirror.leader()
+    fetches = mirror.following()
+    fetches.take_metadata(mirror.metadata(), mirror.last)
+    mirror.fetch_once(fetches)
+    assert values_of(old.log(), 9) == {0: b"a", 1: b"late"}
+    mirror.change(isr=(2,), leader=2)
+    mirror.put_state("stopped")
+    produce(mirror, b"own")
+    mirror.cut.clear()
+    mirror.settle()
+    assert old is not mirror.leader()
+    for node in mirror.nodes.values():
+        assert values_of(node.log(), 9) == {0: b"a", 1: b"own"}
+
+
+def test_what_was_written_after_a_stop_is_not_mirrored_over() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    mirror.put_state("stopped")
+    produce(mirror, b"own")
+    produce(source, b"theirs")
+    mirror.put_state("mirroring")
+    mirror.follow()
+    assert mirror.following().partitions[T0].failed is not None
+    assert values_of(mirror.log(), 9) == {0: b"a", 1: b"own"}
+
+
+def test_without_records_of_its_own_a_stopped_mirror_may_follow_again() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    mirror.put_state("stopped")
+    mirror.put_state("mirroring")
+    produce(source, b"b")
+    mirror.follow()
+    for node in mirror.nodes.values():
+        assert bytes_of(node.log()) == bytes_of(source.leader().log())
+        assert node.log().epoch_entries == [(0, 0)]  # type: ignore[attr-defined]
+
+
+def test_a_topic_that_was_made_again_at_the_source_is_not_followed() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    source.topic = topic_image("t", dict(source.topic.partitions), generation=1)
+    outcome = mirror.follow()
+    assert [each.name for each in outcome.failed] == [T0]
+    assert "made again" in (outcome.failed[0].failed or "")
+    assert values_of(mirror.log(), 9) == {0: b"a"}
+
+
+def test_a_source_epoch_that_reaches_those_of_the_mirror_ends_it() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    source.change(leader_epoch=FIRST_EPOCH - 1)
+    elect(source, 2)
+    produce(source, b"b")
+    outcome = mirror.follow()
+    assert [each.name for each in outcome.failed] == [T0]
+    assert values_of(mirror.log(), 9) == {0: b"a"}
+
+
+def test_the_source_s_log_start_is_taken_over() -> None:
+    source = source_with(b"a", b"b", b"c")
+    mirror = Mirror(source)
+    mirror.follow()
+    source.leader().log().increment_log_start_offset(2)  # type: ignore[attr-defined]
+    mirror.follow()
+    assert (mirror.log().log_start_offset, mirror.log().log_end_offset) == (2, 3)
+
+
+def test_a_mirror_that_is_too_far_behind_begins_at_the_source_s_start() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    produce(source, b"b")
+    produce(source, b"c")
+    source.leader().log().increment_log_start_offset(2)  # type: ignore[attr-defined]
+    mirror.follow()
+    assert (mirror.log().log_start_offset, mirror.log().log_end_offset) == (2, 3)
+    assert values_of(mirror.log(), 9) == {2: b"c"}
+
+
+def test_consumers_may_ask_for_the_epochs_that_metadata_tells() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    manager = mirror.leader().manager
+    assert manager.end_offset_for_epoch(T0, -1, FIRST_EPOCH) == (ErrorCode.NONE, 0, 1)
+    assert manager.end_offset_for_epoch(T0, -1, 0) == (ErrorCode.NONE, 0, 1)

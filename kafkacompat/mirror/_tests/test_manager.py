@@ -1,0 +1,213 @@
+"""Which partitions follow, and the requests to a source, with a clock moved by the test. The source is a node of ours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import uuid_to_text
+from kafkacompat.mirror._tests.test_following import Mirror, bytes_of, elect, produce, source_with
+from kafkacompat.mirror.manager import MirrorManager
+from kafkacompat.mirror.source import SourceUnknown
+from kafkacompat.net.failures import ConnectionLost
+from kafkacompat.partition._tests.cluster import T0, Cluster, carried
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
+from kafkacompat.wire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from kafkacompat.wire.messages.metadata_request import MetadataRequest
+from kafkacompat.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+)
+
+ANSWER_MS = 100
+
+
+class SourceChannels:
+    """Channels to the source, which answers after some time."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self.mirror = mirror
+        self.are_cut = False
+        self.is_closed = False
+        self.partitions = 1
+        self.asked: list[tuple[str, str]] = []
+
+    def get(self, host: str, port: int, purpose: str) -> SourceChannels:
+        self.asked.append((host, purpose))
+        return self
+
+    def close_all(self) -> None:
+        self.is_closed = True
+
+    def request(self, message: Any, timeout_ms: int) -> Deferred[Any]:
+        reply: Deferred[Any] = Deferred()
+        self.mirror.time.call_after(ANSWER_MS, lambda: self._answer(message, reply))
+        return reply
+
+    def _answer(self, message: Any, reply: Deferred[Any]) -> None:
+        if self.are_cut:
+            reply.fail(ConnectionLost("the link is cut"))
+        elif isinstance(message, MetadataRequest):
+            reply.resolve(self._metadata())
+        else:
+            message = carried(message, 18 if hasattr(message, "max_wait_ms") else 10)
+            if hasattr(message, "max_wait_ms"):
+                message.max_wait_ms = 0
+            reply.resolve(self.mirror.answer(self.mirror.source.leader(), message))
+
+    def _metadata(self) -> MetadataResponse:
+        response = self.mirror.metadata()
+        response.brokers = [
+            MetadataResponseBroker(node_id=each, host=f"source-{each}", port=1)
+            for each in self.mirror.source.ids
+        ]
+        response.topics[0].partitions += [
+            MetadataResponsePartition(partition_index=index, leader_id=-1)
+            for index in range(1, self.partitions)
+        ]
+        return response
+
+
+class ManagedMirror(Mirror):
+    """A single node with its MirrorManager."""
+
+    def __init__(self, source: Cluster) -> None:
+        self.channels = SourceChannels(self)
+        self.trouble: Exception | None = None
+        self.asked_for: list[int] = []
+        self.code = ErrorCode.NONE
+        super().__init__(source)
+        self.begin()
+
+    def begin(self) -> None:
+        node = self.leader()
+        self.log_config = replace(
+            self.log_config,
+            mirror_source_bootstrap_servers="first:1,second:1",
+            mirror_source_topic_id=uuid_to_text(self.source_id),
+        )
+        hosted = node.manager.hosted
+        self.manager = MirrorManager(node.tasks, self.time, hosted, self.connect, self.create_partitions)
+        hosted.mirroring = self.manager
+        self.put_state("mirroring")
+
+    def connect(self, servers: str) -> Deferred[SourceChannels]:
+        made: Deferred[SourceChannels] = Deferred()
+        if self.trouble is not None:
+            made.fail(self.trouble)
+        else:
+            made.resolve(self.channels)
+        return made
+
+    def create_partitions(self, request: CreatePartitionsRequest) -> Deferred[CreatePartitionsResponse]:
+        self.asked_for.append(request.topics[0].count)
+        result = CreatePartitionsTopicResult(name="t", error_code=self.code)
+        return Deferred.of(CreatePartitionsResponse(results=[result]))
+
+    def is_equal(self) -> bool:
+        return bytes_of(self.log()) == bytes_of(self.source.leader().log()) != b""
+
+
+def test_a_mirror_follows_its_source_while_it_runs() -> None:
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    assert mirror.is_equal()
+    assert mirror.log().high_watermark == 1
+    for value, leader in ((b"b", 2), (b"c", 1)):
+        elect(source, leader)
+        produce(source, value)
+        mirror.settle(10_000)
+        assert mirror.is_equal()
+    assert {("first", "mirror-metadata"), ("source-2", "mirror-fetch")} <= set(mirror.channels.asked)
+
+
+def test_a_source_that_does_not_answer_is_asked_again_through_other_servers() -> None:
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    mirror.channels.are_cut = True
+    produce(source, b"b")
+    mirror.settle(10_000)
+    mirror.channels.asked.clear()
+    mirror.settle(20_000)
+    assert {"first", "second", "source-1"} <= {host for host, _ in mirror.channels.asked}
+    assert not mirror.is_equal()
+    mirror.channels.are_cut = False
+    mirror.settle(10_000)
+    assert mirror.is_equal()
+
+
+def test_properties_that_cannot_be_read_are_read_again() -> None:
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    mirror.put_state("paused")
+    mirror.trouble = SourceUnknown("mirror.client.properties: no such file")
+    produce(source, b"b")
+    mirror.put_state("mirroring")
+    mirror.settle(5_000)
+    assert not mirror.is_equal()
+    mirror.trouble = None
+    mirror.settle(5_000)
+    assert mirror.is_equal()
+
+
+@pytest.mark.parametrize("state", ["paused", "stopped"])
+def test_connections_are_closed_when_nothing_follows_any_more(state: str) -> None:
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    mirror.put_state(state)
+    assert mirror.channels.is_closed
+    mirror.channels.asked.clear()
+    produce(source, b"b")
+    mirror.settle(60_000)
+    assert mirror.channels.asked == []
+    assert mirror.log().log_end_offset == 1
+    if state == "paused":
+        mirror.put_state("mirroring")
+        mirror.settle(5_000)
+        assert mirror.is_equal()
+
+
+def test_what_begins_to_follow_right_after_a_look_at_the_source_is_not_forgotten() -> None:
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    (found,) = mirror.manager._sources.values()
+    mirror.settle(100_000)
+    found._look_soon()
+    mirror.settle(2 * ANSWER_MS)
+    found.add(mirror.leader().manager.by_name[T0], mirror.source_id)
+    produce(source, b"b")
+    mirror.settle(5_000)
+    assert mirror.is_equal()
+
+
+def test_a_deleted_mirror_is_not_followed() -> None:
+    mirror = ManagedMirror(source_with(b"a"))
+    mirror.manager.gone(mirror.leader().manager.by_name[T0])
+    assert mirror.channels.is_closed
+
+
+def test_partitions_that_the_source_has_added_are_added_here() -> None:
+    mirror = ManagedMirror(source_with(b"a"))
+    mirror.channels.partitions = 3
+    mirror.code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    mirror.settle(40_000)
+    assert mirror.asked_for == [3]
+    mirror.settle(40_000)
+    assert mirror.asked_for == [3, 3]
+
+
+def test_a_stop_of_the_broker_ends_everything() -> None:
+    mirror = ManagedMirror(source_with(b"a"))
+    mirror.manager.close()
+    mirror.channels.asked.clear()
+    mirror.settle(60_000)
+    assert mirror.channels.is_closed
+    assert mirror.channels.asked == []

@@ -1,0 +1,437 @@
+"""How mirrored partitions follow their source: the requests to each leader there, and what is done to the logs here.
+
+A pure core over the partitions' logs, like partition/following.py: it builds requests and takes responses, and source.py sends
+them. Times are milliseconds of one monotonic clock. A partition's fetch offset is always its log end offset. An error delays
+only its own partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import Uuid, uuid_to_text
+from kafkacompat.partition.following import (
+    BATCH_US,
+    PARTITION_US,
+    TRUNCATION_US,
+    append_in_turns,
+    divergence,
+    parts_below_start,
+    take_earliest,
+    take_latest,
+    truncate_to_divergence,
+)
+from kafkacompat.ports import LogRefused
+from kafkacompat.records.batch import BatchCorrupt, iterate_batches
+from kafkacompat.tasks import Work
+from kafkacompat.wire.errors import ErrorCode, code_of
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.partition.partition import Partition
+    from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
+    from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
+    from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+CONSUMER = -1
+NO_LEADER = -1
+BACKOFF_MS = 1_000
+MAX_WAIT_MS = 500
+RESPONSE_MAX_BYTES = 10 << 20
+PARTITION_MAX_BYTES = 1 << 20
+EARLIEST, LATEST = -2, -1
+METADATA_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""After these the source may have another leader, or other topics."""
+
+Key = tuple[str, int]
+
+
+class MirroredPartition:
+    """A partition that this node leads, in one of its leader epochs."""
+
+    __slots__ = (
+        "begins_anew",
+        "core",
+        "due_ms",
+        "failed",
+        "lag",
+        "leader",
+        "leader_epoch",
+        "offset_asked",
+        "resolving",
+        "source_epoch",
+        "topic_id",
+    )
+
+    def __init__(self, core: Partition, topic_id: Uuid) -> None:
+        self.core = core
+        self.leader_epoch = core.leader_epoch
+        self.topic_id = topic_id
+        """At the source."""
+        self.leader = NO_LEADER
+        """At the source. NO_LEADER until it is known."""
+        self.source_epoch = -1
+        """The leader epoch there, as its metadata tells."""
+        self.offset_asked = -1
+        self.due_ms = 0
+        """Not fetched before this time."""
+        self.resolving = False
+        """Waits for offsets of the source, or for checkpoints after a truncation."""
+        self.begins_anew = False
+        """Nothing in the log is the source's any more. It begins empty at the source's log start."""
+        self.failed: str | None = None
+        """Why the partition does not follow any more. None: it does."""
+        self.lag = -1
+        """Records below the source's high watermark that are not here, at its last answer. -1: not known."""
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.core.topic_partition
+
+    def is_current(self) -> bool:
+        """Whether this node still leads the partition in that epoch, and it is still a mirror without records of its own."""
+        core = self.core
+        return (
+            core.is_leader
+            and core.is_read_only
+            and core.leader_epoch == self.leader_epoch
+            and not has_own_records(core)
+        )
+
+    def is_due(self, now_ms: int) -> bool:
+        return self.failed is None and not self.resolving and self.due_ms <= now_ms
+
+
+def has_own_records(core: Partition) -> bool:
+    """Whether something was written here after a stop of the mirror. The core is one, so no epoch is without records."""
+    return core.log.latest_epoch() >= core.log.config.mirror_leader_epoch
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a response has led to, for the shell to act on."""
+
+    appended: list[Partition] = field(default_factory=list)
+    truncated: list[MirroredPartition] = field(default_factory=list)
+    """Not fetched before `resolved`, because a checkpoint offset may be too high for their logs."""
+    out_of_range: list[MirroredPartition] = field(default_factory=list)
+    """They need offsets of the source."""
+    broken: list[tuple[Partition, OSError]] = field(default_factory=list)
+    failed: list[MirroredPartition] = field(default_factory=list)
+    bugs: list[tuple[MirroredPartition, Exception]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    needs_metadata: bool = False
+
+
+class MirrorFetches:
+    """All partitions here that follow topics of one cluster."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[Key, MirroredPartition] = {}
+
+    def add(self, core: Partition, topic_id: Uuid) -> None:
+        """Follow from now on, in the present leader epoch here."""
+        self.partitions[core.topic_partition] = followed = MirroredPartition(core, topic_id)
+        if has_own_records(core):
+            followed.failed = "it has records that were written here after the mirror was stopped"
+
+    def remove(self, core: Partition) -> None:
+        followed = self.partitions.get(core.topic_partition)
+        if followed is not None and followed.core is core:
+            del self.partitions[core.topic_partition]
+
+    def topics(self) -> list[str]:
+        return sorted({name for name, _ in self.partitions})
+
+    def leaders(self) -> set[int]:
+        """Node ids at the source that are fetched from."""
+        return {each.leader for each in self.partitions.values() if each.failed is None} - {NO_LEADER}
+
+    def next_due_ms(self, leader: int) -> int | None:
+        """When the next delay ends of a partition with that leader. None: nothing waits for a time."""
+        return min(
+            (
+                each.due_ms
+                for each in self.partitions.values()
+                if each.leader == leader and each.failed is None and not each.resolving
+            ),
+            default=None,
+        )
+
+    # What the source's metadata says.
+
+    def take_metadata(self, response: MetadataResponse, outcome: Outcome) -> dict[str, int]:
+        """Take over leaders and epochs. Returns the numbers of partitions of topics that have grown, as far as this node
+        leads their first partition."""
+        topics = {topic.name: topic for topic in response.topics}
+        grown: dict[str, int] = {}
+        for (name, index), followed in self.partitions.items():
+            if followed.failed is not None:
+                continue
+            topic = topics.get(name)
+            if topic is None or topic.error_code != ErrorCode.NONE:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else code_of(topic.error_code)
+                outcome.notes.append(f"The source answers {code.name} for topic {name}")
+                followed.leader = NO_LEADER
+            elif topic.topic_id != followed.topic_id:
+                self._fail(
+                    followed,
+                    f"the source's topic was made again: its id is {uuid_to_text(topic.topic_id)}, "
+                    f"not {uuid_to_text(followed.topic_id)}",
+                    outcome,
+                )
+            else:
+                _take_leader(followed, topic)
+                if index == 0:
+                    grown[name] = len(topic.partitions)
+        return grown
+
+    def _fail(self, followed: MirroredPartition, reason: str, outcome: Outcome) -> None:
+        followed.failed = reason
+        outcome.failed.append(followed)
+
+    # Fetches.
+
+    def build(self, leader: int, now_ms: int) -> FetchRequest | None:
+        """The next request to a leader. None if nothing is to be fetched from it now."""
+        topics: dict[Uuid, FetchTopic] = {}
+        for key, followed in list(self.partitions.items()):
+            if followed.leader != leader or not followed.is_due(now_ms):
+                continue
+            if not followed.is_current():
+                del self.partitions[key]
+                continue
+            log = followed.core.log
+            followed.offset_asked = log.log_end_offset
+            topic = topics.get(followed.topic_id)
+            if topic is None:
+                topic = topics[followed.topic_id] = FetchTopic(topic_id=followed.topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=followed.source_epoch,
+                    fetch_offset=log.log_end_offset,
+                    last_fetched_epoch=log.latest_epoch(),
+                    partition_max_bytes=PARTITION_MAX_BYTES,
+                )
+            )
+        if not topics:
+            return None
+        return FetchRequest(
+            replica_state=ReplicaState(),
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=RESPONSE_MAX_BYTES,
+            topics=list(topics.values()),
+        )
+
+    def lost(self, leader: int, now_ms: int) -> None:
+        """A request to a leader got no answer."""
+        for followed in self.partitions.values():
+            if followed.leader == leader:
+                followed.due_ms = now_ms + BACKOFF_MS
+
+    def take_in_turns(
+        self, leader: int, response: FetchResponse, now_ms: int, outcome: Outcome
+    ) -> Work[None]:
+        if response.error_code != ErrorCode.NONE:
+            self.lost(leader, now_ms)
+            outcome.needs_metadata = True
+            outcome.notes.append(f"Fetch is answered with {code_of(response.error_code).name}")
+            return
+        by_id = {(each.topic_id, each.name.partition): each for each in self.partitions.values()}
+        for topic in response.responses:
+            for answer in topic.partitions:
+                followed = by_id.get((topic.topic_id, answer.partition_index))
+                if followed is not None and followed.leader == leader and followed.is_due(now_ms):
+                    yield from self._take_partition(followed, answer, now_ms, outcome)
+                    yield PARTITION_US
+
+    def _is_wanted(self, followed: MirroredPartition) -> bool:
+        return self.partitions.get(followed.name) is followed and followed.is_current()
+
+    def _take_partition(
+        self, followed: MirroredPartition, answer: PartitionData, now_ms: int, outcome: Outcome
+    ) -> Work[None]:
+        core = followed.core
+        log = core.log
+        if not self._is_wanted(followed) or log.log_end_offset != followed.offset_asked:
+            return  # the answer belongs to another time
+        error = code_of(answer.error_code)
+        try:
+            if error is ErrorCode.NONE:
+                if answer.diverging_epoch is not None and answer.diverging_epoch.epoch >= 0:
+                    self._truncate(followed, answer, outcome)
+                    yield TRUNCATION_US
+                else:
+                    yield from self._append(followed, answer, outcome, now_ms)
+                return
+        except LogRefused as refused:
+            outcome.notes.append(f"Records of {followed.name} at offset {followed.offset_asked}: {refused}")
+        except OSError as failure:
+            outcome.broken.append((core, failure))
+        except Exception as problem:  # the other partitions go on after any kind of error
+            self._fail(followed, f"an unexpected error: {problem!r}", outcome)
+            outcome.bugs.append((followed, problem))
+            return
+        followed.due_ms = now_ms + BACKOFF_MS
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.resolving = True
+            outcome.out_of_range.append(followed)
+        elif error is not ErrorCode.NONE:
+            outcome.notes.append(f"The source answers {error.name} for {followed.name}")
+        outcome.needs_metadata |= error in METADATA_ERRORS
+
+    def _truncate(self, followed: MirroredPartition, answer: PartitionData, outcome: Outcome) -> None:
+        core, diverging = followed.core, answer.diverging_epoch
+        assert diverging is not None
+        offset = divergence(core.log, diverging)
+        followed.resolving = True
+        if parts_below_start(core.log, offset):
+            followed.begins_anew = True
+            outcome.notes.append(
+                f"{followed.name} diverges from its source at offset {offset}, below its log start "
+                f"{core.log.log_start_offset}"
+            )
+            outcome.out_of_range.append(followed)
+            return
+        # Also after a disk error something may be truncated.
+        outcome.truncated.append(followed)
+        outcome.notes.append(core.truncate_mirror(lambda: truncate_to_divergence(core, diverging)))
+
+    def _append(
+        self, followed: MirroredPartition, answer: PartitionData, outcome: Outcome, now_ms: int
+    ) -> Work[None]:
+        core = followed.core
+        log = core.log
+        records = answer.records
+        size = 0 if records is None else len(records)
+        if records is not None and size:
+            end = log.log_end_offset
+            epoch_max = log.config.mirror_leader_epoch - 1
+            yield from append_in_turns(core, records, epoch_max, lambda: self._is_wanted(followed))
+            if not self._is_wanted(followed):
+                return
+            if log.log_end_offset == end:
+                followed.due_ms = now_ms + BACKOFF_MS
+                epoch = _first_epoch(records)
+                if epoch is not None and epoch > epoch_max:
+                    self._fail(
+                        followed,
+                        f"the source's leader epoch {epoch} has reached mirror.leader.epoch",
+                        outcome,
+                    )
+                return
+            outcome.appended.append(core)
+        followed.lag = max(0, answer.high_watermark - log.log_end_offset)
+        start = min(answer.log_start_offset, log.high_watermark)
+        if start > log.log_start_offset and log.increment_log_start_offset(start):
+            outcome.appended.append(core)
+        yield BATCH_US
+
+    # Offsets out of the source's range.
+
+    def offsets_request(self, asked: list[MirroredPartition], timestamp: int) -> ListOffsetsRequest:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for followed in asked:
+            name = followed.name
+            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=name.partition,
+                    current_leader_epoch=followed.source_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        return ListOffsetsRequest(replica_id=CONSUMER, topics=list(topics.values()))
+
+    def take_offsets(
+        self,
+        asked: list[MirroredPartition],
+        timestamp: int,
+        response: ListOffsetsResponse,
+        now_ms: int,
+        outcome: Outcome,
+    ) -> list[MirroredPartition]:
+        """Truncate to the source's end, or begin at its start. Returns the partitions of which the source's start is needed.
+        All others are truncated, or go on after the delay."""
+        answers = {
+            (topic.name, each.partition_index): each for topic in response.topics for each in topic.partitions
+        }
+        left: list[MirroredPartition] = []
+        for followed in asked:
+            answer = answers.get(followed.name)
+            if answer is None or answer.error_code != ErrorCode.NONE or not self._is_wanted(followed):
+                outcome.needs_metadata = True
+                self.resolved(followed, now_ms + BACKOFF_MS)
+                continue
+            try:
+                is_settled = self._settle(followed, timestamp, answer.offset, outcome)
+            except OSError as failure:
+                outcome.broken.append((followed.core, failure))
+                is_settled = True
+            if is_settled:
+                outcome.truncated.append(followed)
+            else:
+                left.append(followed)
+        return left
+
+    def _settle(self, followed: MirroredPartition, timestamp: int, offset: int, outcome: Outcome) -> bool:
+        core = followed.core
+        before = core.log.log_end_offset
+        if timestamp == LATEST:
+            followed.begins_anew = followed.begins_anew or parts_below_start(core.log, offset)
+            if followed.begins_anew or not core.truncate_mirror(lambda: take_latest(core, offset)):
+                return False
+        else:
+            anew, followed.begins_anew = followed.begins_anew, False
+            core.truncate_mirror(lambda: take_earliest(core, offset, anew=anew))
+        outcome.notes.append(
+            f"Offset {before} of {followed.name} is out of the source's range; it goes on at "
+            f"{core.log.log_end_offset}"
+        )
+        return True
+
+    def resolved(self, followed: MirroredPartition, due_ms: int = 0) -> None:
+        """Its wait is over. Fetch it at once, or from that time on."""
+        followed.resolving = False
+        followed.due_ms = due_ms
+
+
+def _take_leader(followed: MirroredPartition, topic: MetadataResponseTopic) -> None:
+    index = followed.name.partition
+    there = next((each for each in topic.partitions if each.partition_index == index), None)
+    if there is None:
+        followed.leader = NO_LEADER
+        return
+    if (there.leader_id, there.leader_epoch) != (followed.leader, followed.source_epoch):
+        followed.due_ms = 0
+    followed.leader, followed.source_epoch = there.leader_id, there.leader_epoch
+
+
+def _first_epoch(records: memoryview | bytes | bytearray) -> int | None:
+    """The leader epoch of the first batch. None if there is no complete batch."""
+    try:
+        for header in iterate_batches(records):
+            return header.leader_epoch
+    except BatchCorrupt:
+        pass
+    return None
