@@ -19,7 +19,7 @@ from kafkacompat.wire.messages.create_topics_request import CreatableTopic, Crea
 from kafkacompat.wire.messages.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Iterator
 
     from kafkacompat.api.access import Access
     from kafkacompat.api.context import Node
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.service import StreamsBeat
     from kafkacompat.wire.messages.streams_group_heartbeat_request import (
         StreamsGroupHeartbeatRequest,
+        Subtopology,
         Topology,
     )
 
@@ -38,9 +39,14 @@ TOLD_ERRORS = 3
 TOPOLOGY_PARTS_MAX = 4_000
 """Subtopologies, their topics, settings of these, and groups of copartitioned topics with their members. One takes the loop
 for several microseconds in one step."""
+NAMES_MAX = 200_000
+"""Characters of all ids of subtopologies and names of topics. Their order is that of their hashes, and one takes 50
+nanoseconds."""
 LISTED_MAX = 20_000
 """Tasks that one heartbeat names, or offsets of tasks that it has."""
 CLIENT_TAGS_MAX = 1_000
+TEXTS_MAX = 1 << 20
+"""Characters of all client tags and settings of topics. More do not fit into a record."""
 
 
 def serves_streams_groups(node: Node) -> bool:
@@ -83,6 +89,8 @@ def _too_much_of(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeat
     """The refusal of a request whose lists are too long for one step."""
     if _has_more_parts(request.topology, TOPOLOGY_PARTS_MAX):
         return _invalid(f"A topology may have at most {TOPOLOGY_PARTS_MAX} parts.")
+    if sum(map(len, _names_in(request.topology))) > NAMES_MAX:
+        return _invalid(f"The names in a topology may have at most {NAMES_MAX} characters.")
     owned = [*(request.active_tasks or ()), *(request.standby_tasks or ()), *(request.warmup_tasks or ())]
     if len(owned) > LISTED_MAX or sum([len(each.partitions) for each in owned]) > LISTED_MAX:
         message = f"A heartbeat may name at most {LISTED_MAX} tasks."
@@ -90,9 +98,19 @@ def _too_much_of(request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeat
         message = f"A heartbeat may have at most {LISTED_MAX} offsets of tasks."
     elif len(request.client_tags or ()) > CLIENT_TAGS_MAX:
         message = f"A member may have at most {CLIENT_TAGS_MAX} client tags."
+    elif sum(_text_lengths(request)) > TEXTS_MAX:
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     else:
         return None
     return StreamsGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+
+
+def _text_lengths(request: StreamsGroupHeartbeatRequest) -> Iterator[int]:
+    """Of client tags, and of settings of topics."""
+    for each in () if request.topology is None else request.topology.subtopologies:
+        for topic in (*each.repartition_source_topics, *each.state_changelog_topics):
+            yield from (len(config.key) + len(config.value) for config in topic.topic_configs)
+    yield from (len(tag.key) + len(tag.value) for tag in request.client_tags or ())
 
 
 def _has_more_parts(topology: Topology | None, most: int) -> bool:
@@ -118,21 +136,24 @@ def _has_more_parts(topology: Topology | None, most: int) -> bool:
     return parts > most
 
 
+def _names_in(topology: Topology | None) -> Iterator[str]:
+    """Ids of subtopologies, and topics as often as they are named."""
+    for each in () if topology is None else topology.subtopologies:
+        yield each.subtopology_id
+        yield from _topics_in(each)
+
+
+def _topics_in(subtopology: Subtopology) -> Iterator[str]:
+    yield from subtopology.source_topics
+    yield from subtopology.repartition_sink_topics
+    for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+        yield topic.name
+
+
 def _topics_of(topology: Topology | None) -> list[str]:
     """Each name once."""
     subtopologies = () if topology is None else topology.subtopologies
-    return list(
-        dict.fromkeys(
-            name
-            for each in subtopologies
-            for name in (
-                *each.source_topics,
-                *each.repartition_sink_topics,
-                *[topic.name for topic in each.repartition_source_topics],
-                *[topic.name for topic in each.state_changelog_topics],
-            )
-        )
-    )
+    return list(dict.fromkeys(name for each in subtopologies for name in _topics_in(each)))
 
 
 def _invalid(message: str) -> StreamsGroupHeartbeatResponse:

@@ -15,7 +15,13 @@ from kafkacompat.api.list_groups import HANDLER as LIST_GROUPS
 from kafkacompat.api.long_requests import given
 from kafkacompat.api.offset_commit import HANDLER as COMMIT
 from kafkacompat.api.streams_group_describe import HANDLER as DESCRIBE
-from kafkacompat.api.streams_group_heartbeat import CLIENT_TAGS_MAX, LISTED_MAX, TOPOLOGY_PARTS_MAX
+from kafkacompat.api.streams_group_heartbeat import (
+    CLIENT_TAGS_MAX,
+    LISTED_MAX,
+    NAMES_MAX,
+    TEXTS_MAX,
+    TOPOLOGY_PARTS_MAX,
+)
 from kafkacompat.api.streams_group_heartbeat import HANDLER as HEARTBEAT
 from kafkacompat.api.streams_group_topology_description_update import HANDLER as UPDATE_DESCRIPTION
 from kafkacompat.coordinator._tests.clients import beat, join, leave
@@ -619,6 +625,37 @@ def test_all_parts_of_a_topology_count(world: StreamsWorld, told: Topology) -> N
     assert answer.error_message == f"A topology may have at most {TOPOLOGY_PARTS_MAX} parts."
 
 
+@pytest.mark.parametrize("is_id", [True, False])
+def test_the_names_in_a_topology_have_a_bound(world: StreamsWorld, is_id: bool) -> None:
+    """They are hashed in one step, and a client may send a hundred megabytes of them."""
+    count = NAMES_MAX // 100
+
+    def told(more: str) -> Topology:
+        names = [f"{number:0100}" for number in range(count)]
+        names[0] += more
+        if not is_id:
+            return Topology(subtopologies=[Subtopology(subtopology_id="", source_topics=names)])
+        return Topology(subtopologies=[Subtopology(subtopology_id=name) for name in names])
+
+    refused = Streamer(world, "a", told("x")).join()
+    assert refused.error_code == E.STREAMS_INVALID_TOPOLOGY
+    assert refused.error_message == f"The names in a topology may have at most {NAMES_MAX} characters."
+    assert Streamer(world, "a", told("")).join().error_message != refused.error_message
+
+
+def test_texts_that_fit_into_no_record_are_not_written(world: StreamsWorld, faults: Any) -> None:
+    texts = [KeyValue(key=str(number), value="x" * (TEXTS_MAX // 100)) for number in range(100)]
+    changelog = TopicInfo(name="c", topic_configs=texts)
+    told = Topology(subtopologies=[Subtopology(source_topics=["t"], state_changelog_topics=[changelog])])
+    for answer in (
+        Streamer(world, "a", told).join(),
+        Streamer(world, "a", topology("t")).join(client_tags=texts),
+    ):
+        assert answer.error_code == E.UNKNOWN_SERVER_ERROR
+    assert not faults.take()
+    assert described(world)[0].error_code == E.GROUP_ID_NOT_FOUND
+
+
 def test_what_a_member_lists_has_a_bound(world: StreamsWorld) -> None:
     a = Streamer(world, "a", topology("t"))
     a.join()
@@ -650,6 +687,19 @@ def test_a_topology_with_too_many_tasks_does_not_run(world: StreamsWorld) -> Non
         == f"The topology has {TASKS_MAX + 1} tasks. At most {TASKS_MAX} can run."
     )
     assert (answer.active_tasks, state(world)) == ([], "NotReady")
+
+
+def test_the_memory_of_offsets_is_counted(world: StreamsWorld) -> None:
+    """Whatever a client calls the subtopologies."""
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    memory = machine_of(world.coordinator._shards.shard_for(GROUP)).env.memory
+    used = memory.used
+    names = [f"{number:010000}" for number in range(20)]
+    a.beat(task_offsets=[TaskOffset(subtopology_id=name, partition=0, offset=1) for name in names])
+    assert memory.used > used + 20 * 10_000
+    a.leave()
+    assert memory.used < used
 
 
 def test_offsets_of_who_is_refused_are_forgotten(world: StreamsWorld) -> None:

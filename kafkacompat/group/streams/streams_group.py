@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import OperationRefused
@@ -80,7 +81,8 @@ class TaskOffsets:
 
     def size(self) -> int:
         """Bytes of memory."""
-        return TASK_OFFSET_BYTES * self.count()
+        names = sum(map(getsizeof, (*self.offsets, *self.end_offsets)))
+        return TASK_OFFSET_BYTES * self.count() + names
 
 
 NO_TASK_OFFSETS = TaskOffsets()
