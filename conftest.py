@@ -22,6 +22,12 @@ settings.load_profile("soak" if os.environ.get("KAFKACOMPAT_SOAK") else "test")
 
 
 COUNTED = "counted"
+BEGUN = pytest.StashKey[float]()
+"""CPU seconds of this process and of those that it has waited for, when a test began."""
+
+
+def spent_s() -> float:
+    return sum(os.times()[:4])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +43,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failure that pytest cannot show is a failure of that test alone. librdkafka's binding leaves values that are no exceptions
     as the context of one."""
+    if call.when == "call" and item.nodeid.startswith("kafkacompat/"):
+        package = item.nodeid.partition("/_tests/")[0]
+        used = item.user_properties
+        used.append((COUNTED, [f"CPU seconds of {package}", spent_s() - item.stash[BEGUN]]))
     try:
         return (yield)
     except Exception as problem:
@@ -59,6 +69,11 @@ def pytest_runtest_makereport(
         )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[BEGUN] = spent_s()
+
+
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str, float], None]:
     """tell(what, number) shows at the end the sum of what all tests told of it, whichever worker ran them."""
@@ -75,7 +90,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                         sums[counted[0]] += counted[1]
     if sums:
         terminalreporter.section("counted by tests")
-        for what, number in sums.items():
+        for what, number in sorted(sums.items()):
             terminalreporter.line(f"{what}: {number:,.0f}")
 
 

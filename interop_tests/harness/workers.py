@@ -20,7 +20,12 @@ UNKNOWN_S = 30.0
 # which takes longest.
 TOGETHER = {
     **dict.fromkeys(
-        ("interop_tests/pipeline/test_jobs.py", "interop_tests/pipeline/test_exactly_once.py"), "spark"
+        (
+            "interop_tests/pipeline/test_jobs.py",
+            "interop_tests/pipeline/test_exactly_once.py",
+            "interop_tests/pipeline/test_log_sources.py",
+        ),
+        "spark",
     ),
     "interop_tests/spark": "spark",
 }
