@@ -149,15 +149,15 @@ class SnapshotStore:
             return
         self._write(offset, encode_snapshot(state.producers.values()))
 
-    def _write(self, offset: int, data: bytes) -> None:
-        self._disk.write_atomic(self.path(offset), data, sync=False)
+    def _write(self, offset: int, data: bytes, *, sync: bool = False) -> None:
+        self._disk.write_atomic(self.path(offset), data, sync=sync)
         if offset not in self.offsets:
             insort(self.offsets, offset)
         self._last_taken = offset
 
-    def put(self, offset: int, data: bytes) -> None:
+    def put(self, offset: int, data: bytes, *, sync: bool = False) -> None:
         """Write a snapshot that comes from elsewhere."""
-        self._write(offset, data)
+        self._write(offset, data, sync=sync)
 
     def begin(self, state: ProducerStateManager) -> None:
         """Like `take`, but of many producers only the beginning: `go_on` does the rest. While an earlier snapshot is

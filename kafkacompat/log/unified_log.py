@@ -811,19 +811,28 @@ class UnifiedLog:
 
         A replica that begins with the leader's local part is as complete as the leader by that (KIP-405)."""
         producers = decode_snapshot(producer_snapshot)
-        self.truncate_fully_and_start_at(offset, now_ms)
-        if self.log_end_offset != offset or self._segments.items[0].base_offset != offset:
+        log_start_offset = min(log_start_offset, offset)
+        # An empty log at the log start, to which a start comes back from all that follows.
+        self.truncate_fully_and_start_at(log_start_offset, now_ms, anew=True)
+        if self.log_end_offset != self._segments.items[0].base_offset:
             return False
-        self.log_start_offset = min(log_start_offset, offset)
-        self._epochs.clear()
+        remote = LeaderEpochFileCache()
         for epoch, start_offset in epochs:
             if start_offset < offset:
-                self._epochs.assign(epoch, start_offset)
-        self._epochs.truncate_from_start(self.log_start_offset)
+                remote.assign(epoch, start_offset)
+        remote.truncate_from_start(log_start_offset)
+        # No local batch has what is in these files, so they are durable before the segment that relies on them.
+        self._epochs.changed = True
+        self._disk.write_atomic(f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(remote.entries))
+        self._snapshots.put(offset, producer_snapshot, sync=True)
+        with change_of_many(f"the beginning of {self.topic_partition} after a remote segment"):
+            self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
+        self.local_log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self._epochs = remote
+        self._epochs.changed = False
+        self._after_truncation()
         self._state.load(producers, offset)
-        self._state.on_high_watermark(self.high_watermark)
-        self._snapshots.put(offset, producer_snapshot)
-        self._write_epochs()
+        self._state.on_high_watermark(offset)
         return True
 
     def _after_truncation(self) -> None:

@@ -30,7 +30,7 @@ from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.producer_snapshots import SnapshotCorrupt
 from kafkacompat.log.retention import SegmentFacts, count_tiered
 from kafkacompat.log.unified_log import LogServices, UnifiedLog
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import HalfDone, LogRefused
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -40,12 +40,14 @@ def opener(disk: MemoryDisk, *, remote_storage: bool = False) -> LogOpener:
     return LogOpener(disk, HandTime(), lambda line: None, IndexCache(1 << 20), services)
 
 
-def made_by(makes: LogOpener, name: TopicPartition = NAME, settings: LogConfig = SMALL) -> UnifiedLog:
-    """A log of four segments."""
+def made_by(
+    makes: LogOpener, name: TopicPartition = NAME, settings: LogConfig = SMALL, segments: int = 4
+) -> UnifiedLog:
+    """A log of so many segments."""
     log = makes.open_log(DIRECTORY, name, TOPIC_ID, SMALL, clean=True)
     log.config = settings
     log.is_durable = True
-    fill(log)
+    fill(log, segments)
     return log
 
 
@@ -239,6 +241,129 @@ def test_a_damaged_snapshot_of_the_remote_storage_changes_nothing() -> None:
     with pytest.raises(SnapshotCorrupt):
         log.start_after_remote_segment(90, 3, [(0, 0)], b"damaged")
     assert log.log_end_offset == 40
+
+
+class Crash(BaseException):
+    pass
+
+
+def begun_anew(at: int, *, own_segments: int, loses_power: bool) -> tuple[UnifiedLog, bool]:
+    """A replica begins after a remote segment, and ends before this operation on its disk. Returns its log after the next
+    start, and whether it came to its end before."""
+    leader = open_tiered(MemoryDisk())
+    fill(leader)
+    snapshot = leader.make_snapshot(20)
+    disk = MemoryDisk()
+    replica = made_by(opener(disk, remote_storage=True), settings=TIERED, segments=own_segments)
+    replica.is_durable = False
+    replica.flush()
+    left = [at]
+
+    def refuse(operation: str, path: str) -> OSError | None:
+        left[0] -= 1
+        if not left[0]:
+            raise Crash
+        return None
+
+    disk.refuse = refuse
+    is_over = False
+    try:
+        while not replica.start_after_remote_segment(
+            20, 3, [(0, 0), (1, 20)], leader._disk.read_bytes(snapshot)
+        ):
+            pass
+        is_over = True
+    except Crash:
+        pass
+    disk.refuse = None
+    found = opener(disk.lose_power() if loses_power else disk.copy(), remote_storage=True).open_log(
+        DIRECTORY, NAME, None, SMALL, clean=False, high_watermark=20
+    )
+    found.config = TIERED
+    return found, is_over
+
+
+@pytest.mark.parametrize("loses_power", [True, False])
+@pytest.mark.parametrize("own_segments", [1, 4])
+def test_a_replica_that_begins_after_a_remote_segment_is_whole_or_begins_again(
+    own_segments: int, loses_power: bool
+) -> None:
+    """Without the epochs of what is in the remote storage only, as a leader it would take it for expired."""
+    ends: set[int] = set()
+    for at in range(1, 1000):
+        log, is_over = begun_anew(at, own_segments=own_segments, loses_power=loses_power)
+        ends.add(log.log_end_offset)
+        first = log.segments[0].base_offset
+        if log.log_end_offset == 20 and first == 20:
+            assert log.epoch_entries == [(0, 3)], at
+            assert log.producer_count == 1
+        else:
+            assert first <= 3, at
+            assert log.log_end_offset in (0, 3, *range(10, own_segments * 10 + 1, 10)), at
+        if is_over:
+            break
+    else:
+        raise AssertionError("it has no end")
+    # Without a flush, the name of the new segment is not durable.
+    assert ends >= {0, own_segments * 10} | (set() if loses_power else {3, 20})
+
+
+def test_a_replica_that_has_begun_after_a_remote_segment_survives_a_power_loss() -> None:
+    leader = open_tiered(MemoryDisk())
+    fill(leader)
+    disk = MemoryDisk()
+    replica = made_by(opener(disk, remote_storage=True), settings=TIERED)
+    replica.is_durable = False
+    replica.flush()
+    snapshot = leader._disk.read_bytes(leader.make_snapshot(20))
+    assert replica.start_after_remote_segment(20, 3, [(0, 0), (1, 20)], snapshot)
+    replica.append_as_leader(batch_of([b"y"], producer_id=6, producer_epoch=0, base_sequence=0), 1, NOW_MS)
+    replica.flush()
+    again = opener(disk.lose_power(), remote_storage=True).open_log(
+        DIRECTORY, NAME, None, SMALL, clean=False, recovery_point=21, log_start_offset=3, high_watermark=21
+    )
+    again.config = TIERED
+    assert (again.log_start_offset, again.local_log_start_offset, again.log_end_offset) == (3, 20, 21)
+    assert again.epoch_entries == [(0, 3), (1, 20)]
+    assert again.producer_count == 2
+
+
+@pytest.mark.parametrize("operations", ["write_atomic", "open", "rename", "sync_directory"])
+def test_a_full_disk_leaves_a_replica_that_begins_after_a_remote_segment_whole(operations: str) -> None:
+    leader = open_tiered(MemoryDisk())
+    fill(leader)
+    snapshot = leader._disk.read_bytes(leader.make_snapshot(20))
+    disk = MemoryDisk()
+    log = made_by(opener(disk, remote_storage=True), settings=TIERED, segments=1)
+    epochs: list[tuple[int, int]] = [(0, 0), (1, 20)]
+    left = [1]
+
+    def refuse(operation: str, path: str) -> OSError | None:
+        if operation != operations:
+            return None
+        left[0] -= 1
+        return OSError(errno.ENOSPC, "full", path) if not left[0] else None
+
+    for number in range(1, 9):
+        left[0] = number
+        disk.refuse = refuse
+        try:
+            done = log.start_after_remote_segment(20, 3, epochs, snapshot)
+        except HalfDone:
+            disk.refuse = None
+            # The directory goes offline, and the next start looks at it.
+            log = opener(disk, remote_storage=True).open_log(DIRECTORY, NAME, None, SMALL, clean=False)
+            log.config = TIERED
+        except OSError:
+            disk.refuse = None
+            assert log.log_end_offset == log.segments[0].base_offset or log.log_end_offset == 10
+        else:
+            disk.refuse = None
+            assert done
+            break
+    assert log.start_after_remote_segment(20, 3, epochs, snapshot)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (3, 20, 20)
+    assert (log.epoch_entries, log.producer_count) == ([(0, 3)], 1)
 
 
 def test_a_start_without_a_checkpoint_keeps_the_remote_part() -> None:
