@@ -174,7 +174,7 @@ class RemoteLogManager:
             settings.get_int("remote.log.manager.fetch.quota.window.size.seconds"),
         )
         self.indexes = RemoteIndexCache(
-            storage, settings.get_int("remote.log.index.file.cache.total.size.bytes")
+            storage, lambda: settings.get_int("remote.log.index.file.cache.total.size.bytes")
         )
         self._reader = RemoteSegmentReader(storage, self.indexes)
         self._uploads: dict[RemoteLogSegmentId, Deferred[bytes | None]] = {}

@@ -8,7 +8,7 @@ Used by several threads at once.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,10 @@ INDEX_MOST_BYTES = 64 * 1024 * 1024
 
 
 class RemoteIndexCache:
-    def __init__(self, storage: RemoteStorageManager, max_bytes: int) -> None:
+    def __init__(self, storage: RemoteStorageManager, max_bytes: Callable[[], int]) -> None:
+        """`max_bytes` gives the setting in force. A lower one takes effect with the next index that is fetched."""
         self._storage = storage
-        self._max_bytes = min(max_bytes, MOST_BYTES)
+        self._max_bytes = max_bytes
         self._lock = Lock()
         self._kept: OrderedDict[tuple[Uuid, IndexType], bytes] = OrderedDict()
         self._bytes = 0
@@ -53,7 +54,8 @@ class RemoteIndexCache:
             self._drop(key)
             self._kept[key] = data
             self._bytes += len(data)
-            while self._bytes > self._max_bytes:
+            most = min(self._max_bytes(), MOST_BYTES)
+            while self._bytes > most:
                 self._drop(next(iter(self._kept)))
         return data
 

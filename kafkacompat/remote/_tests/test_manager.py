@@ -16,6 +16,7 @@ from kafkacompat.remote._tests.manager_kit import TIERED, Tier
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
 from kafkacompat.remote.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
+from kafkacompat.remote.remote_index_cache import RemoteIndexCache
 from kafkacompat.tasks import Limit, Overloaded
 from kafkacompat.wire.errors import ErrorCode
 
@@ -648,6 +649,19 @@ def test_the_cache_of_indexes_is_bounded() -> None:
     for offset in range(0, 80, 10):
         read(tier, offset)
         assert tier.manager.indexes.size_bytes <= 40
+
+
+def test_a_lower_bound_of_the_cache_of_indexes_holds_from_the_next_index_on() -> None:
+    tier = tiered(6)
+    bound = [1000]
+    indexes = RemoteIndexCache(tier.storage, lambda: bound[0])
+    *others, last = tier.metadata.cache.list_all_remote_log_segments()
+    for each in others:
+        indexes.get(each, IndexType.TIMESTAMP)
+    assert 40 < indexes.size_bytes <= 1000
+    bound[0] = 40
+    indexes.get(last, IndexType.TIMESTAMP)
+    assert indexes.size_bytes <= 40
 
 
 def test_closed_no_pass_begins() -> None:
