@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from io import BytesIO
 from types import SimpleNamespace
@@ -33,6 +34,8 @@ from kafkacompat.remote.ports import (
 from kafkacompat.tasks import Tasks
 
 PARTITION = TopicIdPartition(TOPIC_ID, "t", 0)
+OTHER_ID = b"\x08" * 16
+REMADE = TopicIdPartition(OTHER_ID, "t", 0)
 TIERED = dataclasses.replace(
     SMALL, remote_storage_enable=True, local_retention_bytes=1, retention_bytes=-1, retention_ms=-1
 )
@@ -98,46 +101,51 @@ class MemoryStorage:
 
 
 class MemoryMetadata:
-    """The metadata of one partition, which is ready at once unless `ready` is false."""
+    """The metadata of all partitions, which is ready at once unless `ready` is false."""
 
     def __init__(self) -> None:
-        self.cache = RemoteLogMetadataCache()
+        self.caches: defaultdict[TopicIdPartition, RemoteLogMetadataCache] = defaultdict(
+            RemoteLogMetadataCache
+        )
+        self.cache = self.caches[PARTITION]
         self.ready = True
         self.roles: list[str] = []
         self.states: list[str] = []
 
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> Deferred[None]:
         self.states.append(metadata.state.name)
-        self.cache.add_copy_in_progress_segment(metadata)
+        self.caches[metadata.topic_id_partition].add_copy_in_progress_segment(metadata)
         return Deferred.of(None)
 
     def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> Deferred[None]:
         self.states.append(update.state.name)
-        self.cache.update_remote_log_segment_metadata(update)
+        self.caches[update.remote_log_segment_id.topic_id_partition].update_remote_log_segment_metadata(
+            update
+        )
         return Deferred.of(None)
 
     def remote_log_segment_metadata(
         self, partition: TopicIdPartition, epoch_for_offset: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        return self.cache.remote_log_segment_metadata(epoch_for_offset, offset)
+        return self.caches[partition].remote_log_segment_metadata(epoch_for_offset, offset)
 
     def highest_offset_for_epoch(self, partition: TopicIdPartition, leader_epoch: int) -> int | None:
-        return self.cache.highest_offset_for_epoch(leader_epoch)
+        return self.caches[partition].highest_offset_for_epoch(leader_epoch)
 
     def list_remote_log_segments(
         self, partition: TopicIdPartition, leader_epoch: int | None = None
     ) -> Sequence[RemoteLogSegmentMetadata]:
         if leader_epoch is None:
-            return self.cache.list_all_remote_log_segments()
-        return self.cache.list_remote_log_segments(leader_epoch)
+            return self.caches[partition].list_all_remote_log_segments()
+        return self.caches[partition].list_remote_log_segments(leader_epoch)
 
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        return self.cache.next_segment_with_txn_index(leader_epoch, offset)
+        return self.caches[partition].next_segment_with_txn_index(leader_epoch, offset)
 
     def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
-        return self.cache.remote_log_size(leader_epoch)
+        return self.caches[partition].remote_log_size(leader_epoch)
 
     def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> Deferred[None]:
         return Deferred.of(None)
@@ -199,10 +207,26 @@ class Tier:
         self._ids += 1
         return self._ids.to_bytes(16, "big")
 
-    def open_log(self, config: LogConfig, log_start_offset: int | None = None) -> UnifiedLog:
+    def remade(self) -> SimpleNamespace:
+        """Another topic of the same name, whose closed segments can be copied."""
+        before = self.log
+        self.log = self.open_log(TIERED, directory="/logs/t-0.remade", topic_id=OTHER_ID)
+        self.fill(3)
+        core = SimpleNamespace(**(vars(self.core) | {"topic_id": OTHER_ID, "log": self.log}))
+        self.log = before
+        return core
+
+    def open_log(
+        self,
+        config: LogConfig,
+        log_start_offset: int | None = None,
+        *,
+        directory: str = DIRECTORY,
+        topic_id: bytes = TOPIC_ID,
+    ) -> UnifiedLog:
         parts = open_directory(
             self.disk,
-            DIRECTORY,
+            directory,
             SMALL,
             NOW_MS,
             clean=True,
@@ -211,9 +235,9 @@ class Tier:
         )
         log = UnifiedLog(
             self.disk,
-            DIRECTORY,
+            directory,
             TopicPartition("t", 0),
-            TOPIC_ID,
+            topic_id,
             SMALL,
             parts,
             LogServices(remote_storage=True),

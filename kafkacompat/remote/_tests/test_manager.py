@@ -12,7 +12,7 @@ from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker
 from kafkacompat.ports import LogRefused, TimestampOffset
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
-from kafkacompat.remote._tests.manager_kit import TIERED, Tier
+from kafkacompat.remote._tests.manager_kit import REMADE, TIERED, Tier
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
 from kafkacompat.remote.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
@@ -387,6 +387,36 @@ def test_a_copy_in_progress_of_a_deleted_topic_is_deleted_when_it_is_stored() ->
     tier.settle()
     assert tier.storage.calls == ["copy", "delete"]
     assert tier.storage.segments == {}
+
+
+def test_a_topic_that_is_remade_waits_for_no_hanging_copy_of_the_deleted_one() -> None:
+    tier = Tier()
+    tier.fill(2)
+    tier.manager.role_taken(tier.core)
+    for _ in range(3):
+        tier.time.advance(0)
+    ((hanging, answer),) = [
+        job
+        for job in tier.workers.submitted
+        if job[0].func.__name__ == "copy_log_segment_data"  # type: ignore[attr-defined]
+    ]
+    tier.workers.submitted.remove((hanging, answer))
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    core = tier.remade()
+    tier.manager.role_taken(core)
+    tier.settle()
+    remade = tier.metadata.caches[REMADE]
+    states = [each.state for each in remade.list_all_remote_log_segments()]
+    assert states == [RemoteLogSegmentState.COPY_SEGMENT_FINISHED] * 2
+    assert core.log.highest_offset_in_remote_storage == 19
+    kept = dict(tier.storage.segments)
+    # The store answers at last: what it has of the deleted topic goes, and nothing else.
+    answer.resolve(hanging())
+    tier.settle()
+    tier.pass_on()
+    assert tier.storage.segments == kept
+    assert tier.starts() == []
+    assert len(remade.list_all_remote_log_segments()) == 2
 
 
 def test_disabling_deletes_the_copies() -> None:
