@@ -292,7 +292,8 @@ def test_the_next_start_reads_from_the_disk_what_a_failed_sync_covered() -> None
     again = broker.restarted()
     assert any("read from the disk" in note for note in again.notes)
     log = again.log(0)
-    assert (log.log_end_offset, log.recovery_point) == (3, 3)
+    # What the start has cut is synced again.
+    assert (log.log_end_offset, log.recovery_point) == (3, 0)
     append(log, 2)
     log.flush()
     after = Broker(again.disk.lose_power())
