@@ -1,7 +1,8 @@
 """Fixtures of the interop suite.
 
 BOOTSTRAP=host:port uses a running broker; tests that must control the process are deselected. Otherwise the suite
-starts the broker that INTEROP_BROKER names, kafkacompat (the default) or apache, once per session for most tests.
+starts the broker that INTEROP_BROKER names, kafkacompat (the default) or apache, once per session for most tests. With
+apache only tests that use such a broker run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from interop_tests.harness.broker import (
+    APACHE,
     BrokerProcess,
     ExternalBroker,
     chosen_bootstrap,
@@ -42,6 +44,8 @@ BEGUN = pytest.StashKey[tuple[float, float]]()
 """CPU seconds, and seconds, when the present file began."""
 COSTS_TOLD_S = 5.0
 COSTS_HEADING = "CPU seconds, and seconds, of files"
+STARTED_BY = {"broker", "make_broker"}
+"""The fixtures that start a broker of the chosen kind."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,12 +70,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if is_worker(config):
         items[:] = longest_first(items)
-    if chosen_bootstrap() is None:
+    if chosen_bootstrap() is not None:
+        mine = [
+            item for item in items if HERE in item.path.parents and item.get_closest_marker("needs_control")
+        ]
+    elif chosen_kind() == APACHE:
+        # The others start the brokers that they are about, whatever is chosen.
+        mine = [item for item in items if not STARTED_BY.intersection(getattr(item, "fixturenames", ()))]
+    else:
         return
-    mine = [item for item in items if HERE in item.path.parents and item.get_closest_marker("needs_control")]
     if mine:
         config.hook.pytest_deselected(items=mine)
-        items[:] = [item for item in items if item not in mine]
+        deselected = set(mine)
+        items[:] = [item for item in items if item not in deselected]
 
 
 @pytest.hookimpl(wrapper=True)

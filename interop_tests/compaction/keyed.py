@@ -9,7 +9,7 @@ from array import array
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -19,7 +19,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.waiting import wait_until, wait_without_error
+from interop_tests.storage.contents import consumer
 
 WAIT_S = 60.0
 EAGER_CLEANER = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100"}
@@ -203,3 +204,17 @@ def assert_last_values(bootstrap: str, updates: Updates, isolation: str = "read_
     )
     assert [one for one in messages if one.key in updates.last and not updates.wrote(one)] == []
     return offsets
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
+    """The offset that a group has committed for each partition of a topic. A coordinator that still loads is asked again:
+    of Apache Kafka librdkafka gives up too soon after a restart."""
+    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+    with consumer(bootstrap, **{"group.id": group}) as member:
+        places = wait_without_error(
+            lambda: member.committed(asked, WAIT_S),
+            f"offsets of {group} can be read",
+            (KafkaException,),
+            WAIT_S,
+        )
+    return [place.offset for place in places]

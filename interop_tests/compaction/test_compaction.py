@@ -24,6 +24,7 @@ from interop_tests.compaction.keyed import (
     Updates,
     assert_last_values,
     cleaned_to,
+    committed,
     create_compacted,
     read_all,
     wait_until_clean,
@@ -255,11 +256,6 @@ def test_offsets_of_groups_outlive_the_cleaning_of_their_topic(make_broker: Make
     for future in admin.create_topics([NewTopic("read", partitions, 1)]).values():
         future.result(WAIT_S)
 
-    def committed(group: str) -> list[int]:
-        asked = [TopicPartition("read", partition) for partition in range(partitions)]
-        with consumer(broker.bootstrap, **{"group.id": group}) as member:
-            return [place.offset for place in member.committed(asked, WAIT_S)]
-
     with consumer(broker.bootstrap, **{"group.id": "often"}) as member:
         for number in range(500):
             places = [
@@ -275,5 +271,6 @@ def test_offsets_of_groups_outlive_the_cleaning_of_their_topic(make_broker: Make
     for stop in (broker.kill, broker.stop):
         stop()
         broker.start()
-        assert committed("often") == [499 + partition for partition in range(partitions)]
-        assert committed("once") == list(range(partitions))
+        often = committed(broker.bootstrap, "often", "read", partitions)
+        assert often == [499 + partition for partition in range(partitions)]
+        assert committed(broker.bootstrap, "once", "read", partitions) == list(range(partitions))

@@ -14,6 +14,7 @@ from interop_tests.compaction.keyed import (
     EAGER_OFFSETS,
     WAIT_S,
     cleaned_to,
+    committed,
     read_messages,
     wait_until_clean,
 )
@@ -47,11 +48,6 @@ def test_a_deleted_group_is_gone_for_good(make_broker: MakeBroker) -> None:
             for _ in range(times):
                 member.commit(offsets=places, asynchronous=False)
 
-    def committed(group: str) -> set[int]:
-        asked = [TopicPartition("read", partition) for partition in range(PARTITIONS)]
-        with consumer(broker.bootstrap, **{"group.id": group}) as member:
-            return {place.offset for place in member.committed(asked, WAIT_S)}
-
     for group in ("gone", "again", "stays"):
         commit(group, 3)
     for future in admin.delete_consumer_groups(["gone", "again"]).values():
@@ -70,7 +66,10 @@ def test_a_deleted_group_is_gone_for_good(make_broker: MakeBroker) -> None:
         assert len(left) >= PARTITIONS, "tombstones stay for a day, so that nobody misses them"
         broker.kill()
         broker.start()
-        found = {group: committed(group) for group in ("gone", "again", "stays", "busy")}
+        found = {
+            group: set(committed(broker.bootstrap, group, "read", PARTITIONS))
+            for group in ("gone", "again", "stays", "busy")
+        }
         assert found == {"gone": {NO_OFFSET}, "again": {7}, "stays": {7}, "busy": {7}}
         listed = admin.list_consumer_groups().result(WAIT_S)
         assert {group.group_id for group in listed.valid} == {"again", "stays", "busy"}
