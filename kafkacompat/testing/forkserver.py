@@ -31,6 +31,10 @@ IMPORTED = ("api", "controller", "coordinator", "group", "node", "server", "shar
 """The packages of which a node imports parts when it starts, and when clients come."""
 
 
+class ServerEnded(ConnectionError):
+    """The server was killed. What it has just made ends too."""
+
+
 class ForkServer:
     """The tests' end. For any thread."""
 
@@ -50,11 +54,12 @@ class ForkServer:
         self._lock = threading.Lock()
 
     def fork(self, folder: str) -> tuple[int, Connection]:
-        """Another process, which takes its orders from the connection, and whose folder goes with the tests. Returns its id."""
+        """Another process, which takes its orders from the connection, and whose folder goes with the tests. Returns its id. Raises
+        ServerEnded."""
         own, others = socket.socketpair()
-        with others:
+        with own, others:
             pid = self._ask({"fork": folder}, [others.fileno()])
-        return pid, Connection(own.detach())
+            return pid, Connection(own.detach())
 
     def end(self, pid: int) -> None:
         """kill -9. Return when it has ended."""
@@ -62,11 +67,13 @@ class ForkServer:
             self._ask({"end": pid})
 
     def _ask(self, asked: object, descriptors: list[int] | None = None) -> int:
-        with self._lock:
+        answer = b""
+        with self._lock, suppress(ConnectionError):
             socket.send_fds(self._socket, [json.dumps(asked).encode() + b"\n"], descriptors or [])
             answer = self._socket.recv(BYTES_MAX)
         if not answer:
-            raise ConnectionError("the process that makes brokers' processes has ended")
+            self._process.wait()  # it closes its end only then, and is no longer the parent of any process
+            raise ServerEnded("the process that makes brokers' processes has ended")
         return int(answer)
 
     @property

@@ -235,5 +235,7 @@ def host(connection: Connection, folder: str) -> None:
     threading.Thread(target=channel.run, name="tests", daemon=True).start()
     while os.getppid() == parent:
         if channel.ended.wait(PARENT_LOOK_S):
-            shutil.rmtree(folder, ignore_errors=True)
+            # Without its parent the tests may live, and another process may use the folder already.
+            if os.getppid() == parent:
+                shutil.rmtree(folder, ignore_errors=True)
             return

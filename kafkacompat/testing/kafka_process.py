@@ -25,7 +25,7 @@ from kafkacompat.testing.exchanges import Exchanges
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers
 from kafkacompat.testing.faults import Fault, Faults, Rule
 from kafkacompat.testing.folder_disk import FolderDisk
-from kafkacompat.testing.forkserver import ForkServer, fork_server
+from kafkacompat.testing.forkserver import ForkServer, ServerEnded, fork_server
 from kafkacompat.testing.hosted import Order, SentFault
 from kafkacompat.testing.kafka import Kafka, Snapshot
 from kafkacompat.testing.log import BrokerLog
@@ -254,8 +254,12 @@ class KafkaProcess(Kafka):
             self._faults.sent(),
             disks,
         )
-        server = fork_server(HOSTED)
-        pid, connection = server.fork(self._folder)
+        try:
+            server = fork_server(HOSTED)
+            pid, connection = server.fork(self._folder)
+        except ServerEnded:
+            server = fork_server(HOSTED)
+            pid, connection = server.fork(self._folder)
         channel = Channel(connection, self._serve, self._told)
         self._process = _Process(pid, channel, server)
         threading.Thread(target=channel.run, name=f"{self.name} process", daemon=True).start()

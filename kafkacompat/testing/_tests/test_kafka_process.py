@@ -184,6 +184,33 @@ def test_without_the_fork_server_brokers_end_and_start_again(kafka: KafkaProcess
     assert fork_server(HOSTED) is not server
 
 
+def test_a_fork_server_that_is_killed_when_it_is_asked_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = fork_server(HOSTED)
+    server._process.kill()
+    looks = iter([None])  # it still runs when it is looked at
+    monkeypatch.setattr(server._process, "poll", lambda: next(looks, -9))
+    with Kafka(process=True) as kafka:
+        kafka.produce("t", ["x"])
+        kafka.assert_produced("t", ["x"])
+    assert fork_server(HOSTED) is not server
+
+
+def test_a_process_without_its_fork_server_leaves_the_folder_to_the_next(tmp_path: Path) -> None:
+    server = fork_server(HOSTED)
+    pid, connection = server.fork(str(tmp_path))
+    os.kill(pid, signal.SIGSTOP)
+    server._process.kill()
+    server._process.wait()
+    process = os.pidfd_open(pid)
+    try:
+        connection.close()
+        os.kill(pid, signal.SIGCONT)
+        select.select([process], [], [])
+    finally:
+        os.close(process)
+    assert tmp_path.exists()
+
+
 def test_the_nodes_of_a_cluster_live_in_one_process() -> None:
     with KafkaCluster(process=True) as kafka:
         topic = kafka.topic(replication_factor=3)
