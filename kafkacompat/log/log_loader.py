@@ -284,10 +284,9 @@ class _OpeningLog:
     def parts(self) -> LogParts:
         is_sound = self._clean and self._unsound is None
         end = self._log_end_offset
-        recovery_point = end if is_sound else min(self._recovery_point, end)
-        last = self._segments[-1]
-        if last.truncations:  # the next sync must include what was cut
-            recovery_point = min(recovery_point, last.base_offset)
+        # The next sync must include what the check has cut off or written, also if another segment begins at the log's end.
+        unsynced_from = self._segments[-1].base_offset
+        recovery_point = end if is_sound else min(self._recovery_point, unsynced_from)
         return LogParts(
             self._segments,
             self._epochs,

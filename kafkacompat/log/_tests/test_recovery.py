@@ -24,6 +24,7 @@ from kafkacompat.log._tests.logs import (
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_loader import open_directory
 from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.ports import AbortedTransaction
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 
@@ -448,3 +449,21 @@ def test_what_a_start_has_cut_off_does_not_come_back() -> None:
     first.flush()
     again = open_log(disk.lose_power(kept=("/logs",)), recovery_point=first.recovery_point)
     assert all_values(again) == [(0, b"0"), (1, b"1"), (2, b"new")]
+
+
+def test_what_a_start_has_written_is_durable_with_the_next_sync() -> None:
+    """Without its transaction index a segment has no aborted transactions: readers would get them as committed ones."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    options = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    log.append_as_leader(batch_of([b"x"], **options), 0, NOW_MS)
+    log.flush()
+    log.append_as_leader(marker(1, committed=False), 3, NOW_MS)
+    for _ in range(2):
+        log.flush()
+        disk = disk.lose_power(kept=("/logs",))
+        log = open_log(disk, recovery_point=log.recovery_point)
+        assert log.aborted_transactions(0, 10)[0] == [AbortedTransaction(1, 0)]
+        assert log.epoch_entries[:2] == [(0, 0), (3, 1)]
+        log.roll(log.log_end_offset, NOW_MS)
+        log.append_as_leader(batch_of([b"y"]), 4, NOW_MS)
