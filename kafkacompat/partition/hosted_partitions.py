@@ -91,9 +91,11 @@ class Tiering(Protocol):
         """The partition is not on this node any more. `is_deleted`: nor anywhere else."""
         ...
 
-    async def follower_state(self, core: Partition, epoch: int, offset: int) -> FollowerState | None:
-        """With what a follower begins whose leader has this offset, of this epoch, in the remote storage only. None if it
-        cannot be read now."""
+    async def follower_state(
+        self, core: Partition, epoch: int, offset: int, epoch_end_offset: int
+    ) -> FollowerState | None:
+        """With what a follower begins whose leader has this offset, of this epoch, in the remote storage only. Of the leader
+        this epoch ends at `epoch_end_offset`. None if it cannot be read now."""
         ...
 
 

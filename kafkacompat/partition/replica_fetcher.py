@@ -213,6 +213,7 @@ class ReplicaFetcher:
             )
             local = found.topics[0].partitions[0]
             epoch, offset, error = local.leader_epoch, local.offset - 1, local.error_code
+            epoch_end_offset = -1
             if error == ErrorCode.NONE and epoch > 0:
                 before = await self._channel.request(
                     _epoch_request(self._node_id, followed, epoch - 1), self._timeout_ms
@@ -221,7 +222,15 @@ class ReplicaFetcher:
                 error = earlier.error_code
                 if earlier.end_offset > offset:
                     # Of several epochs without records the last one with a record counts.
-                    epoch = earlier.leader_epoch
+                    epoch, epoch_end_offset = earlier.leader_epoch, earlier.end_offset
+            if error == ErrorCode.NONE and epoch_end_offset < 0:
+                # A copy of another leader may go on behind the end that this epoch has there.
+                asked = await self._channel.request(
+                    _epoch_request(self._node_id, followed, epoch), self._timeout_ms
+                )
+                own = asked.topics[0].partitions[0]
+                error = own.error_code
+                epoch_end_offset = own.end_offset if own.leader_epoch == epoch else local.offset
         except Exception as problem:
             self._report_unexpected(problem)
             logger.warning(
@@ -235,17 +244,22 @@ class ReplicaFetcher:
         # The remote storage may be slow, which concerns no other partition.
         self._tasks.start(
             f"reading the remote state of {followed.name}",
-            self._build_aux_state(followed, epoch, offset, log_start_offset),
+            self._build_aux_state(followed, epoch, offset, epoch_end_offset, log_start_offset),
         )
 
     async def _build_aux_state(
-        self, followed: PartitionFetchState, epoch: int, offset: int, log_start_offset: int
+        self,
+        followed: PartitionFetchState,
+        epoch: int,
+        offset: int,
+        epoch_end_offset: int,
+        log_start_offset: int,
     ) -> None:
         core, tiering = followed.core, self._hosted.tiering
         state = None
         if tiering is not None:
             try:
-                state = await tiering.follower_state(core, epoch, offset)
+                state = await tiering.follower_state(core, epoch, offset, epoch_end_offset)
             except Exception as problem:
                 report(f"reading the remote state of {followed.name}", problem)
         if self.fetches.current(followed) is not followed:

@@ -18,11 +18,13 @@ from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.log.checkpoint import CheckpointCorrupt, format_epochs, parse_epochs
 from kafkacompat.log.log_segment import LOG_SUFFIX
+from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.remote import manager_core as core_rules
-from kafkacompat.remote.manager_core import Candidate, LocalSegment, Retention, RLMQuotaManager
+from kafkacompat.remote.manager_core import Candidate, Epochs, LocalSegment, Retention, RLMQuotaManager
 from kafkacompat.remote.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -647,9 +649,11 @@ class RemoteLogManager:
             await pause(core_rules.LOOKUP_COST + len(epochs))
         return None
 
-    async def aux_state(self, core: Core, epoch: int, offset: int) -> RemoteLogAuxState:
-        """With what a follower begins whose leader has this offset, of this epoch, in the remote storage only. Raises
-        RemoteStorageException."""
+    async def aux_state(
+        self, core: Core, epoch: int, offset: int, epoch_end_offset: int
+    ) -> RemoteLogAuxState:
+        """With what a follower begins whose leader has this offset, of this epoch, in the remote storage only. Of the leader
+        this epoch ends at `epoch_end_offset`. Raises RemoteStorageException."""
         partition = self._id_of(core)
         async with self._reads:
             metadata = self._metadata.remote_log_segment_metadata(partition, epoch, offset)
@@ -670,12 +674,49 @@ class RemoteLogManager:
                 raise RemoteStorageException(
                     f"the leader epochs of {metadata.remote_log_segment_id} are those of another segment"
                 )
-            return RemoteLogAuxState(metadata.end_offset + 1, epochs, snapshot)
+            # After an unclean election the copy may go on with records that the leader has not.
+            common_end = max(min(metadata.end_offset_of_epoch(epoch) + 1, epoch_end_offset), offset + 1)
+            if common_end < end:
+                epochs = core_rules.epochs_in_range(epochs, -1, common_end)
+                snapshot = await self._producers_at(partition, metadata, epochs, common_end)
+            return RemoteLogAuxState(common_end, epochs, snapshot)
 
-    async def follower_state(self, core: Core, epoch: int, offset: int) -> RemoteLogAuxState | None:
+    async def _producers_at(
+        self, partition: TopicIdPartition, metadata: RemoteLogSegmentMetadata, epochs: Epochs, offset: int
+    ) -> bytes:
+        """The snapshot of producers at an offset within a copy: from an earlier copy's snapshot, and the records since then."""
+        state = ProducerStateManager()
+        replayed = [metadata]
+        while True:
+            start = replayed[-1].start_offset
+            earlier = self._segment_at(partition, epochs, start - 1)
+            if earlier is None:
+                state.clear(start)
+                break
+            end = earlier.end_offset + 1
+            if core_rules.common_end_offset(earlier, epochs, offset, start - 1) == end:
+                snapshot = await self._in_thread(
+                    partial(fetch_whole, self._storage, earlier, IndexType.PRODUCER_SNAPSHOT)
+                )
+                try:
+                    state.load(decode_snapshot(snapshot), end)
+                except SnapshotCorrupt as damage:
+                    raise RemoteStorageException(
+                        f"the producers of {earlier.remote_log_segment_id}: {damage}"
+                    ) from damage
+                break
+            replayed.append(earlier)
+        for each in reversed(replayed):
+            end = core_rules.common_end_offset(each, epochs, offset, state.end_offset)
+            await self._in_thread(partial(self._reader.replay, each, state, end))
+        return encode_snapshot(state.producers.values())
+
+    async def follower_state(
+        self, core: Core, epoch: int, offset: int, epoch_end_offset: int
+    ) -> RemoteLogAuxState | None:
         """Like `aux_state`. None if it cannot be read now."""
         try:
-            return await self.aux_state(core, epoch, offset)
+            return await self.aux_state(core, epoch, offset, epoch_end_offset)
         except (RemoteStorageException, Overloaded) as error:
             logger.warning("[RemoteLogManager partition=%s] %s", core.topic_partition, error)
             return None

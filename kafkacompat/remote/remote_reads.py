@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkacompat.log.index import AbortedTxn, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
 from kafkacompat.log.lookup import before_which_none_is_as_late
+from kafkacompat.log.replay import apply_batch
 from kafkacompat.ports import TimestampOffset
 from kafkacompat.records.batch import (
     HEADER_SIZE,
@@ -22,6 +23,7 @@ from kafkacompat.records.batch import (
     BatchCorrupt,
     BatchHeader,
     has_valid_crc,
+    iterate_batches,
     parse_header,
 )
 from kafkacompat.records.compression import DecompressionFailed
@@ -32,6 +34,7 @@ from kafkacompat.remote.ports import IndexType, RemoteStorageException
 from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
+    from kafkacompat.log.producer_state import ProducerStateManager
     from kafkacompat.remote.metadata import RemoteLogSegmentMetadata
     from kafkacompat.remote.ports import RemoteInputStream, RemoteStorageManager
     from kafkacompat.remote.remote_index_cache import RemoteIndexCache
@@ -40,6 +43,7 @@ T = TypeVar("T")
 DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 MAGIC_WITH_EPOCH = 2
 SKIPPED_AT_ONCE = 64 * 1024
+REPLAYED_AT_ONCE = 1 << 20
 LEAST_BATCH = LOG_OVERHEAD + 14
 
 
@@ -120,6 +124,22 @@ class RemoteSegmentReader:
         if not size:
             return _Found(None, frozenset((metadata.end_offset + 1,)))
         return _Found(RemoteRecords(b"".join(taken), end), frozenset(gaps))
+
+    def replay(
+        self, metadata: RemoteLogSegmentMetadata, state: ProducerStateManager, end_offset: int
+    ) -> None:
+        """Apply the batches from the state's end offset up to an end. Raises RemoteStorageException."""
+        while state.end_offset < end_offset:
+            found = self.read(metadata, state.end_offset, end_offset, REPLAYED_AT_ONCE, True)
+            if found is None:
+                break
+            try:
+                for header in iterate_batches(found.records):
+                    batch = memoryview(found.records)[header.position : header.position + header.size]
+                    apply_batch(state, header, batch, None)
+            except DAMAGE as damage:
+                raise _damaged(metadata, damage) from None
+        state.end_offset = end_offset
 
     def find_by_timestamp(
         self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, least_offset: int

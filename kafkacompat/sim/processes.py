@@ -209,7 +209,7 @@ class CoroutineRun(Generic[T]):
 
 CALLS_MAX, BYTES_MAX, TIMERS_MAX, MESSAGES_MAX = 180, 200_000, 100, 100
 TIERED_CALLS_MAX = 640
-"""When a remote store is well again, retention drops all that waited for it, 64 segments at a time."""
+"""When a remote store is well again, retention drops all that waited for it, 16 segments at a time."""
 
 
 class StepWork:

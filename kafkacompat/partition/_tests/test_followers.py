@@ -482,10 +482,10 @@ def test_what_follows_a_batch_of_a_later_epoch_is_left_out_step_or_not() -> None
 
 def tier_of(cluster: Cluster, *states: Any) -> Any:
     """Make both logs tiered. Node 2 has the state of remote segments that the test gives."""
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, int, int]] = []
 
-    async def follower_state(core: Partition, epoch: int, offset: int) -> Any:
-        asked.append((epoch, offset))
+    async def follower_state(core: Partition, epoch: int, offset: int, epoch_end_offset: int) -> Any:
+        asked.append((epoch, offset, epoch_end_offset))
         state = left.pop(0) if left else None
         if isinstance(state, Exception):
             raise state
@@ -530,7 +530,7 @@ def test_a_follower_begins_after_the_leaders_remote_segments() -> None:
     cluster.cut = set()
     cluster.settle(20_000)
     follower: Any = cluster.nodes[2].log()
-    assert asked == [(0, 1), (0, 1)]  # what could not be read is asked for again
+    assert asked == [(0, 1, 4), (0, 1, 4)]  # what could not be read is asked for again
     assert (follower.log_start_offset, follower.local_log_start_offset, follower.log_end_offset) == (0, 2, 4)
     assert follower.epoch_entries == [(0, 0)]
     assert values_in(follower.read(2, 1 << 20, 4, True)) == [(2, b"2"), (3, b"3")]

@@ -119,4 +119,4 @@ def test_a_follower_does_not_begin_with_leader_epochs_of_another_segment() -> No
     tier.log.enforce_retention(NOW_MS)
     parts_at(tier, 20)[IndexType.LEADER_EPOCH] = parts_at(tier, 0)[IndexType.LEADER_EPOCH]
     with pytest.raises(RemoteStorageException, match="another segment"):
-        run(tier, tier.manager.aux_state(tier.core, 3, 25))
+        run(tier, tier.manager.aux_state(tier.core, 3, 25, 40))

@@ -9,12 +9,18 @@ import pytest
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker
+from kafkacompat.log.producer_snapshots import decode_snapshot
 from kafkacompat.ports import LogRefused, TimestampOffset
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
-from kafkacompat.remote._tests.manager_kit import REMADE, TIERED, Tier
+from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, Tier
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
-from kafkacompat.remote.metadata import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from kafkacompat.remote.metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+)
+from kafkacompat.remote.metadata_cache import RemoteLogMetadataCache
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache
 from kafkacompat.tasks import Limit, Overloaded
@@ -663,12 +669,109 @@ def test_a_search_for_what_is_local_waits_for_no_store() -> None:
 
 def test_a_follower_gets_epochs_and_producers_of_the_segment_before_the_leaders_local_part() -> None:
     tier = tiered()
-    state = run(tier, tier.manager.aux_state(tier.core, 0, 29))
+    state = run(tier, tier.manager.aux_state(tier.core, 0, 29, 40))
     assert (state.offset, state.epochs) == (30, [(0, 0)])
     log = tier.log
     assert log.start_after_remote_segment(state.offset, 0, state.epochs, state.producer_snapshot)
     with pytest.raises(RemoteStorageException):
-        run(tier, tier.manager.aux_state(tier.core, 0, 35))
+        run(tier, tier.manager.aux_state(tier.core, 0, 35, 40))
+
+
+def snapshot_at(tier: Tier, offset: int, *, epoch: int = 0) -> list[tuple[int, int, int]]:
+    """Each producer that a follower begins with: its id, the end of its last batch, and the start of its open transaction."""
+    state = run(tier, tier.manager.aux_state(tier.core, epoch, offset - 1, offset))
+    assert (state.offset, state.epochs) == (offset, [(0, 0)])
+    producers = decode_snapshot(state.producer_snapshot)
+    return sorted(
+        (each.producer_id, each.batches[-1].last_offset, each.transaction_first_offset) for each in producers
+    )
+
+
+def with_producers() -> Tier:
+    """Three segments of twelve records, copied. 7 writes all but the markers, 8 begins at 2 and 14, and is ended at 10 and 22."""
+    tier = Tier()
+    log = tier.log
+    for segment in range(4):
+        if segment:
+            log.roll(log.log_end_offset, NOW_MS)
+        for batch in range(5):
+            eight = batch == 1
+            log.append_as_leader(
+                batch_of(
+                    [b"a", b"b"],
+                    producer_id=8 if eight else 7,
+                    producer_epoch=0,
+                    base_sequence=2 * segment if eight else 8 * segment + 2 * (batch - (batch > 1)),
+                    is_transactional=eight,
+                ),
+                0,
+                NOW_MS,
+            )
+        log.append_as_leader(marker(8, committed=False), 0, NOW_MS)
+        log.append_as_leader(batch_of([b"c"]), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    tier.lead()
+    log.enforce_retention(NOW_MS)
+    assert tier.starts() == [0, 12, 24]
+    return tier
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (4, [(7, 1, -1), (8, 3, 2)]),
+        (12, [(7, 9, -1), (8, 3, -1)]),
+        (14, [(7, 13, -1), (8, 3, -1)]),
+        (16, [(7, 13, -1), (8, 15, 14)]),
+        (22, [(7, 21, -1), (8, 15, 14)]),
+        (23, [(7, 21, -1), (8, 15, -1)]),
+    ],
+)
+def test_a_follower_begins_within_a_copy_that_goes_on_with_another_history(
+    offset: int, expected: list[tuple[int, int, int]]
+) -> None:
+    """Only up to there the leader of an unclean election has the same records."""
+    assert snapshot_at(with_producers(), offset) == expected
+
+
+def test_producers_within_a_copy_are_found_without_the_copy_before_it() -> None:
+    tier = with_producers()
+    tier.log.increment_log_start_offset(12)
+    tier.pass_on()
+    assert tier.starts() == [12, 24]
+    assert snapshot_at(tier, 16) == [(7, 13, -1), (8, 15, 14)]
+
+
+def test_producers_within_a_copy_are_found_where_the_copy_before_it_ends_behind_the_offset() -> None:
+    tier = with_producers()
+    states = RemoteLogSegmentState
+    first, second, _ = tier.metadata.cache.list_all_remote_log_segments()
+    cache = tier.metadata.caches[PARTITION] = tier.metadata.cache = RemoteLogMetadataCache()
+    log = b"".join(tier.storage.segments[each.remote_log_segment_id.id]["log"] for each in (first, second))
+    both = replace(
+        second,
+        remote_log_segment_id=RemoteLogSegmentId(PARTITION, b"both".ljust(16)),
+        start_offset=0,
+        segment_size_in_bytes=len(log),
+        segment_leader_epochs=((0, 0),),
+    )
+    tier.storage.segments[b"both".ljust(16)] = {"log": log, IndexType.OFFSET: b""}
+    for each in (both, second):
+        cache.add_copy_in_progress_segment(replace(each, state=states.COPY_SEGMENT_STARTED))
+        update = RemoteLogSegmentMetadataUpdate(
+            each.remote_log_segment_id, NOW_MS, None, states.COPY_SEGMENT_FINISHED, 1
+        )
+        assert cache.update_remote_log_segment_metadata(update)
+    assert snapshot_at(tier, 16) == [(7, 13, -1), (8, 15, 14)]
+
+
+def test_a_damaged_snapshot_before_it_fails_the_state_of_a_follower() -> None:
+    tier = with_producers()
+    first = tier.metadata.cache.remote_log_segment_metadata(0, 0)
+    assert first is not None
+    tier.storage.segments[first.remote_log_segment_id.id][IndexType.PRODUCER_SNAPSHOT] = b"damaged"
+    with pytest.raises(RemoteStorageException, match="the producers of"):
+        snapshot_at(tier, 14)
 
 
 def test_the_cache_of_indexes_is_bounded() -> None:
