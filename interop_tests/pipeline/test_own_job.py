@@ -1,19 +1,20 @@
-"""Follows docs/tutorials/first-job.md from an empty folder: its job, its test and its commands."""
+"""Follows docs/tutorials/first-job.md from an empty folder: its job, test and commands. Runs the SQL of docs/reference/jobs.md."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 
 from interop_tests.cli.pages import blocks, commands, section, text_of
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.pipeline.runs import run_words, typed
+from interop_tests.pipeline.runs import read_topic, run_words, typed
 
 PAGE = text_of("docs/tutorials/first-job.md")
 LINES_MAX = 30
@@ -81,3 +82,29 @@ def test_the_job_of_the_page_is_thirty_lines() -> None:
     job, _ = blocks(PAGE, "python")
     written = [line for line in job.splitlines() if line.strip()]
     assert len(written) <= LINES_MAX, len(written)
+
+
+def test_the_file_of_sql_of_the_page_is_run(bootstrap: str, tmp_path: Path) -> None:
+    require_program("java")
+    (text,) = blocks(section(text_of("docs/reference/jobs.md"), "## A file of SQL"), "sql")
+    (tmp_path / "sqlorders.sql").write_text(text.replace("orders", "sqlorders"))
+    at_ms = int(time.time() * 1000) // 60_000 * 60_000 - 120_000
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number, shop in enumerate(["north", "south", "north", "north"]):
+        order = {"event_id": f"o-{number}", "event_time_ms": at_ms + number, "shop": shop, "cents": number}
+        producer.produce("sqlorders.raw", json.dumps(order), timestamp=at_ms + number)
+    producer.produce("sqlorders.raw", "no order", "no key", timestamp=at_ms)
+    assert producer.flush(30) == 0
+    done = typed(
+        f"{sys.executable} -m kafkacompat pipeline run sqlorders.sql --until-caught-up --bootstrap {bootstrap} "
+        f"--checkpoint run/checkpoint --output run/tables {run_words()}",
+        tmp_path,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    rows = {
+        value["shop"]: (value["sqlorders"], value["cents"])
+        for _, value in read_topic(bootstrap, "sqlorders.windows")
+    }
+    assert rows == {"north": (3, 5), "south": (1, 1)}
+    assert [value["reason"] for _, value in read_topic(bootstrap, "sqlorders.rejected")] == ["malformed JSON"]
+    assert (tmp_path / "run/tables/sqlorders/windows/_spark_metadata").is_dir()

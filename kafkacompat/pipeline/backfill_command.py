@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "job",
         type=job_name,
         metavar="JOB",
-        help=f"{', '.join(OWN)}, the name of an installed job, or MODULE:NAME",
+        help=f"{', '.join(OWN)}, the name of an installed job, MODULE:NAME, or FILE.sql",
     )
     parser.add_argument(
         "--from",

@@ -1,10 +1,11 @@
-"""Finds a job by its name: one of kafkacompat's, one that a package installs, or MODULE:NAME. Imports it only when asked."""
+"""Finds a job by its name: one of kafkacompat's, an installed one, MODULE:NAME, or FILE.sql. Imports it only when asked."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
@@ -19,6 +20,9 @@ OWN: Final = {
 }
 """The jobs that come with kafkacompat."""
 
+SQL: Final = ".sql"
+"""How the name of a file with a job ends."""
+
 GROUP: Final = "kafkacompat.pipelines"
 """The group of entry points by which a package installs jobs."""
 
@@ -30,6 +34,8 @@ def installed() -> dict[str, EntryPoint]:
 
 def is_known(name: str) -> bool:
     """Return whether the text can name a job, without importing it."""
+    if name.endswith(SQL):
+        return True
     module, mark, attribute = name.partition(":")
     if mark:
         return all(word.isidentifier() for word in module.split(".")) and attribute.isidentifier()
@@ -40,6 +46,10 @@ def load(name: str) -> Job:
     """Return the job. PipelineFailed says which one cannot be loaded, from where, and why. It needs pyspark."""
     from kafkacompat.pipeline.job import Job, JobProblem
 
+    if name.endswith(SQL):
+        from kafkacompat.pipeline.sql_job import load_sql
+
+        return load_sql(Path(name))
     place = OWN.get(name) or (name if ":" in name else installed()[name].value)
     module_name, _, attribute = place.partition(":")
     if "" not in sys.path and name not in OWN:

@@ -88,14 +88,14 @@ def job_name(text: str) -> str:
     """Parse the name of one job."""
     if not is_known(text):
         names = ", ".join([*OWN, *sorted(installed())])
-        raise argparse.ArgumentTypeError(f"{text} is none of {names}, and not MODULE:NAME")
+        raise argparse.ArgumentTypeError(f"{text} is none of {names}, and neither MODULE:NAME nor FILE.sql")
     return text
 
 
 def _job(text: str) -> str:
     if text != ALL and not is_known(text):
         names = ", ".join([*OWN, ALL, *sorted(installed())])
-        raise argparse.ArgumentTypeError(f"{text} is none of {names}, and not MODULE:NAME")
+        raise argparse.ArgumentTypeError(f"{text} is none of {names}, and neither MODULE:NAME nor FILE.sql")
     return text
 
 
@@ -131,7 +131,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "job",
         type=_job,
         metavar="JOB",
-        help=f"{', '.join(OWN)}, {ALL} of these, the name of an installed job, or MODULE:NAME of a Job in a Python module",
+        help=f"{', '.join(OWN)}, {ALL} of these, the name of an installed job, MODULE:NAME of a Job in a Python module, "
+        "or FILE.sql",
     )
     add_master(parser)
     add_bootstrap(parser)
