@@ -39,7 +39,7 @@ class ForkServer:
     """The tests' end. For any thread."""
 
     def __init__(self, module: str) -> None:
-        """`module`: its function `host` is what a process does, with its connection and its folder."""
+        """`module`: its function `host` is what a process does, with its connection, its folder and the id of its parent."""
         own, others = socket.socketpair()
         with others:
             self._socket = own
@@ -101,7 +101,7 @@ def fork_server(module: str) -> ForkServer:
 
 
 def main(module: str, descriptor: int) -> None:
-    parent = os.getppid()
+    parent, own_pid = os.getppid(), os.getpid()
     tests = socket.socket(fileno=descriptor)
     host = import_module(module).host
     for name in IMPORTED:
@@ -136,7 +136,7 @@ def main(module: str, descriptor: int) -> None:
             pid = os.fork()
             if not pid:
                 tests.close()
-                _become(host, connection, wanted["fork"])
+                _become(host, connection, wanted["fork"], own_pid)
             os.close(connection)
             running.add(pid)
             folders.add(wanted["fork"])
@@ -165,11 +165,11 @@ def _end(pid: int, running: set[int]) -> None:
         os.waitpid(pid, 0)
 
 
-def _become(host: Callable[[Connection, str], None], descriptor: int, folder: str) -> None:
-    """Be a broker's process. Does not return."""
+def _become(host: Callable[[Connection, str, int], None], descriptor: int, folder: str, parent: int) -> None:
+    """Be a broker's process. `parent` may have ended already. Does not return."""
     code = 1
     try:
-        host(Connection(descriptor), folder)
+        host(Connection(descriptor), folder, parent)
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -219,9 +219,8 @@ class HostedKafka(Kafka):
         self.hosted_faults.clear()
 
 
-def host(connection: Connection, folder: str) -> None:
-    """Be a Kafka until the tests end. They end this process with a signal otherwise."""
-    parent = os.getppid()
+def host(connection: Connection, folder: str, parent: int) -> None:
+    """Be a Kafka until the tests end, or the parent. They end this process with a signal otherwise."""
     kafkas: list[HostedKafka] = []
 
     def serve(name: str, *arguments: Any, **named: Any) -> Any:
