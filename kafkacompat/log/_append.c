@@ -114,7 +114,7 @@ typedef struct {
     int holds;
     int64_t first_offset, end, size, count, position, timestamp_ms, sequence;
     int64_t max_ms, max_offset, since_entry, interval, base_offset, offsets_size, times_size;
-    int adds_entry, adds_time;
+    int is_latest, adds_entry, adds_time;
 } Append;
 
 /* Made before the write. */
@@ -145,8 +145,7 @@ fits(Append *append, int64_t leader_epoch)
         || !number(segment, SEGMENT_SIZE, &append->position) || !number(segment, SEGMENT_BASE_OFFSET, &append->base_offset)
         || found(found(log, LOG_EPOCHS), EPOCHS_CHANGED) != Py_False)
         return 0;
-    append->end = append->first_offset + append->count;
-    return began >= 0 && !__builtin_sub_overflow(append->timestamp_ms, began, &passed) && passed <= roll_after
+    return !__builtin_add_overflow(append->first_offset, append->count, &append->end) && began >= 0 && !__builtin_sub_overflow(append->timestamp_ms, began, &passed) && passed <= roll_after
            && append->position > 0 && append->position <= segment_bytes - append->size && append->position <= full_from
            && append->position <= MAX_INT32 && append->end - append->base_offset <= MAX_INT32 && leader_epoch == latest_epoch;
 }
@@ -196,7 +195,8 @@ reads_segment(Append *append)
     Py_ssize_t tail = PyObject_Size(append->tail_offsets);
     if (tail <= 0 || tail >= tail_batches)
         return 0;
-    if (append->timestamp_ms > append->max_ms) {
+    append->is_latest = append->timestamp_ms > append->max_ms;
+    if (append->is_latest) {
         append->max_ms = append->timestamp_ms;
         append->max_offset = append->end - 1;
     }
@@ -322,7 +322,7 @@ static int
 note(Append *append, Made *made, PyObject *timestamp_ms)
 {
     PyObject *segment = append->segment;
-    if (append->max_offset == append->end - 1) {
+    if (append->is_latest) {
         put(segment, SEGMENT_MAX_MS, Py_NewRef(timestamp_ms));
         put(segment, SEGMENT_MAX_OFFSET, Py_NewRef(made->last_offset));
     }

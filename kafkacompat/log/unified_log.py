@@ -1098,5 +1098,5 @@ try:
         TimeIndex.page_size,
     )
     UnifiedLog.append_next = append_next_compiled  # type: ignore[method-assign]
-except (ImportError, AttributeError):
+except (ImportError, AttributeError, TypeError):  # it was not compiled, or from another source text
     pass

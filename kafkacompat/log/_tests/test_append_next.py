@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -320,3 +323,51 @@ def test_a_slot_with_something_else_has_no_effect(name: str, value: Any) -> None
     if value is None and name == "rolling_timestamp_ms":
         segment.rolling_timestamp_ms = NOW_MS
         assert append_next_compiled(log, *given) == 1
+
+
+def test_only_a_later_timestamp_becomes_the_largest(append_next: AppendNext) -> None:
+    """An index that Kafka has written may tell of an offset within a batch. A truncation leaves such an entry, although the
+    offset comes again."""
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
+    segment = log.segments[-1]
+    segment.max_timestamp_ms, segment.max_timestamp_offset = NOW_MS + 5000, 1
+    batch = batch_of([b"v"])
+    assert append_next(log, batch.buffer, batch.size, 1, NOW_MS, -1, -1, -1, 3) == 1
+    assert (segment.max_timestamp_ms, segment.max_timestamp_offset) == (NOW_MS + 5000, 1)
+
+
+def test_an_offset_beyond_all_has_no_effect() -> None:
+    if append_next_compiled is None:
+        pytest.skip("no compiler built kafkacompat.log._append")
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
+    log.log_end_offset = log.segments[-1].base_offset = (1 << 63) - 1
+    batch = batch_of([b"v"])
+    assert append_next_compiled(log, batch.buffer, batch.size, 1, NOW_MS, -1, -1, -1, 3) == -1
+    assert log.log_end_offset == (1 << 63) - 1
+
+
+def test_what_is_compiled_is_used() -> None:
+    assert (append_next_compiled is None) == (find_spec("kafkacompat.log._append") is None)
+    assert UnifiedLog.append_next in (append_next_compiled, append_next_in_python)
+
+
+FROM_ANOTHER_SOURCE = """
+import sys
+from types import ModuleType
+
+def method(*classes):
+    raise {error}("another source")
+
+other = sys.modules["kafkacompat.log._append"] = ModuleType("_append")
+other.method = method
+from kafkacompat.log import unified_log
+assert unified_log.UnifiedLog.append_next is unified_log.append_next_in_python
+"""
+
+
+@pytest.mark.parametrize("error", ["AttributeError", "TypeError"])
+def test_a_module_that_was_compiled_from_another_source_is_not_used(error: str) -> None:
+    """It may know another slot, or take other classes."""
+    subprocess.run([sys.executable, "-c", FROM_ANOTHER_SOURCE.format(error=error)], check=True)
