@@ -150,3 +150,5 @@ def test_settings_of_mirrors_are_described_only_where_they_are_set(static: Dynam
     assert not own_names("topic") & {entry.name for entry in describe_topic(static, {})}
     (entry,) = [each for each in describe_topic(static, {"mirror.name": "m"}) if each.name == "mirror.name"]
     assert (entry.value, own_names("topic") >= {entry.name}) == ("m", True)
+    # MirrorMaker copies to another cluster, which may not know them, all but what cannot be changed.
+    assert entry.read_only

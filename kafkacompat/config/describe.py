@@ -173,8 +173,10 @@ def _overridden(
 
 def describe_topic(config: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Every setting of a topic with these overrides, by name. Those that Kafka does not have are described only if they are
-    set: a topic that is no mirror looks as in Kafka."""
-    keys, hidden = topic_keys(), own_names("topic") - overrides.keys()
+    set: a topic that is no mirror looks as in Kafka. They are read-only, so that MirrorMaker does not copy them to a cluster
+    that refuses them."""
+    keys, own = topic_keys(), own_names("topic")
+    hidden = own - overrides.keys()
     texts = _overridden(keys, {name: broker_default(config.effective, name) for name in keys}, overrides)
     entries = []
     for name in sorted(texts.keys() - hidden):
@@ -186,7 +188,7 @@ def describe_topic(config: DynamicConfig, overrides: Mapping[str, str]) -> list[
         if name in overrides:
             text = None if sensitive else texts[name]
             synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.TOPIC_CONFIG))
-        entries.append(_entry(name, key, texts[name], synonyms, False))
+        entries.append(_entry(name, key, texts[name], synonyms, name in own))
     return entries
 
 

@@ -30,7 +30,7 @@ from kafkacompat.controller.image import (
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
-from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID, Uuid
+from kafkacompat.ids import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 from kafkacompat.ports import Random
 from kafkacompat.quota.client_quotas import MayMutate, unlimited
 from kafkacompat.tasks import TURN_COST, Pace, Work
@@ -291,6 +291,10 @@ def _create_topic(
         check_topic_configs(image, settings, overrides, {})
     except ConfigRefused as refusal:
         raise TopicRefused(refusal.code, refusal.message) from refusal
+    if topic.name in INTERNAL_TOPICS and MIRROR_LEADER_EPOCH in overrides:
+        raise TopicRefused(
+            ErrorCode.INVALID_CONFIG, f"Topic '{topic.name}' is internal and cannot be a mirror."
+        )
     if topic.assignments:
         placed = yield from _manually_placed(image, topic)
     elif topic.replication_factor < -1 or topic.replication_factor == 0:

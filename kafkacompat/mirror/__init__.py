@@ -34,8 +34,12 @@ mirror.leader.epoch on has records of its own, and does not follow any more, wha
 Topic ids differ from the source's: files belong to a topic id, so an id must not be given again when a mirror is deleted and made
 again. The source's id is a setting, and a topic that was made again there is not followed.
 
+A source's leader epoch never goes back: metadata with an older one than is known here, or is in the log, comes from a broker
+that is cut off from its cluster, and is not taken. Otherwise a mirror could be truncated to what such a broker has, just before
+it takes over.
+
 Whoever may create topics names the source. So the credentials of mirror.client.properties are shown only to the brokers that this
-file of the node names.
+file of the node names. With an authorizer, a node connects to no others, and to none without the file.
 
 following.py decides, source.py sends, and manager.py knows which partitions follow.
 """

@@ -78,6 +78,7 @@ class MirroredPartition:
         "offset_asked",
         "resolving",
         "source_epoch",
+        "told",
         "topic_id",
     )
 
@@ -89,7 +90,7 @@ class MirroredPartition:
         self.leader = NO_LEADER
         """At the source. NO_LEADER until it is known."""
         self.source_epoch = -1
-        """The leader epoch there, as its metadata tells."""
+        """The leader epoch there, as its metadata tells. It never goes back."""
         self.offset_asked = -1
         self.due_ms = 0
         """Not fetched before this time."""
@@ -101,6 +102,8 @@ class MirroredPartition:
         """Why the partition does not follow any more. None: it does."""
         self.lag = -1
         """Records below the source's high watermark that are not here, at its last answer. -1: not known."""
+        self.told = ""
+        """The last trouble, which is noted once while it lasts."""
 
     @property
     def name(self) -> TopicPartition:
@@ -199,9 +202,12 @@ class MirrorFetches:
                     outcome,
                 )
             else:
-                _take_leader(followed, topic)
+                older = _take_leader(followed, topic)
+                if older is not None:
+                    outcome.notes.append(older)
                 if index == 0:
                     grown[name] = len(topic.partitions)
+        outcome.notes = list(dict.fromkeys(outcome.notes))
         return grown
 
     def _fail(self, followed: MirroredPartition, reason: str, outcome: Outcome) -> None:
@@ -255,13 +261,16 @@ class MirrorFetches:
         if response.error_code != ErrorCode.NONE:
             self.lost(leader, now_ms)
             outcome.needs_metadata = True
-            outcome.notes.append(f"Fetch is answered with {code_of(response.error_code).name}")
             return
-        by_id = {(each.topic_id, each.name.partition): each for each in self.partitions.values()}
+        by_id = {
+            (each.topic_id, each.name.partition): each
+            for each in self.partitions.values()
+            if each.leader == leader and each.failed is None  # another topic may name the same id
+        }
         for topic in response.responses:
             for answer in topic.partitions:
                 followed = by_id.get((topic.topic_id, answer.partition_index))
-                if followed is not None and followed.leader == leader and followed.is_due(now_ms):
+                if followed is not None and followed.is_due(now_ms):
                     yield from self._take_partition(followed, answer, now_ms, outcome)
                     yield PARTITION_US
 
@@ -283,9 +292,12 @@ class MirrorFetches:
                     yield TRUNCATION_US
                 else:
                     yield from self._append(followed, answer, outcome, now_ms)
+                followed.told = ""
                 return
         except LogRefused as refused:
-            outcome.notes.append(f"Records of {followed.name} at offset {followed.offset_asked}: {refused}")
+            _note(
+                followed, f"Records of {followed.name} at offset {followed.offset_asked}: {refused}", outcome
+            )
         except OSError as failure:
             outcome.broken.append((core, failure))
         except Exception as problem:  # the other partitions go on after any kind of error
@@ -297,7 +309,7 @@ class MirrorFetches:
             followed.resolving = True
             outcome.out_of_range.append(followed)
         elif error is not ErrorCode.NONE:
-            outcome.notes.append(f"The source answers {error.name} for {followed.name}")
+            _note(followed, f"The source answers {error.name} for {followed.name}", outcome)
         outcome.needs_metadata |= error in METADATA_ERRORS
 
     def _truncate(self, followed: MirroredPartition, answer: PartitionData, outcome: Outcome) -> None:
@@ -341,6 +353,8 @@ class MirrorFetches:
                     )
                 return
             outcome.appended.append(core)
+            # The next request names it last: the source fills a response in this order.
+            self.partitions[followed.name] = self.partitions.pop(followed.name)
         followed.lag = max(0, answer.high_watermark - log.log_end_offset)
         start = min(answer.log_start_offset, log.high_watermark)
         if start > log.log_start_offset and log.increment_log_start_offset(start):
@@ -416,15 +430,27 @@ class MirrorFetches:
         followed.due_ms = due_ms
 
 
-def _take_leader(followed: MirroredPartition, topic: MetadataResponseTopic) -> None:
+def _note(followed: MirroredPartition, trouble: str, outcome: Outcome) -> None:
+    if trouble != followed.told:
+        followed.told = trouble
+        outcome.notes.append(trouble)
+
+
+def _take_leader(followed: MirroredPartition, topic: MetadataResponseTopic) -> str | None:
+    """Returns a line if the metadata is older than what is known. A broker there that is cut off from its cluster may lead
+    in its own eyes. Its log ends too early, and a mirror that is truncated to it would lack records when it takes over."""
     index = followed.name.partition
     there = next((each for each in topic.partitions if each.partition_index == index), None)
     if there is None:
         followed.leader = NO_LEADER
-        return
+        return None
+    known = max(followed.source_epoch, followed.core.log.latest_epoch())
+    if there.leader_epoch < known:
+        return f"The metadata of {followed.name} has leader epoch {there.leader_epoch}, which is older than {known}"
     if (there.leader_id, there.leader_epoch) != (followed.leader, followed.source_epoch):
         followed.due_ms = 0
     followed.leader, followed.source_epoch = there.leader_id, there.leader_epoch
+    return None
 
 
 def _first_epoch(records: memoryview | bytes | bytearray) -> int | None:

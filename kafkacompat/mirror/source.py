@@ -13,6 +13,7 @@ from kafkacompat.faults import report
 from kafkacompat.mirror.following import BACKOFF_MS, EARLIEST, LATEST, MirrorFetches, Outcome
 from kafkacompat.net.failures import ChannelError
 from kafkacompat.tasks import WakeUp, in_turns
+from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ logger = logging.getLogger(__name__)
 REQUEST_TIMEOUT_MS = 30_000
 METADATA_AGE_MS = 30_000
 """How often the source is asked for its leaders and for new partitions, without an occasion."""
+CLUSTER = -1
+TOLD_MAX = 5
+"""Troubles in one line of the log."""
 METADATA_PURPOSE, FETCH_PURPOSE = "mirror-metadata", "mirror-fetch"
 
 Address = tuple[str, int]
@@ -80,15 +84,17 @@ class Source:
             found for each in bootstrap.split(",") if (found := split_host_and_port(each.strip()))
         ]
         self._brokers: dict[int, Address] = {}
-        self._attempts = 0
-        """Metadata requests that failed in a row: the next one goes to the next server."""
+        self._turn = 0
+        """Which server is asked for metadata. The next one after each trouble."""
+        self._lost = 0
+        """Metadata requests without an answer in a row."""
         self._looking: Started | None = None
         self._look = WakeUp(tasks)
         self._is_look_due = False
         """Since the last request for metadata began there was an occasion for another."""
         self._fetching: dict[int, tuple[Started, WakeUp]] = {}
-        self._told = ""
-        """The last trouble with the cluster, which is logged once while it lasts."""
+        self._told: dict[int, str] = {}
+        """The last trouble with each leader and with the cluster (CLUSTER), which is logged once while it lasts."""
 
     def add(self, core: Partition, topic_id: Uuid) -> None:
         self.fetches.add(core, topic_id)
@@ -112,6 +118,9 @@ class Source:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._channels is not None:
             self._channels.close_all()
             self._channels = None
@@ -140,25 +149,37 @@ class Source:
     async def _take_metadata(self) -> bool:
         names = [MetadataRequestTopic(name=name) for name in self.fetches.topics()]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        servers = [*self._servers, *self._brokers.values()]
+        if not servers:
+            self._tell(CLUSTER, "no server has the form HOST:PORT")
+            return False
+        host, port = servers[self._turn % len(servers)]
         try:
             if self._channels is None:
                 self._channels = await self._connect(self.bootstrap)
-            servers = [*self._servers, *self._brokers.values()]
-            host, port = servers[self._attempts % len(servers)]
             response = await self._channels.get(host, port, METADATA_PURPOSE).request(
                 request, REQUEST_TIMEOUT_MS
             )
         except (ChannelError, OSError, SourceUnknown) as error:
-            self._attempts += 1
-            self._tell(str(error))
+            self._turn += 1
+            self._lost += 1
+            if self._lost <= len(servers):  # each one has its own text
+                self._tell(CLUSTER, str(error))
+            if self._lost % len(servers) == 0:
+                self._disconnect()  # the credentials may be others now
             return False
-        self._attempts = 0
+        self._lost = 0
         self._brokers = {each.node_id: (each.host, each.port) for each in response.brokers}
         outcome = Outcome()
         for topic, count in self.fetches.take_metadata(response, outcome).items():
             self._grown(topic, count)
-        trouble, outcome.notes = "; ".join(outcome.notes), []
-        self._tell(trouble)
+        trouble = "; ".join(outcome.notes[:TOLD_MAX])
+        if len(outcome.notes) > TOLD_MAX:
+            trouble += f"; and {len(outcome.notes) - TOLD_MAX} more"
+        outcome.notes = []
+        self._tell(CLUSTER, trouble)
+        if trouble:
+            self._turn += 1  # other brokers there may know more
         self._carry_out(outcome)
         for leader in sorted(self.fetches.leaders() & self._brokers.keys()):
             running = self._fetching.get(leader)
@@ -172,12 +193,16 @@ class Source:
                 running[1].call()
         return not trouble
 
-    def _tell(self, trouble: str) -> None:
-        if trouble and trouble != self._told:
+    def _tell(self, who: int, trouble: str) -> None:
+        known = self._told.get(who, "")
+        if trouble == known:
+            return
+        if trouble:
             logger.warning("[Mirror source=%s] %s", self.bootstrap, trouble)
-        elif self._told and not trouble:
-            logger.info("[Mirror source=%s] the cluster answers again", self.bootstrap)
-        self._told = trouble
+        else:
+            name = "the cluster" if who == CLUSTER else f"node {who}"
+            logger.info("[Mirror source=%s] %s answers again", self.bootstrap, name)
+        self._told[who] = trouble
 
     def _tell_failed(self, followed: MirroredPartition) -> None:
         logger.error(
@@ -212,10 +237,11 @@ class Source:
         try:
             response = await channel.request(request, REQUEST_TIMEOUT_MS)
         except (ChannelError, OSError) as error:
-            self._tell(str(error))
+            self._tell(leader, str(error))
             self.fetches.lost(leader, self._clock.monotonic_ms())
             self._look_soon()
             return
+        self._tell(leader, code_of(response.error_code).name if response.error_code else "")
         outcome = Outcome()
         await in_turns(self.fetches.take_in_turns(leader, response, self._clock.monotonic_ms(), outcome))
         self._carry_out(outcome)
@@ -233,7 +259,7 @@ class Source:
                 self.fetches.offsets_request(asked, timestamp), REQUEST_TIMEOUT_MS
             )
         except (ChannelError, OSError) as error:
-            self._tell(str(error))
+            logger.info("[Mirror source=%s] offsets: %s", self.bootstrap, error)
             for followed in asked:
                 self.fetches.resolved(followed, self._clock.monotonic_ms() + BACKOFF_MS)
             return []

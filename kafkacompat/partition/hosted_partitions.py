@@ -379,6 +379,11 @@ class HostedPartitions:
             self.tiering.role_taken(core)
         if self.mirroring is not None:
             self.mirroring.role_taken(core)
+        # A mirror that ends has markers at its end, and records of an answer that is not taken to its end.
+        if core.log.config.mirror_leader_epoch and core.maybe_increment_leader_high_watermark(
+            self._clock.monotonic_ms()
+        ):
+            self.advanced(core)
 
     def _serves(self, core: Partition) -> bool:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core

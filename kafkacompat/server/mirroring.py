@@ -74,19 +74,27 @@ class Mirroring:
     async def _connect(self, servers: str) -> Channels:
         from kafkacompat.mirror.source import SourceUnknown
 
-        path = self._services.config.get_string(CLIENT_PROPERTIES) or None
+        config = self._services.config
+        path = config.get_string(CLIENT_PROPERTIES) or None
+        is_guarded = bool(config.get_string("authorizer.class.name"))
         try:
-            security = await self._services.workers.reads.submit(partial(security_for, servers, path))
+            security = await self._services.workers.reads.submit(
+                partial(security_for, servers, path, is_guarded=is_guarded)
+            )
         except ConfigError as error:
             raise SourceUnknown(f"{CLIENT_PROPERTIES}: {error}") from None
         return self._channels(security)
 
 
-def security_for(servers: str, path: str | None) -> ClientSecurity:
+def security_for(servers: str, path: str | None, *, is_guarded: bool) -> ClientSecurity:
     """How to connect to a source. Raises ConfigError, without secrets, also if the file is for another source.
 
-    Who may create topics names the source. So the credentials of the file are shown only to the brokers that the file names."""
+    Who may create topics names the source. So the credentials of the file are shown only to the brokers that the file names.
+    `is_guarded`: there is an authorizer, so not everyone may do everything. Then the node connects to no other source either."""
     if path is None:
+        if is_guarded:
+            text = f"with an authorizer, it must name a file whose {BOOTSTRAP_SERVERS} is the mirror's source {servers}"
+            raise ConfigError(CLIENT_PROPERTIES, path, text, whole=True)
         return NO_SECURITY
     from kafkacompat.security.client_settings import security_of_client
 

@@ -232,6 +232,14 @@ def test_the_partitions_of_a_mirror_begin_above_the_epochs_of_its_source() -> No
     assert [each.leader_epoch for each in image.topics["new"].partitions.values()] == [1048576] * 3
 
 
+def test_internal_topics_are_no_mirrors() -> None:
+    topic = mirror_of(MIRROR)
+    topic.name = "__consumer_offsets"
+    answer, records = create(of(1), topic)
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert not records
+
+
 @pytest.mark.parametrize("missing", sorted(MIRROR.keys() - {"mirror.state"}))
 def test_a_mirror_needs_all_of_its_settings(missing: str) -> None:
     answer, _ = create(of(1), mirror_of({name: value for name, value in MIRROR.items() if name != missing}))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.mirror.following import EARLIEST, LATEST, MirrorFetches, Outcome
+from kafkacompat.mirror.following import EARLIEST, LATEST, MirroredPartition, MirrorFetches, Outcome
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
 from kafkacompat.partition._tests.kit import batch_of, topic_image
 from kafkacompat.partition.service import OffsetLookup
@@ -393,3 +393,127 @@ def test_consumers_may_ask_for_the_epochs_that_metadata_tells() -> None:
     manager = mirror.leader().manager
     assert manager.end_offset_for_epoch(T0, -1, FIRST_EPOCH) == (ErrorCode.NONE, 0, 1)
     assert manager.end_offset_for_epoch(T0, -1, 0) == (ErrorCode.NONE, 0, 1)
+
+
+def test_the_end_of_a_mirror_without_followers_is_readable_at_once() -> None:
+    source = source_with()
+    node = source.leader()
+    open_batch = batch_of(b"open", producer_id=6, producer_epoch=0, base_sequence=0, is_transactional=True)
+    node.log().append_as_follower(with_offset(open_batch, 0), 0)
+    source.settle()
+    node.manager.by_name[T0].maybe_increment_leader_high_watermark(source.time.monotonic_ms())
+    mirror = Mirror(source)
+    mirror.follow()
+    mirror.put_state("stopped")
+    log = mirror.log()
+    assert (log.log_end_offset, log.high_watermark, log.last_stable_offset) == (2, 2, 2)
+
+
+def test_what_was_appended_before_a_stop_came_between_is_readable() -> None:
+    source = source_with(b"a", b"b")
+    mirror = Mirror(source)
+    fetches = mirror.following()
+    fetches.take_metadata(mirror.metadata(), mirror.last)
+    there = source.leader()
+    request = fetches.build(there.id, 0)
+    assert request is not None
+    taken = fetches.take_in_turns(there.id, mirror.answer(there, replace_wait(request)), 0, mirror.last)
+    next(taken)  # the task ends here: the partition is not followed any more
+    assert (mirror.log().log_end_offset, mirror.log().high_watermark) == (2, 0)
+    mirror.log_config = replace(mirror.log_config, mirror_state="paused")
+    mirror.take_settings(mirror.leader())
+    mirror.settle()
+    assert mirror.log().high_watermark == 2
+
+
+def test_a_source_broker_with_older_metadata_does_not_turn_a_mirror_back() -> None:
+    """Such a broker is cut off from its cluster, and still leads in its own eyes."""
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    older = mirror.metadata()
+    elect(source, 2)
+    produce(source, b"b")
+    mirror.follow()
+    fetches = mirror.following()
+    for _ in range(2):
+        outcome = Outcome()
+        fetches.take_metadata(older, outcome)
+        assert fetches.leaders() == {2}
+        assert "older" in outcome.notes[0]
+        elect(mirror, 1)  # what a new leader here knows is in its log
+        fetches = mirror.following()
+        fetches.take_metadata(mirror.metadata(), mirror.last)
+    fetches = MirrorFetches()
+    fetches.add(mirror.leader().manager.by_name[T0], mirror.source_id)
+    outcome = Outcome()
+    fetches.take_metadata(older, outcome)
+    assert fetches.leaders() == set()
+    assert outcome.notes
+
+
+def test_a_topic_that_names_the_id_of_another_does_not_take_its_answers() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    fetches = mirror.following()
+    fetches.take_metadata(mirror.metadata(), mirror.last)
+    other = MirroredPartition(fetches.partitions[T0].core, mirror.source_id)
+    fetches.partitions["other", 0] = other
+    mirror.fetch_once(fetches)
+    assert values_of(mirror.log(), 9) == {0: b"a"}
+
+
+def test_a_trouble_of_a_partition_is_told_once_while_it_lasts() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    fetches = mirror.following()
+    there = source.leader()
+
+    def take(code: ErrorCode) -> list[str]:
+        fetches.partitions[T0].due_ms = 0
+        request = fetches.build(there.id, 0)
+        assert request is not None
+        response = mirror.answer(there, replace_wait(request))
+        response.responses[0].partitions[0].error_code = code
+        outcome = Outcome()
+        at_once(fetches.take_in_turns(there.id, response, 0, outcome))
+        return outcome.notes
+
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert [len(take(code)) for code in (denied, denied, ErrorCode.NONE, denied)] == [1, 0, 0, 1]
+
+
+def test_a_waiting_follower_here_finds_that_its_leader_was_truncated_and_has_grown_again() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source, (1, 2))
+    source.cut.add(frozenset((1, 2)))
+    produce(source, b"lost")
+    source.settle(60_000)
+    mirror.follow()
+    assert [node.log().log_end_offset for node in mirror.nodes.values()] == [2, 2]
+    source.change(isr=(2,))
+    elect(source, 2)  # unclean
+    produce(source, b"b")  # the same end, with another record
+    fetches = mirror.following()
+    fetches.take_metadata(mirror.metadata(), mirror.last)
+    mirror.fetch_once(fetches)
+    mirror.fetch_once(fetches)
+    assert values_of(mirror.log(), 9)[1] == b"b"
+    assert mirror.log().high_watermark == 1  # of the record only the leader knows
+    mirror.settle()
+    for node in mirror.nodes.values():
+        assert values_of(node.log(), 9) == {0: b"a", 1: b"b"}
+        assert node.log().high_watermark == 2
+
+
+def test_partitions_that_got_records_are_asked_for_last() -> None:
+    """A response has no room for all that are behind, and the source fills it in the order of the request."""
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    fetches = mirror.following()
+    fetches.take_metadata(mirror.metadata(), mirror.last)
+    fetches.partitions["other", 0] = MirroredPartition(fetches.partitions[T0].core, bytes(16))
+    for _ in range(2):
+        mirror.fetch_once(fetches)
+        assert list(fetches.partitions) == [("other", 0), T0]

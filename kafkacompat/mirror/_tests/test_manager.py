@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -35,31 +36,37 @@ class SourceChannels:
 
     def __init__(self, mirror: Mirror) -> None:
         self.mirror = mirror
-        self.are_cut = False
+        self.are_cut = self.are_fetches_cut = False
+        self.lost_hosts: set[str] = set()
+        self.closings = 0
         self.is_closed = False
         self.partitions = 1
         self.asked: list[tuple[str, str]] = []
 
     def get(self, host: str, port: int, purpose: str) -> SourceChannels:
         self.asked.append((host, purpose))
+        self.host = host
         return self
 
     def close_all(self) -> None:
         self.is_closed = True
+        self.closings += 1
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]:
         reply: Deferred[Any] = Deferred()
-        self.mirror.time.call_after(ANSWER_MS, lambda: self._answer(message, reply))
+        host = self.host
+        self.mirror.time.call_after(ANSWER_MS, lambda: self._answer(message, reply, host))
         return reply
 
-    def _answer(self, message: Any, reply: Deferred[Any]) -> None:
-        if self.are_cut:
-            reply.fail(ConnectionLost("the link is cut"))
+    def _answer(self, message: Any, reply: Deferred[Any], host: str) -> None:
+        is_fetch = hasattr(message, "max_wait_ms")
+        if host in self.lost_hosts or self.are_cut or (self.are_fetches_cut and is_fetch):
+            reply.fail(ConnectionLost(f"the link to {host} is cut"))
         elif isinstance(message, MetadataRequest):
             reply.resolve(self._metadata())
         else:
-            message = carried(message, 18 if hasattr(message, "max_wait_ms") else 10)
-            if hasattr(message, "max_wait_ms"):
+            message = carried(message, 18 if is_fetch else 10)
+            if is_fetch:
                 message.max_wait_ms = 0
             reply.resolve(self.mirror.answer(self.mirror.source.leader(), message))
 
@@ -79,9 +86,11 @@ class SourceChannels:
 class ManagedMirror(Mirror):
     """A single node with its MirrorManager."""
 
-    def __init__(self, source: Cluster) -> None:
+    def __init__(self, source: Cluster, servers: str = "first:1,second:1") -> None:
+        self.servers = servers
         self.channels = SourceChannels(self)
         self.trouble: Exception | None = None
+        self.connects = 0
         self.asked_for: list[int] = []
         self.code = ErrorCode.NONE
         super().__init__(source)
@@ -91,7 +100,7 @@ class ManagedMirror(Mirror):
         node = self.leader()
         self.log_config = replace(
             self.log_config,
-            mirror_source_bootstrap_servers="first:1,second:1",
+            mirror_source_bootstrap_servers=self.servers,
             mirror_source_topic_id=uuid_to_text(self.source_id),
         )
         hosted = node.manager.hosted
@@ -101,6 +110,7 @@ class ManagedMirror(Mirror):
 
     def connect(self, servers: str) -> Deferred[SourceChannels]:
         made: Deferred[SourceChannels] = Deferred()
+        self.connects += 1
         if self.trouble is not None:
             made.fail(self.trouble)
         else:
@@ -140,6 +150,64 @@ def test_a_source_that_does_not_answer_is_asked_again_through_other_servers() ->
     assert {"first", "second", "source-1"} <= {host for host, _ in mirror.channels.asked}
     assert not mirror.is_equal()
     mirror.channels.are_cut = False
+    mirror.settle(10_000)
+    assert mirror.is_equal()
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "[Mirror" in each.getMessage()]
+
+
+def test_leaders_that_cannot_be_reached_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As with an advertised listener that is not for this site: metadata comes, and records do not."""
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    caplog.set_level(logging.INFO)
+    mirror.channels.are_fetches_cut = True
+    mirror.settle(60_000)
+    assert len(told(caplog)) == 1
+    mirror.channels.are_fetches_cut = False
+    produce(source, b"b")
+    mirror.settle(10_000)
+    assert mirror.is_equal()
+    assert len(told(caplog)) == 2
+
+
+def test_a_server_that_is_away_is_told_once_while_others_answer(caplog: pytest.LogCaptureFixture) -> None:
+    mirror = ManagedMirror(source_with(b"a"))
+    caplog.set_level(logging.INFO)
+    mirror.channels.lost_hosts.add("first")
+    mirror.settle(300_000)
+    assert len(told(caplog)) == 2  # and that the cluster answers again
+    assert mirror.connects == 1
+    assert mirror.is_equal()
+
+
+def test_a_source_that_is_away_is_told_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
+    mirror = ManagedMirror(source_with(b"a"))
+    caplog.set_level(logging.INFO)
+    mirror.channels.are_cut = True
+    mirror.settle(300_000)
+    assert len(told(caplog)) <= 6  # each server, and the leader
+
+
+def test_servers_that_are_no_addresses_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    mirror = ManagedMirror(source_with(b"a"), "nowhere")
+    mirror.settle(300_000)
+    assert told(caplog) == ["[Mirror source=nowhere] no server has the form HOST:PORT"]
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+def test_properties_are_read_again_when_no_server_answers() -> None:
+    """The password there may be another."""
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    mirror.channels.are_cut = True
+    mirror.settle(60_000)
+    assert 1 < mirror.connects < 20
+    assert mirror.channels.closings >= mirror.connects - 1
+    mirror.channels.are_cut = False
+    produce(source, b"b")
     mirror.settle(10_000)
     assert mirror.is_equal()
 
