@@ -1,7 +1,8 @@
 """Builds the wheel, installs it into an empty environment, and checks that the broker there answers a client.
 
-`make wheel` runs it. It checks three things: the wheel contains all its data files, it installs only the broker
-(neither Spark nor a client), and `kafkacompat.testing.broker()` gives a test a working address.
+`make wheel` runs it. It checks four things: the wheel contains all its data files, and its compiled modules if there is a
+compiler; it installs only the broker (neither Spark nor a client), and `kafkacompat.testing.broker()` gives a test a working
+address.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import venv
 import zipfile
@@ -64,6 +66,20 @@ def data_files(source: Path) -> set[str]:
     return {path.relative_to(source).as_posix() for path in files if "_tests" not in path.parts}
 
 
+def has_compiler() -> bool:
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    return shutil.which(compiler) is not None and Path(sysconfig.get_path("include"), "Python.h").exists()
+
+
+def modules_not_compiled(source: Path, brought: list[str]) -> list[str]:
+    """The modules in C of which a wheel has no compiled form. The build goes on without one that cannot be compiled."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    modules = [
+        path.relative_to(source).with_suffix("").as_posix() for path in (source / "kafkacompat").rglob("*.c")
+    ]
+    return sorted(module for module in modules if module + suffix not in brought)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kafkacompat-wheel-") as directory:
         work = Path(directory)
@@ -77,6 +93,9 @@ def main() -> None:
         assert not surplus, f"the wheel brings tests: {surplus[:5]}"
         missing = sorted(data_files(source) - set(brought))
         assert not missing, f"the wheel lacks files that its code reads: {missing[:5]}"
+        if has_compiler():
+            lacking = modules_not_compiled(source, brought)
+            assert not lacking, f"the wheel lacks compiled modules: {lacking}"
         venv.create(work / "env", with_pip=True)
         python = str(work / "env" / "bin" / "python")
         install = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")

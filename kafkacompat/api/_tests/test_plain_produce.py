@@ -18,7 +18,6 @@ from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.kit import (
     broker_image,
@@ -211,8 +210,9 @@ def test_the_packed_answer_has_the_bytes_of_the_encoder(
     assert route.reply(7, packed) == route.reply(7, message)
 
 
+@pytest.mark.parametrize("earlier", [0, 1], ids=["first batch", "next batch"])
 def test_a_disk_that_fails_in_the_middle_is_told_for_its_partitions(
-    monkeypatch: pytest.MonkeyPatch, taken: list[bool]
+    monkeypatch: pytest.MonkeyPatch, taken: list[bool], earlier: int
 ) -> None:
     """The first partition keeps its records. The directory fails with the second one, and the third is on it too."""
     answers = []
@@ -220,13 +220,17 @@ def test_a_disk_that_fails_in_the_middle_is_told_for_its_partitions(
         api = world()
         first, log = api.world.log("plain", 0), api.world.log("compacted", 0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LogSegment, "append", failing(log.segments[-1], "append", OSError(errno.EIO, "no")))
             if not is_short:
                 without(patch)
+            for _ in range(earlier):
+                answered(api, api.frame(of("plain", "compacted", api=api), 9))
+            file = log.segments[-1].file
+            patch.setattr(type(file), "write_now", failing(file, "write_now", OSError(errno.EIO, "no")))
             answers.append(answered(api, api.frame(of("plain", "compacted", "small", api=api), 9)))
-        assert first.log_end_offset == 1
+        assert (first.log_end_offset, log.log_end_offset) == (earlier + 1, earlier)
+        assert log.segments[-1]._may_have_left_bytes
     assert answers[0] == answers[1]
-    assert taken == [True]
+    assert taken == [True] * (earlier + 1)
 
 
 def test_a_follower_is_waited_for_and_the_frame_is_let_go(taken: list[bool]) -> None:
