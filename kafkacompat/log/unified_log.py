@@ -613,11 +613,10 @@ class UnifiedLog:
         """The file with the producers' state at the base offset of a segment. None if it is not written."""
         return self._snapshots.path(offset) if offset in self._snapshots.offsets else None
 
-    def make_snapshot(self, offset: int) -> str:
-        """Write the producers' state at the base offset of a segment, from an earlier snapshot and the records since then.
-        Blocks. A snapshot may be missing because the disk was full."""
-        self._snapshots.put(offset, encode_snapshot(self._state_as_of(offset).producers.values()))
-        return self._snapshots.path(offset)
+    def make_snapshot(self, offset: int) -> bytes:
+        """The producers' state at the base offset of a segment, from an earlier snapshot and the records since then. Blocks.
+        A snapshot may be missing because the disk was full, so it is not written."""
+        return encode_snapshot(self._state_as_of(offset).producers.values())
 
     # The remote storage
 

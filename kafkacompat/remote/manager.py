@@ -43,7 +43,7 @@ from kafkacompat.remote.ports import (
 )
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache, fetch_whole
 from kafkacompat.remote.remote_reads import RemoteRecords, RemoteSegmentReader
-from kafkacompat.tasks import Limit, Overloaded, in_turns, pause
+from kafkacompat.tasks import Limit, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 LOOKED_AT_ONCE = 64
 """Closed segments that one pass of a partition looks at. More follow at once."""
+TAKEN_OVER_AFTER_MS = 300_000
+"""If the leader of a deleted topic deletes nothing for so long, another replica does. Both may: each step can be repeated."""
 SEGMENTS_PASSED_MAX = 100
 """Copies that one read passes over, because their last records were compacted away."""
 
@@ -165,6 +167,8 @@ class RemoteLogManager:
             settings.get_int("remote.log.reader.threads"),
             settings.get_int("remote.log.reader.max.pending.tasks"),
         )
+        self._follower_states = Limit(settings.get_int("remote.log.manager.follower.thread.pool.size"))
+        """Consumers that read much must not keep a follower out of the in-sync replicas."""
         self._copy_quota = RLMQuotaManager(
             settings.get_int("remote.log.manager.copy.max.bytes.per.second"),
             settings.get_int("remote.log.manager.copy.quota.window.num"),
@@ -181,6 +185,8 @@ class RemoteLogManager:
         self._reader = RemoteSegmentReader(storage, self.indexes)
         self._uploads: dict[RemoteLogSegmentId, Deferred[bytes | None]] = {}
         """In progress in threads, also those for which no task waits any more."""
+        self._emptied: set[TopicIdPartition] = set()
+        """Partitions that are not tiered any more, and of which this node deletes or has deleted what is in the remote storage."""
         self._tiered: dict[tuple[Uuid, int], _Tiered] = {}
         self._is_closed = False
 
@@ -192,8 +198,13 @@ class RemoteLogManager:
         known = self._tiered.get(key)
         if not core.log.is_tiered:
             if known is not None:
-                deletes = core.log.config.remote_log_delete_on_disable and core.is_leader
-                self._leave(known, deletes=deletes and known.is_leader)
+                known.stop()
+                del self._tiered[key]
+                if not (core.log.config.remote_log_delete_on_disable and core.is_leader):
+                    self._metadata.on_stop_partitions([known.id])
+            if core.log.config.remote_log_delete_on_disable and core.is_leader:
+                # A leader that has ended may have left something, also of what it was about to delete.
+                self._empty(core)
             return
         if known is not None and (known.core, known.leader_epoch, known.is_leader) == (
             core,
@@ -204,28 +215,37 @@ class RemoteLogManager:
             return
         if known is not None:
             known.stop()
-        name = core.topic_partition
-        tiered = self._tiered[key] = _Tiered(
-            core, TopicIdPartition(core.topic_id, name.topic, name.partition)
-        )
+        tiered = self._tiered[key] = _Tiered(core, self._id_of(core))
         ids = [tiered.id]
+        self._emptied.discard(tiered.id)
         self._metadata.on_partition_leadership_changes(*((ids, []) if core.is_leader else ([], ids)))
         self._start_loops(tiered)
 
     def gone(self, core: Core, *, is_deleted: bool, was_leader: bool) -> None:
         """The partition is not on this node any more. Of a deleted topic its leader deletes what is in the remote storage, as
-        in Kafka."""
+        in Kafka, and another replica what the leader leaves when it ends."""
+        self._emptied.discard(self._id_of(core))
         known = self._tiered.get((core.topic_id, core.topic_partition.partition))
-        if known is not None and known.core is core:
-            self._leave(known, deletes=is_deleted and was_leader)
-
-    def _leave(self, tiered: _Tiered, *, deletes: bool) -> None:
-        tiered.stop()
-        del self._tiered[tiered.id.topic_id, tiered.id.partition]
-        if deletes:
-            self._tasks.start(f"deleting the remote log of {tiered.id}", self._delete_partition(tiered.id))
+        if known is None or known.core is not core:
+            return
+        known.stop()
+        del self._tiered[known.id.topic_id, known.id.partition]
+        if not is_deleted:
+            self._metadata.on_stop_partitions([known.id])
+        elif was_leader:
+            self._tasks.start(f"deleting the remote log of {known.id}", self._delete_partition(known.id))
         else:
-            self._metadata.on_stop_partitions([tiered.id])
+            self._tasks.start(
+                f"watching the deletion of the remote log of {known.id}", self._take_over(known.id)
+            )
+
+    def _empty(self, core: Core) -> None:
+        """Delete what the remote storage has of a partition that is not tiered any more."""
+        partition = self._id_of(core)
+        if partition not in self._emptied:
+            self._emptied.add(partition)
+            self._metadata.on_partition_leadership_changes([partition], [])
+            self._tasks.start(f"deleting the remote log of {partition}", self._delete_partition(partition))
 
     def _start_loops(self, tiered: _Tiered) -> None:
         if not tiered.is_leader:
@@ -305,7 +325,7 @@ class RemoteLogManager:
         async with self._copies:
             log = tiered.log
             if not tiered.start_is_known:
-                self._find_log_start(tiered)
+                await self._find_log_start(tiered)
             copied = await self._note_copied(tiered)
             if copied is None:
                 return True
@@ -352,14 +372,14 @@ class RemoteLogManager:
             and core_rules.common_end_offset(found, epochs, log.log_end_offset, start_offset) == next_offset
         )
 
-    def _find_log_start(self, tiered: _Tiered) -> None:
-        log = tiered.log
-        start = core_rules.find_log_start_offset(
-            log.epoch_entries,
-            log.local_log_start_offset,
-            partial(self._metadata.list_remote_log_segments, tiered.id),
-        )
-        if start <= log.high_watermark:
+    async def _find_log_start(self, tiered: _Tiered) -> None:
+        log, epochs = tiered.log, tiered.log.epoch_entries
+        start = log.local_log_start_offset
+        copies = self._metadata.list_remote_log_segments(tiered.id)
+        if copies:
+            # There may be very many, which would hold up the loop.
+            start = await self._in_thread(partial(core_rules.find_log_start_offset, epochs, start, copies))
+        if tiered.log is log and log.epoch_entries == epochs and start <= log.high_watermark:
             if log.increment_log_start_offset(start):
                 self._log_start_moved(tiered.core)
             tiered.start_is_known = True
@@ -468,7 +488,7 @@ class RemoteLogManager:
         async with self._deletions:
             log = tiered.log
             if not tiered.start_is_known:
-                self._find_log_start(tiered)
+                await self._find_log_start(tiered)
             copies = self._metadata.list_remote_log_segments(tiered.id)
             if not copies:
                 return False
@@ -542,6 +562,26 @@ class RemoteLogManager:
             delay_ms = min(delay_ms * 2, self._interval_ms)
         if key not in self._tiered:
             self._metadata.on_stop_partitions([partition])
+
+    async def _take_over(self, partition: TopicIdPartition) -> None:
+        """Delete what the leader of a deleted topic has left. As long as it gets less, the leader is at work."""
+        left: int | None = None
+        while not self._is_closed:
+            await self._tasks.sleep(TAKEN_OVER_AFTER_MS)
+            try:
+                copies = len(self._metadata.list_remote_log_segments(partition))
+            except RemoteStorageNotReadyException:
+                continue
+            except RemoteResourceNotFoundException:
+                copies = 0
+            if not copies:
+                self._metadata.on_stop_partitions([partition])
+                return
+            if copies == left:
+                logger.info("deleting the remote log of %s, which its leader has left", partition)
+                await self._delete_partition(partition)
+                return
+            left = copies
 
     def _update(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, custom: bytes | None
@@ -655,7 +695,7 @@ class RemoteLogManager:
         """With what a follower begins whose leader has this offset, of this epoch, in the remote storage only. Of the leader
         this epoch ends at `epoch_end_offset`. Raises RemoteStorageException."""
         partition = self._id_of(core)
-        async with self._reads:
+        async with self._follower_states:
             metadata = self._metadata.remote_log_segment_metadata(partition, epoch, offset)
             if metadata is None:
                 raise RemoteStorageException(f"no remote segment has offset {offset} of epoch {epoch}")
@@ -717,7 +757,7 @@ class RemoteLogManager:
         """Like `aux_state`. None if it cannot be read now."""
         try:
             return await self.aux_state(core, epoch, offset, epoch_end_offset)
-        except (RemoteStorageException, Overloaded) as error:
+        except RemoteStorageException as error:
             logger.warning("[RemoteLogManager partition=%s] %s", core.topic_partition, error)
             return None
 

@@ -143,14 +143,18 @@ def covered_up_to(
 def find_log_start_offset(
     epochs: Epochs,
     local_log_start_offset: int,
-    segments_of_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
+    copies: Iterable[RemoteLogSegmentMetadata],
 ) -> int:
     """Where the log begins, as a new leader finds it: with the first copy of its lineage that is read. What a copy has
     below the first epoch cannot be read."""
+    starts: dict[int, int] = {}
+    for each in copies:
+        if each.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            for epoch, _ in each.segment_leader_epochs:
+                starts[epoch] = min(each.start_offset, starts.get(epoch, each.start_offset))
     for epoch, _ in epochs:
-        for segment in segments_of_epoch(epoch):
-            if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                return min(max(segment.start_offset, epochs[0][1]), local_log_start_offset)
+        if epoch in starts:
+            return min(max(starts[epoch], epochs[0][1]), local_log_start_offset)
     return local_log_start_offset
 
 

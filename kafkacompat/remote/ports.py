@@ -49,16 +49,16 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """The files of one segment that is to be copied, by absolute path. None of them changes or goes during the copy: whoever
-    asks for the copy sees to it, for example with links of its own."""
+    """The files of one segment that is to be copied, by absolute path, and what is in no file. None of the files changes or goes
+    during the copy: whoever asks for the copy sees to it, for example with links of its own."""
 
     log_segment: str
     offset_index: str
     time_index: str
     transaction_index: str | None
     """None if the segment has no aborted transactions."""
-    producer_snapshot_index: str
-    """The producer snapshot at the end of the segment."""
+    producer_snapshot_index: str | bytes
+    """The producer snapshot at the end of the segment. Bytes if it is in no file."""
     leader_epoch_index: bytes
     """The leader epoch checkpoint up to the end of the segment, as the file of that name."""
 

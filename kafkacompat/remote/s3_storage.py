@@ -126,15 +126,18 @@ class S3Storage:
         )
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        sources: list[tuple[str, str]] = [
+        sources: list[tuple[str, str | bytes]] = [
+            (SUFFIXES[IndexType.LEADER_EPOCH], data.leader_epoch_index),
             (SUFFIXES[IndexType.OFFSET], data.offset_index),
             (SUFFIXES[IndexType.TIMESTAMP], data.time_index),
             (SUFFIXES[IndexType.PRODUCER_SNAPSHOT], data.producer_snapshot_index),
         ]
         if data.transaction_index is not None:
             sources.append((SUFFIXES[IndexType.TRANSACTION], data.transaction_index))
-        self._put(metadata, SUFFIXES[IndexType.LEADER_EPOCH], data.leader_epoch_index)
         for suffix, path in (*sources, (SEGMENT, data.log_segment)):
+            if isinstance(path, bytes):
+                self._put(metadata, suffix, path)
+                continue
             try:
                 size = self._disk.file_size(path)
                 whole = self._disk.read_bytes(path) if size <= PART_BYTES else None

@@ -246,7 +246,7 @@ class SimulatedRemoteStorage:
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         def read() -> list[tuple[Any, bytes]]:
             """The files, the records last."""
-            paths: list[tuple[Any, str | None]] = [
+            paths: list[tuple[Any, str | bytes | None]] = [
                 (IndexType.OFFSET, data.offset_index),
                 (IndexType.TIMESTAMP, data.time_index),
                 (IndexType.TRANSACTION, data.transaction_index),
@@ -254,7 +254,11 @@ class SimulatedRemoteStorage:
                 (None, data.log_segment),
             ]
             try:
-                parts = [(kind, self._disk.read_bytes(path)) for kind, path in paths if path is not None]
+                parts = [
+                    (kind, path if isinstance(path, bytes) else self._disk.read_bytes(path))
+                    for kind, path in paths
+                    if path is not None
+                ]
             except OSError as error:
                 raise RemoteStorageException(f"{metadata.remote_log_segment_id}: {error}") from error
             return [(IndexType.LEADER_EPOCH, data.leader_epoch_index), *parts]

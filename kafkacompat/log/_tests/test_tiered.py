@@ -268,9 +268,7 @@ def begun_anew(at: int, *, own_segments: int, loses_power: bool) -> tuple[Unifie
     disk.refuse = refuse
     is_over = False
     try:
-        while not replica.start_after_remote_segment(
-            20, 3, [(0, 0), (1, 20)], leader._disk.read_bytes(snapshot)
-        ):
+        while not replica.start_after_remote_segment(20, 3, [(0, 0), (1, 20)], snapshot):
             pass
         is_over = True
     except Crash:
@@ -315,7 +313,7 @@ def test_a_replica_that_has_begun_after_a_remote_segment_survives_a_power_loss()
     replica = made_by(opener(disk, remote_storage=True), settings=TIERED)
     replica.is_durable = False
     replica.flush()
-    snapshot = leader._disk.read_bytes(leader.make_snapshot(20))
+    snapshot = leader.make_snapshot(20)
     assert replica.start_after_remote_segment(20, 3, [(0, 0), (1, 20)], snapshot)
     replica.append_as_leader(batch_of([b"y"], producer_id=6, producer_epoch=0, base_sequence=0), 1, NOW_MS)
     replica.flush()
@@ -332,7 +330,7 @@ def test_a_replica_that_has_begun_after_a_remote_segment_survives_a_power_loss()
 def test_a_full_disk_leaves_a_replica_that_begins_after_a_remote_segment_whole(operations: str) -> None:
     leader = open_tiered(MemoryDisk())
     fill(leader)
-    snapshot = leader._disk.read_bytes(leader.make_snapshot(20))
+    snapshot = leader.make_snapshot(20)
     disk = MemoryDisk()
     log = made_by(opener(disk, remote_storage=True), settings=TIERED, segments=1)
     epochs: list[tuple[int, int]] = [(0, 0), (1, 20)]

@@ -70,7 +70,9 @@ class MemoryStorage:
             parts[IndexType.TRANSACTION] = read(data.transaction_index)
         return self.custom
 
-    def _read(self, path: str) -> bytes:
+    def _read(self, path: str | bytes) -> bytes:
+        if isinstance(path, bytes):
+            return path
         try:
             return self._disk.read_bytes(path)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,10 +159,17 @@ def test_a_copy_that_fails_anywhere_can_be_repeated_or_deleted(failing: int) -> 
     assert room.disk.list_directory("/tier/kafka-tiered-storage.tmp") == []
 
 
+def test_a_snapshot_that_is_in_no_file_is_stored() -> None:
+    room = Room()
+    data = replace(files(room.disk, "/log"), producer_snapshot_index=b"snapshot")
+    room.store.copy_log_segment_data(segment(), data)
+    assert fetched_index(room.store, segment(), IndexType.PRODUCER_SNAPSHOT) == b"snapshot"
+
+
 def test_a_file_of_the_log_that_is_missing_is_no_fault_of_the_store() -> None:
     room = Room()
     data = files(room.disk, "/log")
-    room.disk.remove(data.producer_snapshot_index)
+    room.disk.remove(str(data.producer_snapshot_index))
     with pytest.raises(RemoteStorageException, match="is missing") as raised:
         room.store.copy_log_segment_data(segment(), data)
     assert type(raised.value) is RemoteStorageException

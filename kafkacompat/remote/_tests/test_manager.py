@@ -14,6 +14,7 @@ from kafkacompat.ports import LogRefused, TimestampOffset
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, Tier
+from kafkacompat.remote.manager import TAKEN_OVER_AFTER_MS
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
 from kafkacompat.remote.metadata import (
     RemoteLogSegmentId,
@@ -266,6 +267,22 @@ def test_a_missing_producer_snapshot_is_made_anew() -> None:
     assert len(tier.storage.segments[first.remote_log_segment_id.id][IndexType.PRODUCER_SNAPSHOT]) > 50
 
 
+def test_a_segment_without_a_snapshot_is_copied_while_the_disk_is_full() -> None:
+    """Only by that its place becomes free."""
+    tier = Tier()
+    tier.log.append_as_leader(batch_of([b"x"], producer_id=7, producer_epoch=0, base_sequence=0), 0, NOW_MS)
+    tier.fill(2)
+    tier.log._snapshots.remove(1)
+    tier.disk.failing = ".snapshot"
+    tier.lead()
+    assert tier.starts() == [0, 1]
+    first = min(tier.metadata.cache.list_all_remote_log_segments(), key=lambda each: each.start_offset)
+    (producer,) = decode_snapshot(
+        tier.storage.segments[first.remote_log_segment_id.id][IndexType.PRODUCER_SNAPSHOT]
+    )
+    assert producer.producer_id == 7
+
+
 def test_copies_wait_for_their_quota() -> None:
     tier = Tier(**{"remote.log.manager.copy.max.bytes.per.second": "10"})
     tier.fill(4)
@@ -368,13 +385,108 @@ def test_the_leader_of_a_deleted_topic_deletes_its_copies() -> None:
     assert tier.metadata.roles == ["leader", "stopped"]
 
 
-@pytest.mark.parametrize(("is_deleted", "was_leader"), [(False, True), (True, False)])
-def test_a_replica_that_goes_leaves_the_copies(is_deleted: bool, was_leader: bool) -> None:
+def test_a_replica_that_goes_leaves_the_copies() -> None:
     tier = tiered()
-    tier.manager.gone(tier.core, is_deleted=is_deleted, was_leader=was_leader)
+    tier.manager.gone(tier.core, is_deleted=False, was_leader=True)
     tier.pass_on()
     assert tier.starts() == [0, 10, 20]
     assert tier.metadata.roles == ["leader", "stopped"]
+
+
+def delete_first_copy(tier: Tier) -> None:
+    """As another node does."""
+    first = min(tier.metadata.cache.list_all_remote_log_segments(), key=lambda each: each.start_offset)
+    for state in (
+        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+    ):
+        tier.metadata.cache.update_remote_log_segment_metadata(
+            RemoteLogSegmentMetadataUpdate(first.remote_log_segment_id, NOW_MS, None, state, 2)
+        )
+    del tier.storage.segments[first.remote_log_segment_id.id]
+
+
+def test_a_follower_deletes_the_copies_of_a_deleted_topic_that_its_leader_leaves() -> None:
+    """The leader has ended before it had deleted all."""
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=False)
+    tier.pass_on(TAKEN_OVER_AFTER_MS)
+    delete_first_copy(tier)
+    tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert tier.starts() == [10, 20]
+    tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert tier.starts() == []
+    assert not tier.storage.segments
+    assert tier.metadata.roles == ["leader", "stopped"]
+
+
+def test_a_follower_leaves_the_copies_of_a_deleted_topic_to_its_leader() -> None:
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=False)
+    for _ in range(3):
+        delete_first_copy(tier)
+        tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert "delete" not in tier.storage.calls
+    assert tier.metadata.roles == ["leader", "stopped"]
+
+
+def test_a_node_that_ends_takes_no_deletion_over() -> None:
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=False)
+    tier.manager.close()
+    for _ in range(4):
+        tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert tier.starts() == [0, 10, 20]
+
+
+def disabled(tier: Tier) -> None:
+    tier.log.config = replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True)
+    tier.manager.role_taken(tier.core)
+
+
+def test_the_next_leader_deletes_what_is_left_when_tiering_is_disabled() -> None:
+    """The leader has ended before it had deleted all. The next one, or that one's next start, has not copied anything."""
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=False, was_leader=True)
+    tier.metadata.roles.clear()
+    tier.core.is_leader = False
+    disabled(tier)
+    tier.pass_on()
+    assert (tier.starts(), tier.metadata.roles) == ([0, 10, 20], [])
+    tier.core.is_leader, tier.core.leader_epoch = True, 1
+    tier.storage.fail = failing("delete", RetriableRemoteStorageException)
+    for _ in range(3):
+        tier.manager.role_taken(tier.core)
+        tier.pass_on()
+    assert tier.starts() == []
+    assert not tier.storage.segments
+    assert tier.metadata.roles == ["leader", "stopped"]
+
+
+def test_a_follower_that_leads_after_tiering_was_disabled_deletes_the_copies() -> None:
+    tier = tiered()
+    tier.core.is_leader = False
+    tier.manager.role_taken(tier.core)
+    disabled(tier)
+    tier.pass_on()
+    assert tier.starts() == [0, 10, 20]
+    tier.core.is_leader = True
+    tier.manager.role_taken(tier.core)
+    tier.pass_on()
+    assert tier.starts() == []
+
+
+def test_tiering_that_is_enabled_and_disabled_again_deletes_again() -> None:
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill()
+    tier.lead()
+    for _ in range(2):
+        disabled(tier)
+        tier.pass_on()
+        assert tier.starts() == []
+        tier.log.config = TIERED
+        tier.lead()
+        assert tier.starts() == [0, 10, 20]
 
 
 def test_a_copy_in_progress_of_a_deleted_topic_is_deleted_when_it_is_stored() -> None:
@@ -603,6 +715,12 @@ def test_reads_beyond_the_pending_tasks_are_refused() -> None:
         reads[-1].result()
     tier.settle(400)
     assert all(each.done for each in reads)
+
+
+def test_a_follower_does_not_wait_for_the_reads_of_consumers() -> None:
+    tier = tiered()
+    tier.manager._reads = Limit(0, 0)
+    assert run(tier, tier.manager.follower_state(tier.core, 0, 29, 40)).offset == 30
 
 
 def test_aborted_transactions_are_found_over_the_border() -> None:

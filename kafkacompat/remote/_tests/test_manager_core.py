@@ -138,22 +138,26 @@ def test_what_was_copied_of_another_history_does_not_count() -> None:
 
 
 def test_a_new_leader_finds_the_log_start_in_the_remote_storage() -> None:
-    copies = {5: [copy(16, 20)], 7: [copy(3, 4)]}
-    assert find_log_start_offset(EPOCHS, 40, lambda epoch: copies.get(epoch, [])) == 16
-    assert find_log_start_offset(EPOCHS, 40, lambda epoch: []) == 40
+    copies = [
+        copy(21, 24, ((5, 21),)),
+        copy(16, 20, ((5, 16),)),
+        copy(3, 4, ((7, 3),)),
+        copy(0, 9, ((6, 0),)),
+    ]
+    assert find_log_start_offset(EPOCHS, 40, copies) == 16
+    assert find_log_start_offset(EPOCHS, 40, []) == 40
 
 
 def test_a_log_does_not_begin_with_a_copy_that_is_not_read() -> None:
     """The node was killed after it had begun a deletion, and before the new log start was written."""
     going = copy(0, 9, state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
-    copies = {0: [going, copy(10, 19)]}
-    assert find_log_start_offset([(0, 0)], 40, lambda epoch: copies[epoch]) == 10
-    assert find_log_start_offset([(0, 0)], 40, lambda epoch: [going]) == 40
+    assert find_log_start_offset([(0, 0)], 40, [going, copy(10, 19)]) == 10
+    assert find_log_start_offset([(0, 0)], 40, [going]) == 40
 
 
 def test_a_log_does_not_begin_below_its_epochs() -> None:
     """Records are found by their epochs, so what lies below the first one cannot be read."""
-    assert find_log_start_offset([(5, 18)], 40, lambda epoch: [copy(10, 20, ((3, 10), (5, 15)))]) == 18
+    assert find_log_start_offset([(5, 18)], 40, [copy(10, 20, ((3, 10), (5, 15)))]) == 18
 
 
 def test_epochs_without_records_are_left_out() -> None:

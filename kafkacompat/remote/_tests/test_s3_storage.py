@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -220,9 +221,15 @@ def test_another_range_than_the_one_asked_for_is_refused(room: Room) -> None:
         fetched(room.store, segment(), 10, 19)
 
 
+def test_a_snapshot_that_is_in_no_file_is_stored(room: Room) -> None:
+    data = replace(files(room.disk, "/log"), producer_snapshot_index=b"snapshot")
+    room.store.copy_log_segment_data(segment(), data)
+    assert fetched_index(room.store, segment(), IndexType.PRODUCER_SNAPSHOT) == b"snapshot"
+
+
 def test_a_file_of_the_log_that_is_missing_is_no_fault_of_the_store(room: Room) -> None:
     data = files(room.disk, "/log")
-    room.disk.remove(data.producer_snapshot_index)
+    room.disk.remove(str(data.producer_snapshot_index))
     with pytest.raises(RemoteStorageException, match="cannot be read") as raised:
         room.store.copy_log_segment_data(segment(), data)
     assert type(raised.value) is RemoteStorageException

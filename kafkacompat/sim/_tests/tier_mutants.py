@@ -29,12 +29,12 @@ def records_of_the_store_are_passed_on_unchecked(patch: pytest.MonkeyPatch) -> N
 
 
 def copies_of_a_deleted_topic_stay(patch: pytest.MonkeyPatch) -> None:
-    original = RemoteLogManager._leave
+    original = RemoteLogManager.gone
 
-    def leave(self: RemoteLogManager, tiered: Any, *, deletes: bool) -> None:
-        original(self, tiered, deletes=False)
+    def gone(self: RemoteLogManager, core: Any, *, is_deleted: bool, was_leader: bool) -> None:
+        original(self, core, is_deleted=False, was_leader=was_leader)
 
-    patch.setattr(RemoteLogManager, "_leave", leave)
+    patch.setattr(RemoteLogManager, "gone", gone)
 
 
 def a_copy_that_failed_counts(patch: pytest.MonkeyPatch) -> None:
@@ -63,5 +63,5 @@ TIER_MUTANTS: tuple[Plant, ...] = (
     copies_of_a_deleted_topic_stay,
     a_copy_that_failed_counts,
 )
-TIER_MUTANTS_SEEN_AT: dict[str, SeenAt] = {"copies_of_a_deleted_topic_stay": 3}
+TIER_MUTANTS_SEEN_AT: dict[str, SeenAt] = {"copies_of_a_deleted_topic_stay": 5}
 """The seeds that found them when they were planted, unless it was the first seed."""
