@@ -366,11 +366,15 @@ class ProducerStateManager:
 
     def forget_before(self, offset: int) -> None:
         """Drop batches that begin below an offset, and producers of which nothing is left. No transaction that began below it
-        is open."""
+        is open.
+
+        The epoch of a coordinator may be of a marker below the offset, from another cluster. It would refuse the markers of
+        this one, so it is forgotten too."""
         for producer_id, producer in list(self.producers.items()):
             kept = [batch for batch in producer.batches if batch.first_offset >= offset]
-            if kept and len(kept) == len(producer.batches):
+            if kept and len(kept) == len(producer.batches) and producer.coordinator_epoch < 0:
                 continue
+            producer.coordinator_epoch = -1
             if self.snapshot is not None:
                 self.snapshot.note(producer_id)
             if kept or producer.transaction_first_offset != NO_TRANSACTION:

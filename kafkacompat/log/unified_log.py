@@ -521,8 +521,10 @@ class UnifiedLog:
         began = next(
             (start for epoch, start in self._epochs.entries if epoch >= first_epoch), self.log_end_offset
         )
+        # With all records of the other cluster, the beginnings of transactions of this one may be deleted. These go on.
+        has_theirs = self.log_start_offset < began or began == self.log_end_offset
         for producer in list(self._state.producers.values()):
-            if 0 <= producer.transaction_first_offset < began:
+            if has_theirs and 0 <= producer.transaction_first_offset < began:
                 marker = build_end_transaction_marker(
                     committed=False,
                     coordinator_epoch=max(0, producer.coordinator_epoch),

@@ -288,11 +288,11 @@ class MirrorFetches:
         try:
             if error is ErrorCode.NONE:
                 if answer.diverging_epoch is not None and answer.diverging_epoch.epoch >= 0:
-                    self._truncate(followed, answer, outcome)
+                    self._truncate(followed, answer, now_ms, outcome)
                     yield TRUNCATION_US
                 else:
                     yield from self._append(followed, answer, outcome, now_ms)
-                followed.told = ""
+                    followed.told = ""
                 return
         except LogRefused as refused:
             _note(
@@ -312,10 +312,18 @@ class MirrorFetches:
             _note(followed, f"The source answers {error.name} for {followed.name}", outcome)
         outcome.needs_metadata |= error in METADATA_ERRORS
 
-    def _truncate(self, followed: MirroredPartition, answer: PartitionData, outcome: Outcome) -> None:
+    def _truncate(
+        self, followed: MirroredPartition, answer: PartitionData, now_ms: int, outcome: Outcome
+    ) -> None:
         core, diverging = followed.core, answer.diverging_epoch
         assert diverging is not None
         offset = divergence(core.log, diverging)
+        if offset >= core.log.log_end_offset:
+            # Fetching at once would give the same answer.
+            followed.due_ms = now_ms + BACKOFF_MS
+            text = f"diverges from epoch {diverging.epoch} of its source, which it does not have"
+            _note(followed, f"{followed.name} {text}", outcome)
+            return
         followed.resolving = True
         if parts_below_start(core.log, offset):
             followed.begins_anew = True
@@ -397,20 +405,26 @@ class MirrorFetches:
                 outcome.needs_metadata = True
                 self.resolved(followed, now_ms + BACKOFF_MS)
                 continue
+            log = followed.core.log
+            before = log.log_start_offset, log.log_end_offset
             try:
-                is_settled = self._settle(followed, timestamp, answer.offset, outcome)
+                is_settled = self._settle(followed, timestamp, answer.offset)
             except OSError as failure:
                 outcome.broken.append((followed.core, failure))
                 is_settled = True
-            if is_settled:
+            if not is_settled:
+                left.append(followed)
+                continue
+            text = f"Offset {before[1]} of {followed.name} is out of the source's range"
+            _note(followed, f"{text}; it goes on at {log.log_end_offset}", outcome)
+            if (log.log_start_offset, log.log_end_offset) != before:
                 outcome.truncated.append(followed)
             else:
-                left.append(followed)
+                self.resolved(followed, now_ms + BACKOFF_MS)
         return left
 
-    def _settle(self, followed: MirroredPartition, timestamp: int, offset: int, outcome: Outcome) -> bool:
+    def _settle(self, followed: MirroredPartition, timestamp: int, offset: int) -> bool:
         core = followed.core
-        before = core.log.log_end_offset
         if timestamp == LATEST:
             followed.begins_anew = followed.begins_anew or parts_below_start(core.log, offset)
             if followed.begins_anew or not core.truncate_mirror(lambda: take_latest(core, offset)):
@@ -418,10 +432,6 @@ class MirrorFetches:
         else:
             anew, followed.begins_anew = followed.begins_anew, False
             core.truncate_mirror(lambda: take_earliest(core, offset, anew=anew))
-        outcome.notes.append(
-            f"Offset {before} of {followed.name} is out of the source's range; it goes on at "
-            f"{core.log.log_end_offset}"
-        )
         return True
 
     def resolved(self, followed: MirroredPartition, due_ms: int = 0) -> None:

@@ -21,6 +21,7 @@ from kafkacompat.records.validate import Origin
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.fetch_response import EpochEndOffset
 from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
 from kafkacompat.wire.messages.metadata_response import (
     MetadataResponse,
@@ -517,3 +518,100 @@ def test_partitions_that_got_records_are_asked_for_last() -> None:
     for _ in range(2):
         mirror.fetch_once(fetches)
         assert list(fetches.partitions) == [("other", 0), T0]
+
+
+def test_a_transaction_of_this_cluster_is_not_aborted_when_its_beginning_is_deleted() -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    mirror.put_state("stopped")
+    mine = {"producer_id": 6, "producer_epoch": 0, "is_transactional": True}
+    for sequence, value in enumerate((b"b", b"c")):
+        offset = mirror.log().log_end_offset
+        batch = batch_of(value, base_sequence=sequence, **mine)
+        for node in mirror.nodes.values():
+            node.log().roll(offset, 0)  # type: ignore[attr-defined]
+        mirror.log().append_as_follower(stamped(batch, offset, FIRST_EPOCH), FIRST_EPOCH)
+        mirror.leader().manager.wakeups.appended(mirror.leader().manager.by_name[T0])
+        mirror.settle()
+    assert (mirror.log().high_watermark, mirror.log().last_stable_offset) == (3, 1)
+    for node in mirror.nodes.values():
+        node.log().increment_log_start_offset(2)  # type: ignore[attr-defined]
+        assert node.log().enforce_retention(0)  # type: ignore[attr-defined]
+        assert node.log().epoch_entries == [(FIRST_EPOCH, 2)]  # type: ignore[attr-defined]
+    elect(mirror, 2)
+    assert mirror.log().log_end_offset == 3
+    assert mirror.log().last_stable_offset < 3
+
+
+def stamped(batch: bytearray, offset: int, leader_epoch: int) -> bytearray:
+    batch[0:8] = offset.to_bytes(8, "big")
+    batch[12:16] = leader_epoch.to_bytes(4, "big")
+    return batch
+
+
+@pytest.mark.parametrize("is_diverging", [False, True])
+def test_an_answer_that_leads_nowhere_delays_its_partition(is_diverging: bool) -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    mirror.follow()
+    fetches, there = mirror.following(), source.leader()
+    notes: list[str] = []
+    for round_ in range(3):
+        fetches.partitions[T0].due_ms = 0
+        request = fetches.build(there.id, 0)
+        assert request is not None
+        response = mirror.answer(there, replace_wait(request))
+        answer = response.responses[0].partitions[0]
+        if is_diverging:
+            answer.diverging_epoch = EpochEndOffset(epoch=7, end_offset=9)
+        else:
+            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        outcome = Outcome()
+        at_once(fetches.take_in_turns(there.id, response, 0, outcome))
+        left = outcome.out_of_range
+        for timestamp in (LATEST, EARLIEST):
+            if left:
+                asked = carried(fetches.offsets_request(left, timestamp), 10)
+                left = fetches.take_offsets(left, timestamp, mirror.answer(there, asked), 0, outcome)
+        assert not outcome.truncated
+        assert not fetches.partitions[T0].resolving
+        assert fetches.build(there.id, 0) is None
+        notes += outcome.notes
+        assert mirror.log().log_end_offset == 1, round_
+    assert len(notes) == 1
+
+
+def test_coordinators_of_the_source_fence_none_of_this_cluster() -> None:
+    source = source_with()
+    first = batch_of(b"theirs", producer_id=6, producer_epoch=7, base_sequence=0, is_transactional=True)
+    there = source.leader().log()
+    there.append_as_follower(stamped(first, 0, 0), 0)
+    there.append_as_follower(stamped(marker_of(coordinator_epoch=10, producer_epoch=7), 1, 0), 0)
+    source.leader().manager.wakeups.appended(source.leader().manager.by_name[T0])
+    source.settle()
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    assert mirror.log().last_stable_offset == 2
+    mirror.put_state("stopped")
+    mine = batch_of(b"mine", producer_id=6, producer_epoch=0, base_sequence=0, is_transactional=True)
+    mirror.log().append_as_follower(stamped(mine, 2, FIRST_EPOCH), FIRST_EPOCH)
+    mirror.leader().manager.wakeups.appended(mirror.leader().manager.by_name[T0])
+    mirror.settle()
+    elect(mirror, 2)
+    assert (mirror.log().log_end_offset, mirror.log().last_stable_offset) == (3, 2)
+    marker = marker_of(coordinator_epoch=0, producer_epoch=0)
+    result = mirror.leader().manager.append(T0, marker, -1, 13, True, origin=Origin.COORDINATOR)
+    assert result.error is ErrorCode.NONE
+    mirror.settle()
+    assert mirror.log().last_stable_offset == 4
+
+
+def marker_of(coordinator_epoch: int, producer_epoch: int) -> bytearray:
+    return build_end_transaction_marker(
+        committed=True,
+        coordinator_epoch=coordinator_epoch,
+        producer_id=6,
+        producer_epoch=producer_epoch,
+        timestamp_ms=1,
+    )
