@@ -88,6 +88,8 @@ class Source:
         """Which server is asked for metadata. The next one after each trouble."""
         self._lost = 0
         """Metadata requests without an answer in a row."""
+        self._troubled = 0
+        """Answers in a row that lack something."""
         self._looking: Started | None = None
         self._look = WakeUp(tasks)
         self._is_look_due = False
@@ -178,6 +180,7 @@ class Source:
             trouble += f"; and {len(outcome.notes) - TOLD_MAX} more"
         outcome.notes = []
         self._tell(CLUSTER, trouble)
+        self._troubled = self._troubled + 1 if trouble else 0
         if trouble:
             self._turn += 1  # other brokers there may know more
         self._carry_out(outcome)
@@ -191,7 +194,8 @@ class Source:
                 self._fetching[leader] = task, wake_up
             else:
                 running[1].call()
-        return not trouble
+        # When all of them have been asked it is so, as with a topic that is deleted there.
+        return not trouble or self._troubled > len(servers)
 
     def _tell(self, who: int, trouble: str) -> None:
         known = self._told.get(who, "")

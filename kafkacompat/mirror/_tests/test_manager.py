@@ -41,6 +41,7 @@ class SourceChannels:
         self.closings = 0
         self.is_closed = False
         self.partitions = 1
+        self.topic_error = ErrorCode.NONE
         self.asked: list[tuple[str, str]] = []
 
     def get(self, host: str, port: int, purpose: str) -> SourceChannels:
@@ -76,6 +77,7 @@ class SourceChannels:
             MetadataResponseBroker(node_id=each, host=f"source-{each}", port=1)
             for each in self.mirror.source.ids
         ]
+        response.topics[0].error_code = self.topic_error
         response.topics[0].partitions += [
             MetadataResponsePartition(partition_index=index, leader_id=-1)
             for index in range(1, self.partitions)
@@ -196,6 +198,20 @@ def test_servers_that_are_no_addresses_are_told_once(caplog: pytest.LogCaptureFi
     mirror.settle(300_000)
     assert told(caplog) == ["[Mirror source=nowhere] no server has the form HOST:PORT"]
     assert not [each for each in caplog.records if each.exc_info]
+
+
+def test_a_topic_that_is_deleted_at_the_source_is_looked_for_now_and_then() -> None:
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    mirror.channels.topic_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    mirror.settle(60_000)
+    mirror.channels.asked.clear()
+    mirror.settle(300_000)
+    assert 9 <= len(mirror.channels.asked) <= 11
+    mirror.channels.topic_error = ErrorCode.NONE
+    produce(source, b"b")
+    mirror.settle(40_000)
+    assert mirror.is_equal()
 
 
 def test_properties_are_read_again_when_no_server_answers() -> None:
