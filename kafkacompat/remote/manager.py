@@ -30,6 +30,8 @@ from kafkacompat.remote.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
     TopicIdPartition,
     leader_epochs,
 )
@@ -185,6 +187,8 @@ class RemoteLogManager:
         self._reader = RemoteSegmentReader(storage, self.indexes)
         self._uploads: dict[RemoteLogSegmentId, Deferred[bytes | None]] = {}
         """In progress in threads, also those for which no task waits any more."""
+        self._deleting: set[TopicIdPartition] = set()
+        """Partitions of deleted topics, of which this node deletes what is in the remote storage, or sees to it."""
         self._emptied: set[TopicIdPartition] = set()
         """Partitions that are not tiered any more, and of which this node deletes or has deleted what is in the remote storage."""
         self._tiered: dict[tuple[Uuid, int], _Tiered] = {}
@@ -233,11 +237,27 @@ class RemoteLogManager:
         if not is_deleted:
             self._metadata.on_stop_partitions([known.id])
         elif was_leader:
-            self._tasks.start(f"deleting the remote log of {known.id}", self._delete_partition(known.id))
+            self._delete_topic(known.id, self._mark_and_delete(known.id))
         else:
-            self._tasks.start(
-                f"watching the deletion of the remote log of {known.id}", self._take_over(known.id)
-            )
+            self._delete_topic(known.id, self._take_over(known.id, is_marked=False))
+
+    def deletion_is_begun(self, metadata: RemotePartitionDeleteMetadata) -> None:
+        """The metadata, of which this node leads this part, say that the deletion of a partition was begun and is not
+        finished. Its topic is deleted."""
+        partition = metadata.topic_id_partition
+        key = partition.topic_id, partition.partition
+        if partition in self._deleting or key in self._tiered or self._is_closed:
+            return
+        if metadata.broker_id == self._node_id:
+            self._metadata.on_partition_leadership_changes([partition], [])
+            self._delete_topic(partition, self._delete_partition(partition, is_marked=True))
+        else:
+            self._delete_topic(partition, self._see_to(partition))
+
+    def _delete_topic(self, partition: TopicIdPartition, deletion: Coroutine[Any, None, None]) -> None:
+        self._deleting.add(partition)
+        done = self._tasks.start(f"deleting the remote log of {partition}", deletion)
+        done.on_done(lambda _: self._deleting.discard(partition))
 
     def _empty(self, core: Core) -> None:
         """Delete what the remote storage has of a partition that is not tiered any more."""
@@ -245,7 +265,9 @@ class RemoteLogManager:
         if partition not in self._emptied:
             self._emptied.add(partition)
             self._metadata.on_partition_leadership_changes([partition], [])
-            self._tasks.start(f"deleting the remote log of {partition}", self._delete_partition(partition))
+            self._tasks.start(
+                f"deleting the remote log of {partition}", self._delete_partition(partition, is_marked=False)
+            )
 
     def _start_loops(self, tiered: _Tiered) -> None:
         if not tiered.is_leader:
@@ -541,19 +563,53 @@ class RemoteLogManager:
             self._update(metadata, states.DELETE_SEGMENT_FINISHED, metadata.custom_metadata)
         )
 
-    async def _delete_partition(self, partition: TopicIdPartition) -> None:
-        """Delete all that is in the remote storage, until nothing is left, this node ends, or the partition is tiered again: what
-        is copied then is not to be deleted."""
-        key = partition.topic_id, partition.partition
+    async def _mark_and_delete(self, partition: TopicIdPartition) -> None:
+        """The mark lets another node, or the next start of this one, finish the deletion."""
         delay_ms = self._backoff_ms
+        is_marked = False
+        while not self._is_closed and not is_marked:
+            try:
+                if not self._metadata.list_remote_log_segments(partition):
+                    break
+                await self._record_deletion(partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+                is_marked = True
+            except RemoteResourceNotFoundException:
+                break
+            except RemoteStorageException as error:
+                logger.info("the deletion of the remote log of %s is not recorded yet: %s", partition, error)
+                await self._tasks.sleep(delay_ms)
+                delay_ms = min(delay_ms * 2, self._interval_ms)
+        await self._delete_partition(partition, is_marked=is_marked)
+
+    def _record_deletion(
+        self, partition: TopicIdPartition, state: RemotePartitionDeleteState
+    ) -> Deferred[None]:
+        return self._metadata.put_remote_partition_delete_metadata(
+            RemotePartitionDeleteMetadata(partition, state, self._clock.now_ms(), self._node_id)
+        )
+
+    async def _delete_partition(self, partition: TopicIdPartition, *, is_marked: bool) -> None:
+        """Delete all that is in the remote storage, until nothing is left, this node ends, or the partition is tiered again: what
+        is copied then is not to be deleted. `is_marked`: the metadata say that it is to be deleted."""
+        key = partition.topic_id, partition.partition
+        delay_ms, is_started = self._backoff_ms, False
+        states = RemotePartitionDeleteState
         while not self._is_closed and key not in self._tiered:
             try:
+                if is_marked and not is_started:
+                    await self._record_deletion(partition, states.DELETE_PARTITION_STARTED)
+                    is_started = True
                 async with self._deletions:
                     for metadata in self._metadata.list_remote_log_segments(partition):
                         if key in self._tiered:
                             break
                         await self._delete(metadata)
-                break
+                if not is_marked:
+                    break
+                # The record of a copy may have been on its way.
+                if not self._metadata.list_remote_log_segments(partition):
+                    await self._record_deletion(partition, states.DELETE_PARTITION_FINISHED)
+                    break
             except RemoteResourceNotFoundException:
                 break
             except RemoteStorageException as error:
@@ -563,7 +619,14 @@ class RemoteLogManager:
         if key not in self._tiered:
             self._metadata.on_stop_partitions([partition])
 
-    async def _take_over(self, partition: TopicIdPartition) -> None:
+    async def _see_to(self, partition: TopicIdPartition) -> None:
+        """Finish a deletion if whoever has begun it does not."""
+        await self._tasks.sleep(TAKEN_OVER_AFTER_MS)
+        if self._metadata.is_deletion_unfinished(partition) and not self._is_closed:
+            self._metadata.on_partition_leadership_changes([partition], [])
+            await self._take_over(partition, is_marked=True)
+
+    async def _take_over(self, partition: TopicIdPartition, *, is_marked: bool) -> None:
         """Delete what the leader of a deleted topic has left. As long as it gets less, the leader is at work."""
         left: int | None = None
         while not self._is_closed:
@@ -573,13 +636,13 @@ class RemoteLogManager:
             except RemoteStorageNotReadyException:
                 continue
             except RemoteResourceNotFoundException:
-                copies = 0
-            if not copies:
+                copies, is_marked = 0, False
+            if not copies and not is_marked:
                 self._metadata.on_stop_partitions([partition])
                 return
             if copies == left:
                 logger.info("deleting the remote log of %s, which its leader has left", partition)
-                await self._delete_partition(partition)
+                await self._delete_partition(partition, is_marked=True)
                 return
             left = copies
 

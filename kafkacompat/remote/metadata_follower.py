@@ -14,6 +14,7 @@ from kafkacompat.remote.metadata import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
@@ -43,10 +44,13 @@ class _User:
 class _Followed:
     """One partition of the topic."""
 
-    __slots__ = ("latest", "next_offset", "users")
+    __slots__ = ("deletions", "latest", "next_offset", "told", "users")
 
     def __init__(self) -> None:
         self.users: dict[TopicIdPartition, _User] = {}
+        self.deletions: dict[TopicIdPartition, RemotePartitionDeleteMetadata] | None = None
+        """Those that are not finished. None: nobody looks for them."""
+        self.told: set[TopicIdPartition] = set()
         self.next_offset: int | None = None
         """None: it is to be read from its start, which is not known."""
         self.latest = 0
@@ -66,6 +70,7 @@ class MetadataFollower:
         self._partition_count = partition_count
         self._users: dict[TopicIdPartition, _User] = {}
         self._followed: dict[int, _Followed] = {}
+        self._unfinished: list[RemotePartitionDeleteMetadata] = []
 
     def add(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Follow what is said of these partitions too."""
@@ -77,6 +82,29 @@ class MetadataFollower:
             followed.users[each] = self._users[each] = _User(index)
             followed.next_offset = None
 
+    def look_for_deletions(self, indexes: Collection[int]) -> None:
+        """Read these partitions of the topic, and no others, for deletions that were begun and are not finished."""
+        for index in indexes:
+            followed = self._followed.setdefault(index, _Followed())
+            if followed.deletions is None:
+                followed.deletions, followed.next_offset = {}, None
+        for index, followed in list(self._followed.items()):
+            if followed.deletions is not None and index not in indexes:
+                followed.deletions = None
+                followed.told.clear()
+                if not followed.users:
+                    del self._followed[index]
+
+    def unfinished_deletions(self) -> list[RemotePartitionDeleteMetadata]:
+        """What was found since the last call."""
+        found, self._unfinished = self._unfinished, []
+        return found
+
+    def is_unfinished(self, partition: TopicIdPartition) -> bool:
+        """Whether a deletion of this partition is among those that are looked for, and not finished."""
+        followed = self._followed.get(metadata_partition(partition, self._partition_count))
+        return followed is not None and partition in (followed.deletions or {})
+
     def remove(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Forget these partitions. Whoever waits for records about them is told."""
         for each in partitions:
@@ -85,7 +113,7 @@ class MetadataFollower:
                 continue
             followed = self._followed[user.index]
             del followed.users[each]
-            if not followed.users:
+            if not followed.users and followed.deletions is None:
                 del self._followed[user.index]
             waiting, user.waiting = user.waiting, []
             for _, read in waiting:
@@ -140,6 +168,12 @@ class MetadataFollower:
             metadata = decode_record(record.value)
         except WireError as error:
             return [f"partition {index}, offset {record.offset}: {error}"]
+        if followed.deletions is not None and isinstance(metadata, RemotePartitionDeleteMetadata):
+            if metadata.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+                followed.deletions.pop(metadata.topic_id_partition, None)
+                followed.told.discard(metadata.topic_id_partition)
+            else:
+                followed.deletions[metadata.topic_id_partition] = metadata
         user = followed.users.get(partition_of(metadata))
         if user is None or user.read_offset >= record.offset:
             return []
@@ -159,9 +193,14 @@ class MetadataFollower:
         return []
 
     def _look_for_ready_ones(self, followed: _Followed) -> None:
-        if followed.next_offset is not None and followed.next_offset >= followed.latest:
-            for user in followed.users.values():
-                user.is_ready = True
+        if followed.next_offset is None or followed.next_offset < followed.latest:
+            return
+        for user in followed.users.values():
+            user.is_ready = True
+        for partition, deletion in (followed.deletions or {}).items():
+            if partition not in followed.told:
+                followed.told.add(partition)
+                self._unfinished.append(deletion)
 
     def when_read(self, partition: TopicIdPartition, offset: int) -> Deferred[None]:
         """Done when the record about this partition at this offset of the topic is read. Fails with

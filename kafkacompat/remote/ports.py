@@ -169,6 +169,11 @@ class RemoteLogMetadataManager(Protocol):
         """This node has no replica of these partitions any more. What is known of them is forgotten."""
         ...
 
+    def is_deletion_unfinished(self, partition: TopicIdPartition) -> bool:
+        """Whether the deletion of a partition was begun and is not finished, and this node is to see to it if nobody else
+        finishes it."""
+        ...
+
     def is_ready(self, partition: TopicIdPartition) -> bool:
         """Whether the partition's records are loaded."""
         ...

@@ -202,6 +202,9 @@ class TopicBasedRemoteLogMetadataManager:
         """By leader: who reads from it."""
         self._news = WakeUp(tasks)
         self._making: Started | None = None
+        self.deletion_is_begun: Callable[[RemotePartitionDeleteMetadata], None] = lambda metadata: None
+        """Called with each deletion that was begun and is not finished, if this node leads the partition of the topic that
+        says so."""
         self._closed = False
         self._told = ""
         """What was said last of the topic's state."""
@@ -255,6 +258,9 @@ class TopicBasedRemoteLogMetadataManager:
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
         return self._follower.is_ready(partition)
+
+    def is_deletion_unfinished(self, partition: TopicIdPartition) -> bool:
+        return self._follower.is_unfinished(partition)
 
     def _known(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
         return self._follower.cache_of(partition)
@@ -398,12 +404,21 @@ class TopicBasedRemoteLogMetadataManager:
         if self._closed or self._making is None:
             return
         self._news.call()
+        self._look_for_deletions()
         for leader in sorted(set(self._leaders().values())):
             reader = self._readers.get(leader)
             if reader is None or reader.done:
                 self._readers[leader] = self._tasks.start(
                     f"reading {REMOTE_LOG_METADATA_TOPIC} from node {leader}", self._read_from(leader)
                 )
+
+    def _look_for_deletions(self) -> None:
+        """In partitions that this node leads: whoever has begun a deletion may end."""
+        topic = self._topic()
+        if topic is not None:
+            self._follower.look_for_deletions(
+                [index for index, each in topic.partitions.items() if each.leader == self._node_id]
+            )
 
     def _leaders(self) -> dict[int, int]:
         """Of the partitions that are to be read, as far as they have one."""
@@ -419,6 +434,8 @@ class TopicBasedRemoteLogMetadataManager:
         while mine := [index for index, node in self._leaders().items() if node == leader]:
             try:
                 is_well, has_read = await self._read_once(leader, mine)
+                for each in self._follower.unfinished_deletions():
+                    self.deletion_is_begun(each)
             except Exception as error:
                 _report_unexpected(error)
                 is_well, has_read = False, False

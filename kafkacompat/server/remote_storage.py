@@ -78,6 +78,7 @@ class RemoteStorage:
             services.random.uuid,
             partitions.wakeups.appended,
         )
+        self.metadata.deletion_is_begun = self.manager.deletion_is_begun
         partitions.hosted.tiering = self.manager
         partitions.remote = fetches.remote = RemoteFetches(tasks, settings, self.manager)
 

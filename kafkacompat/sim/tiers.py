@@ -138,7 +138,8 @@ class Tiers:
         self._machines = machines
         self._oracles = oracles
         self._deleters: dict[Key, NodeView | None] = {}
-        """Partitions of deleted topics, and who led them then. That node deletes what is in the store, as in Kafka."""
+        """Partitions of deleted topics, and who led them then. That node deletes what is in the store, as in Kafka. None if it
+        had not taken its role: another one deletes then, much later."""
         self.rests_since_us = 0
 
     def published(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -146,8 +147,11 @@ class Tiers:
             if topic_id in new.topics_by_id:
                 continue
             for index, partition in topic.partitions.items():
+                key = topic_id, index
                 leader = None if partition.leader == NO_LEADER else self._machines[partition.leader].life
-                self._deleters.setdefault((topic_id, index), leader)
+                if leader is not None and (leader.partitions is None or key not in leader.partitions.by_id):
+                    leader = None
+                self._deleters.setdefault(key, leader)
 
     def missing(self, image: MetadataImage) -> str | None:
         """What a cluster at rest owes to its tier. None: nothing."""

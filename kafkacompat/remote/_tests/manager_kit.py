@@ -111,8 +111,11 @@ class MemoryMetadata:
         )
         self.cache = self.caches[PARTITION]
         self.ready = True
+        self.is_unfinished = True
         self.roles: list[str] = []
         self.states: list[str] = []
+        self.deletion: list[tuple[str, int]] = []
+        """The steps of deletions of partitions, and how many copies there were."""
 
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> Deferred[None]:
         self.states.append(metadata.state.name)
@@ -150,7 +153,11 @@ class MemoryMetadata:
         return self.caches[partition].remote_log_size(leader_epoch)
 
     def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> Deferred[None]:
+        self.deletion.append((metadata.state.name, len(self.caches[metadata.topic_id_partition])))
         return Deferred.of(None)
+
+    def is_deletion_unfinished(self, partition: TopicIdPartition) -> bool:
+        return self.is_unfinished
 
     def on_partition_leadership_changes(
         self, leaders: Collection[TopicIdPartition], followers: Collection[TopicIdPartition]

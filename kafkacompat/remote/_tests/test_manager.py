@@ -20,12 +20,16 @@ from kafkacompat.remote.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
 )
 from kafkacompat.remote.metadata_cache import RemoteLogMetadataCache
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache
 from kafkacompat.tasks import Limit, Overloaded
 from kafkacompat.wire.errors import ErrorCode
+
+MARKED, STARTED, FINISHED = (each.name for each in RemotePartitionDeleteState)
 
 
 def run(tier: Tier, coroutine: Any) -> Any:
@@ -383,6 +387,105 @@ def test_the_leader_of_a_deleted_topic_deletes_its_copies() -> None:
     assert tier.starts() == []
     assert not tier.storage.segments
     assert tier.metadata.roles == ["leader", "stopped"]
+    assert tier.metadata.deletion == [
+        (MARKED, 3),
+        (STARTED, 3),
+        (FINISHED, 0),
+    ]
+
+
+def left_by(tier: Tier, node_id: int) -> RemotePartitionDeleteMetadata:
+    """A deletion that this node has begun."""
+    return RemotePartitionDeleteMetadata(
+        PARTITION, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, NOW_MS, node_id
+    )
+
+
+def after_a_restart() -> Tier:
+    """The topic was deleted, and the node ended before its copies were."""
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=False, was_leader=True)
+    tier.metadata.roles.clear()
+    return tier
+
+
+def test_a_node_goes_on_with_its_own_deletion_after_a_restart() -> None:
+    tier = after_a_restart()
+    for _ in range(2):
+        tier.manager.deletion_is_begun(left_by(tier, 1))
+    tier.settle()
+    assert not tier.storage.segments
+    assert tier.metadata.roles == ["leader", "stopped"]
+    assert tier.metadata.deletion == [(STARTED, 3), (FINISHED, 0)]
+
+
+def test_a_node_goes_on_with_the_deletion_of_another_one_that_has_ended() -> None:
+    tier = after_a_restart()
+    tier.manager.deletion_is_begun(left_by(tier, 2))
+    for _ in range(2):
+        tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert tier.starts() == [0, 10, 20]
+    tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert not tier.storage.segments
+    assert tier.metadata.deletion == [(STARTED, 3), (FINISHED, 0)]
+
+
+def test_a_deletion_of_which_only_the_last_step_is_missing_is_finished() -> None:
+    tier = after_a_restart()
+    for _ in range(3):
+        delete_first_copy(tier)
+    tier.manager.deletion_is_begun(left_by(tier, 2))
+    for _ in range(3):
+        tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert tier.metadata.deletion == [(STARTED, 0), (FINISHED, 0)]
+
+
+def test_a_deletion_that_another_node_finishes_is_left_to_it() -> None:
+    tier = after_a_restart()
+    tier.manager.deletion_is_begun(left_by(tier, 2))
+    tier.metadata.is_unfinished = False
+    for _ in range(4):
+        tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert (tier.metadata.deletion, tier.metadata.roles, tier.starts()) == ([], [], [0, 10, 20])
+
+
+def test_a_deletion_in_progress_is_not_begun_twice() -> None:
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    tier.manager.deletion_is_begun(left_by(tier, 1))
+    tier.settle()
+    assert tier.storage.calls.count("delete") == 3
+
+
+def test_a_copy_whose_record_comes_late_is_deleted_too() -> None:
+    tier = after_a_restart()
+    late = replace(
+        min(tier.metadata.cache.list_all_remote_log_segments(), key=lambda each: each.start_offset),
+        remote_log_segment_id=RemoteLogSegmentId(PARTITION, b"late".ljust(16)),
+        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+    )
+
+    def come(operation: str) -> None:
+        if operation == "delete" and late.remote_log_segment_id.id not in tier.storage.segments:
+            tier.storage.segments[late.remote_log_segment_id.id] = {}
+            tier.metadata.cache.add_copy_in_progress_segment(late)
+
+    tier.storage.fail = come
+    tier.manager.deletion_is_begun(left_by(tier, 1))
+    tier.settle()
+    assert len(tier.storage.segments) == 1
+    tier.storage.fail = lambda operation: None
+    tier.pass_on()
+    assert not tier.storage.segments
+    assert tier.metadata.deletion == [(STARTED, 3), (FINISHED, 0)]
+
+
+def test_a_topic_without_copies_leaves_no_mark() -> None:
+    tier = Tier()
+    tier.lead()
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    tier.settle()
+    assert (tier.metadata.deletion, tier.metadata.roles) == ([], ["leader", "stopped"])
 
 
 def test_a_replica_that_goes_leaves_the_copies() -> None:

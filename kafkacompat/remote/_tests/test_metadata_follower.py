@@ -212,6 +212,80 @@ def test_a_deleted_partition_is_not_known_any_more() -> None:
         topic.follower.cache_of(ONE)
 
 
+def test_deletions_that_are_not_finished_are_told_once() -> None:
+    topic = Topic()
+    states = RemotePartitionDeleteState
+    steps = [
+        RemotePartitionDeleteMetadata(ONE, states.DELETE_PARTITION_MARKED, 0, 0),
+        RemotePartitionDeleteMetadata(TWO, states.DELETE_PARTITION_MARKED, 0, 1),
+        RemotePartitionDeleteMetadata(TWO, states.DELETE_PARTITION_STARTED, 0, 2),
+        RemotePartitionDeleteMetadata(ONE, states.DELETE_PARTITION_STARTED, 0, 0),
+        RemotePartitionDeleteMetadata(ONE, states.DELETE_PARTITION_FINISHED, 0, 0),
+    ]
+    topic.log += map(encode_record, steps)
+    follower = topic.follower
+    follower.look_for_deletions([0])
+    assert follower.offsets() == {0: None}
+    topic.tell_limits()
+    topic.read(13)
+    assert follower.unfinished_deletions() == []
+    topic.read()
+    assert follower.unfinished_deletions() == [steps[2]]
+    follower.look_for_deletions([0])
+    follower.add([ONE])  # everything is read again
+    topic.tell_limits()
+    topic.read()
+    assert follower.unfinished_deletions() == []
+    assert (follower.is_unfinished(ONE), follower.is_unfinished(TWO)) == (False, True)
+    again = RemotePartitionDeleteMetadata(ONE, states.DELETE_PARTITION_MARKED, 0, 3)
+    topic.log.append(encode_record(again))
+    topic.read()
+    assert follower.unfinished_deletions() == [again]
+
+
+def test_deletions_are_not_looked_for_any_more() -> None:
+    topic = Topic()
+    step = RemotePartitionDeleteMetadata(ONE, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, 0, 1)
+    topic.log.append(encode_record(step))
+    topic.follower.look_for_deletions([0])
+    topic.tell_limits()
+    topic.follower.look_for_deletions([])
+    assert topic.follower.offsets() == {}
+    topic.follower.add([TWO])
+    topic.tell_limits()
+    topic.read()
+    assert topic.follower.unfinished_deletions() == []
+    assert not topic.follower.is_unfinished(ONE)
+    topic.follower.look_for_deletions([0])
+    topic.tell_limits()
+    topic.read()
+    assert topic.follower.unfinished_deletions() == [step]
+
+
+def test_deletions_are_looked_for_in_what_is_followed_already() -> None:
+    topic = Topic()
+    step = RemotePartitionDeleteMetadata(TWO, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, 0, 1)
+    topic.log.append(encode_record(step))
+    topic.follower.add([ONE])
+    topic.tell_limits()
+    topic.read()
+    topic.follower.look_for_deletions([0])
+    topic.follower.remove([ONE])
+    topic.follower.add([ONE])
+    topic.tell_limits()
+    topic.read()
+    assert topic.follower.unfinished_deletions() == [step]
+    assert topic.copied(ONE) == 3
+    assert topic.follower.offsets() == {0: len(topic.log)}
+
+
+def test_an_empty_topic_has_no_deletions() -> None:
+    topic = Topic([])
+    topic.follower.look_for_deletions([0])
+    topic.tell_limits()
+    assert topic.follower.unfinished_deletions() == []
+
+
 def test_an_offset_that_the_topic_does_not_have_starts_from_the_beginning() -> None:
     topic = Topic()
     topic.follower.add([ONE])

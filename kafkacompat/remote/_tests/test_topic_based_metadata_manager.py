@@ -365,6 +365,40 @@ def test_a_deleted_partition_is_not_known(node: Node) -> None:
         node.manager.list_remote_log_segments(ONE)
 
 
+def test_whoever_leads_the_topic_finds_deletions_that_are_not_finished() -> None:
+    marked = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    before, later = (RemotePartitionDeleteMetadata(each, marked, 1, OTHER) for each in (ONE, TWO))
+    index, node = metadata_partition(ONE, 2), Node()
+    batch = build_batch([Record(0, 1, None, encode_record(before))])
+    name = TopicPartition(REMOTE_LOG_METADATA_TOPIC, index)
+    assert node.led.manager.append(name, batch, -1, 13, False).error is ErrorCode.NONE
+    found: list[RemotePartitionDeleteMetadata] = []
+    node.manager.deletion_is_begun = found.append
+    node.start()
+    assert found == [before]
+    assert node.manager.is_deletion_unfinished(ONE)
+    node.finish(node.manager.put_remote_partition_delete_metadata(later))
+    node.lead(NODE_ID, epoch=1)
+    node.pass_time()
+    assert found == [before, later]
+    end = RemotePartitionDeleteMetadata(ONE, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED, 1, OTHER)
+    node.finish(node.manager.put_remote_partition_delete_metadata(end))
+    assert not node.manager.is_deletion_unfinished(ONE)
+
+
+def test_a_node_that_does_not_lead_the_topic_looks_for_no_deletions() -> None:
+    node = Node(OTHER)
+    step = RemotePartitionDeleteMetadata(ONE, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, 1, OTHER)
+    node.other.append(
+        metadata_partition(ONE, 2), bytes(build_batch([Record(0, 1, None, encode_record(step))]))
+    )
+    found: list[RemotePartitionDeleteMetadata] = []
+    node.manager.deletion_is_begun = found.append
+    node.start()
+    assert node.manager.is_ready(ONE)
+    assert found == []
+
+
 def test_records_that_are_broken_are_passed_over() -> None:
     node = Node(OTHER)
     for index in (0, 1):
