@@ -7,6 +7,7 @@ Imported only by a node with a remote storage. Settings: remote.fetch.max.wait.m
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -34,6 +35,12 @@ logger = logging.getLogger(__name__)
 
 LATER_MS = 100
 """How long a fetch waits that the remote storage cannot serve yet. Its client sends it again at once."""
+
+
+HELD_BYTES_MAX = 256 << 20
+"""What was read is in memory until its client has taken it. The more there is, the less a fetch gets, down to one batch."""
+HELD_SHARE = 4
+"""One fetch gets this part of what is free at most, so that some slow clients leave something for the others."""
 
 
 class RemoteRecords(Protocol):
@@ -83,6 +90,8 @@ class RemoteFetches:
         self._reading: dict[Key, _Read] = {}
         """Reads in progress. The next fetch of a client whose fetch came to its time waits for the same read, so that a slow
         store is read all the same. It may be a fetch of another client, which wants less."""
+        self._held_bytes = 0
+        """Records in answers that are not sent yet."""
 
     async def fill(self, parameters: FetchParameters, answers: Sequence[PartitionData]) -> None:
         """Put records of the remote storage into those of the answers that want them, as far as they come within
@@ -95,7 +104,7 @@ class RemoteFetches:
             await self._tasks.sleep(min(throttle_ms, parameters.max_wait_ms))
             return
         left = max(parameters.max_bytes - sum([len(answer.records) for answer in answers]), 0)
-        share = left // max(len(wanted), 1)
+        share = min(left, self._free_bytes() // HELD_SHARE) // max(len(wanted), 1)
         reads: list[_Wanted] = []
         for each in wanted:
             max_bytes = min(each.max_bytes, share)
@@ -134,6 +143,21 @@ class RemoteFetches:
             read.on_done(partial(self._is_over, key))
         return read
 
+    def _free_bytes(self) -> int:
+        reading = sum([each.max_bytes for each in self._reading.values()])
+        return max(HELD_BYTES_MAX - self._held_bytes - reading, 0)
+
+    def _hold(self, records: bytes, end: int) -> memoryview:
+        """The first bytes of records, which count until nobody has them any more."""
+        held = memoryview(records)[:end]
+        size = len(records)
+        self._held_bytes += size
+        weakref.finalize(held, self._let_go, size).atexit = False
+        return held
+
+    def _let_go(self, size: int) -> None:
+        self._held_bytes -= size
+
     def _is_over(self, key: Key, read: Deferred[Any]) -> None:
         known = self._reading.get(key)
         if known is not None and known.task is read:
@@ -153,7 +177,7 @@ class RemoteFetches:
             answer.high_watermark, answer.aborted_transactions = -1, None
             wanted.core.traffic.failed_fetches += 1
             return False
-        answer.records = _up_to(found.records, one.max_bytes, one.least_one)
+        answer.records = self._hold(found.records, _end_of(found.records, one.max_bytes, one.least_one))
         if parameters.read_committed:
             answer.aborted_transactions = [
                 ToldAborted(producer_id=one.producer_id, first_offset=one.first_offset)
@@ -206,13 +230,13 @@ class RemoteFetches:
             time.abandon()
 
 
-def _up_to(records: bytes, max_bytes: int, least_one: bool) -> bytes:
-    """The first batches that a fetch may get of what was read, perhaps for another fetch."""
+def _end_of(records: bytes, max_bytes: int, least_one: bool) -> int:
+    """The end of the first batches that a fetch may get of what was read, perhaps for another fetch."""
     if len(records) <= max_bytes:
-        return records
+        return len(records)
     end = 0
     for header in iterate_batches(records):
         if header.position + header.size > max_bytes and (end or not least_one):
             break
         end = header.position + header.size
-    return records[:end]
+    return end

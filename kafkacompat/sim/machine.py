@@ -796,8 +796,9 @@ def read_records(response: FetchResponse) -> None:
     """Read the records, as sending them through the socket would."""
     for topic in response.responses:
         for partition in topic.partitions:
-            if partition.records is not None and not isinstance(partition.records, bytes):
-                partition.records = partition.records.read()
+            records = partition.records
+            if records is not None:
+                partition.records = records.read() if isinstance(records, FileSlice) else bytes(records)
 
 
 def copied(response: Any, request: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.unified_log import UnifiedLog
+from kafkacompat.partition import remote_fetch
 from kafkacompat.partition._tests.kit import LedPartitions, partition_image, topic_image
 from kafkacompat.partition._tests.services import SettingsInForce
 from kafkacompat.partition._tests.test_fetch import FOLLOWER, bytes_of, now, one, parameters, rows, want
@@ -178,6 +180,30 @@ def test_a_fetch_gets_no_more_than_it_wants_of_a_read_for_another() -> None:
     assert len(tiered.remote.reads) == 1
     tiered.remote.answers[0].resolve(Records(b"".join(batches)))
     assert [len(bytes_of(one(each.result()))) for each in answers] == [3 * size, 2 * size, size]
+
+
+def test_what_clients_have_not_taken_yet_bounds_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = bytes(build_batch([Record(0, 0, None, b"x" * 100)]))
+    size = len(batch)
+    monkeypatch.setattr(remote_fetch, "HELD_BYTES_MAX", 4 * size)
+    tiered = TieredWorld()
+    answers = [tiered.fetch(want(tiered.world, 0, 0))]
+    assert tiered.remote.reads == [(0, size, True)]
+    other = tiered.fetch(want(tiered.world, 0, 1))  # what is being read counts too
+    assert tiered.remote.reads.pop() == (1, 3 * size // 4, True)
+    tiered.remote.answers.pop().resolve(Records(b""))
+    other.result()
+    for held in range(1, 5):
+        tiered.remote.answers.pop().resolve(Records(batch))
+        assert len(bytes_of(one(answers[-1].result()))) == size
+        answers.append(tiered.fetch(want(tiered.world, 0, 0)))
+        # With so much in memory each client still gets one batch.
+        assert tiered.remote.reads.pop() == (0, (4 - held) * size // 4, True)
+    tiered.remote.answers.pop().resolve(Records(b""))
+    answers.clear()
+    gc.collect()
+    tiered.fetch(want(tiered.world, 0, 0))
+    assert tiered.remote.reads.pop() == (0, size, True)
 
 
 def test_a_fetch_that_wants_much_waits_for_no_read_that_gives_little() -> None:
