@@ -90,7 +90,7 @@ RARE_STREAMS_GROUP_MUTANTS: tuple[Plant, ...] = (a_new_coordinator_forgets_what_
 """Found by few seeds: a coordinator has to move in the middle of a revocation. The random lives of group/_tests find them in
 ordinary tests, and soaks here."""
 STREAMS_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
-    "tasks_are_given_away_before_they_are_revoked": (1, 0),
+    "tasks_are_given_away_before_they_are_revoked": (2, 1, 0),
     "a_task_comes_to_a_process_that_has_it": (0, 3),
     "every_epoch_of_a_member_may_commit": (5, 0, 10),
     "a_new_coordinator_forgets_targets": 3,
