@@ -19,6 +19,7 @@ from kafkacompat.metrics import (
     partitions,
     process,
     quorum,
+    remote,
     requests,
     shares,
 )
@@ -32,6 +33,7 @@ MODULES: tuple[ModuleType, ...] = (
     requests,
     broker,
     partitions,
+    remote,
     coordinators,
     shares,
     quorum,

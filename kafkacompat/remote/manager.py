@@ -45,7 +45,8 @@ from kafkacompat.remote.ports import (
 )
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache, fetch_whole
 from kafkacompat.remote.remote_reads import RemoteRecords, RemoteSegmentReader
-from kafkacompat.tasks import Limit, in_turns, pause
+from kafkacompat.remote.traffic import RemoteState, RemoteTraffic
+from kafkacompat.tasks import Cancelled, Limit, Overloaded, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class _Tiered:
         "leader_epoch",
         "loops",
         "start_is_known",
+        "state",
     )
 
     def __init__(self, core: Core, partition_id: TopicIdPartition) -> None:
@@ -119,6 +121,7 @@ class _Tiered:
         self.loops: dict[str, Started] = {}
         self.being_copied: set[RemoteLogSegmentId] = set()
         self.start_is_known = False
+        self.state = RemoteState()
         self.custom_metadata_is_too_large = False
 
     @property
@@ -187,6 +190,7 @@ class RemoteLogManager:
         self._reader = RemoteSegmentReader(storage, self.indexes)
         self._uploads: dict[RemoteLogSegmentId, Deferred[bytes | None]] = {}
         """In progress in threads, also those for which no task waits any more."""
+        self.traffic = RemoteTraffic()
         self._deleting: set[TopicIdPartition] = set()
         """Partitions of deleted topics, of which this node deletes what is in the remote storage, or sees to it."""
         self._emptied: set[TopicIdPartition] = set()
@@ -202,8 +206,7 @@ class RemoteLogManager:
         known = self._tiered.get(key)
         if not core.log.is_tiered:
             if known is not None:
-                known.stop()
-                del self._tiered[key]
+                self._forget(known)
                 if not (core.log.config.remote_log_delete_on_disable and core.is_leader):
                     self._metadata.on_stop_partitions([known.id])
             if core.log.config.remote_log_delete_on_disable and core.is_leader:
@@ -217,7 +220,9 @@ class RemoteLogManager:
         ):
             self._start_loops(known)
             return
-        if known is not None:
+        if known is None:
+            self.traffic.begin(core.topic_partition.topic)
+        else:
             known.stop()
         tiered = self._tiered[key] = _Tiered(core, self._id_of(core))
         ids = [tiered.id]
@@ -232,14 +237,26 @@ class RemoteLogManager:
         known = self._tiered.get((core.topic_id, core.topic_partition.partition))
         if known is None or known.core is not core:
             return
-        known.stop()
-        del self._tiered[known.id.topic_id, known.id.partition]
+        self._forget(known)
         if not is_deleted:
             self._metadata.on_stop_partitions([known.id])
         elif was_leader:
             self._delete_topic(known.id, self._mark_and_delete(known.id))
         else:
             self._delete_topic(known.id, self._take_over(known.id, is_marked=False))
+
+    def _forget(self, tiered: _Tiered) -> None:
+        tiered.stop()
+        del self._tiered[tiered.id.topic_id, tiered.id.partition]
+        self.traffic.end(tiered.id.topic)
+
+    def states(self) -> dict[str, list[RemoteState]]:
+        """Of the partitions that this node leads, by topic."""
+        found: dict[str, list[RemoteState]] = {}
+        for each in self._tiered.values():
+            if each.is_leader:
+                found.setdefault(each.id.topic, []).append(each.state)
+        return found
 
     def deletion_is_begun(self, metadata: RemotePartitionDeleteMetadata) -> None:
         """The metadata, of which this node leads this part, say that the deletion of a partition was begun and is not
@@ -351,6 +368,7 @@ class RemoteLogManager:
             copied = await self._note_copied(tiered)
             if copied is None:
                 return True
+            self._note_copy_lag(tiered, log)
             last_stable_offset = log.last_stable_offset
             if copied + 1 >= last_stable_offset:
                 return False
@@ -381,7 +399,15 @@ class RemoteLogManager:
                 self._copy_quota.record(candidate.segment.size, self._clock.monotonic_ms())
                 if not await self._copy_segment(tiered, log, segment, candidate.next_offset):
                     return False
+                self._note_copy_lag(tiered, log)
             return len(candidates) == LOOKED_AT_ONCE
+
+    def _note_copy_lag(self, tiered: _Tiered, log: UnifiedLog) -> None:
+        local = log.segments_from(max(log.highest_offset_in_remote_storage + 1, log.local_log_start_offset))
+        if local and local[0].base_offset <= log.highest_offset_in_remote_storage:
+            del local[0]
+        tiered.state.copy_lag_segments = max(len(local) - 1, 0)
+        tiered.state.copy_lag_bytes = sum([each.size for each in local[:-1]])
 
     def _is_copied(self, tiered: _Tiered, log: UnifiedLog, candidate: Candidate) -> bool:
         """Behind a copy that is gone, others may still be there."""
@@ -461,6 +487,8 @@ class RemoteLogManager:
         tiered.being_copied.add(metadata.remote_log_segment_id)
         try:
             await self._metadata.add_remote_log_segment_metadata(metadata)
+            traffic = self.traffic.of(tiered.id.topic)
+            traffic.copies += 1
             try:
                 upload = self._in_thread(partial(self._storage.copy_log_segment_data, metadata, data))
                 self._uploads[metadata.remote_log_segment_id] = upload
@@ -469,10 +497,12 @@ class RemoteLogManager:
             except RetriableRemoteStorageException:
                 raise
             except RemoteStorageException:
+                traffic.copy_errors += 1
                 await self._delete(metadata)
                 raise
             if custom is not None and len(custom) > self._custom_metadata_max_bytes:
                 tiered.custom_metadata_is_too_large = True
+                traffic.copy_errors += 1
                 logger.error(
                     "[RemoteLogManager partition=%s] custom metadata of %d bytes exceeds %d; copying stops",
                     tiered.id,
@@ -487,6 +517,7 @@ class RemoteLogManager:
             await self._metadata.update_remote_log_segment_metadata(
                 self._update(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom)
             )
+            traffic.copied_bytes += size
             # A newer leader may have taken the copy for a failed one. Then it does not count.
             found = self._metadata.remote_log_segment_metadata(tiered.id, own_epochs[-1][0], next_offset - 1)
             if found is None or found.remote_log_segment_id != metadata.remote_log_segment_id:
@@ -512,7 +543,10 @@ class RemoteLogManager:
             if not tiered.start_is_known:
                 await self._find_log_start(tiered)
             copies = self._metadata.list_remote_log_segments(tiered.id)
+            state = tiered.state
+            state.copies = len(copies)
             if not copies:
+                state.size_bytes = state.deletion_lag_bytes = state.deletion_lag_segments = 0
                 return False
             # A leader that does not copy learns it here.
             if await self._note_copied(tiered) is None:
@@ -537,6 +571,9 @@ class RemoteLogManager:
             expired = await self._in_thread(
                 partial(core_rules.expired_segments, retention, copies, frozenset(tiered.being_copied))
             )
+            state.size_bytes = await self._in_thread(partial(core_rules.size_of_finished, copies))
+            state.deletion_lag_segments = len(expired.segments)
+            state.deletion_lag_bytes = sum([each.segment_size_in_bytes for each in expired.segments])
             if tiered.log is not log or log.epoch_entries != retention.epochs:
                 return True
             if expired.log_start_offset is not None and log.increment_log_start_offset(
@@ -547,6 +584,8 @@ class RemoteLogManager:
                 if not tiered.core.is_leader or tiered.core.leader_epoch != tiered.leader_epoch:
                     return False
                 await self._delete(metadata)
+                state.deletion_lag_segments -= 1
+                state.deletion_lag_bytes -= metadata.segment_size_in_bytes
         return False
 
     async def _delete(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -557,7 +596,15 @@ class RemoteLogManager:
         upload = self._uploads.get(metadata.remote_log_segment_id)
         if upload is not None:  # what it stores later would stay for good
             await when_all_done([upload])
-        await self._in_thread(partial(self._storage.delete_log_segment_data, metadata))
+        traffic = self.traffic.of(metadata.topic_id_partition.topic)
+        traffic.deletions += 1
+        try:
+            await self._in_thread(partial(self._storage.delete_log_segment_data, metadata))
+        except RetriableRemoteStorageException:
+            raise
+        except RemoteStorageException:
+            traffic.deletion_errors += 1
+            raise
         self.indexes.remove([metadata.remote_log_segment_id.id])
         await self._metadata.update_remote_log_segment_metadata(
             self._update(metadata, states.DELETE_SEGMENT_FINISHED, metadata.custom_metadata)
@@ -671,6 +718,21 @@ class RemoteLogManager:
     ) -> RemoteRead:
         """Records from an offset below the local log start on. Raises LogRefused OFFSET_OUT_OF_RANGE if the remote storage
         does not have it, RemoteStorageException, and Overloaded if too many reads wait."""
+        traffic = self.traffic.of(core.topic_partition.topic)
+        traffic.fetches += 1
+        try:
+            found = await self._read(core, offset, max_bytes, minimum_one_batch, read_committed)
+        except (LogRefused, Overloaded, Cancelled, RemoteStorageNotReadyException):
+            raise
+        except Exception:
+            traffic.fetch_errors += 1
+            raise
+        traffic.fetched_bytes += len(found.records)
+        return found
+
+    async def _read(
+        self, core: Core, offset: int, max_bytes: int, minimum_one_batch: bool, read_committed: bool
+    ) -> RemoteRead:
         partition = self._id_of(core)
         log: UnifiedLog = core.log
         async with self._reads:
@@ -818,9 +880,12 @@ class RemoteLogManager:
         self, core: Core, epoch: int, offset: int, epoch_end_offset: int
     ) -> RemoteLogAuxState | None:
         """Like `aux_state`. None if it cannot be read now."""
+        traffic = self.traffic.of(core.topic_partition.topic)
+        traffic.aux_states += 1
         try:
             return await self.aux_state(core, epoch, offset, epoch_end_offset)
         except RemoteStorageException as error:
+            traffic.aux_state_errors += 1
             logger.warning("[RemoteLogManager partition=%s] %s", core.topic_partition, error)
             return None
 

@@ -300,6 +300,17 @@ def expired_segments(
     return Expired(gone, log_start_offset)
 
 
+def size_of_finished(copies: Iterable[RemoteLogSegmentMetadata]) -> int:
+    """The bytes of the copies that are whole."""
+    return sum(
+        [
+            each.segment_size_in_bytes
+            for each in copies
+            if each.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        ]
+    )
+
+
 def _own_bytes(copies: Sequence[RemoteLogSegmentMetadata]) -> list[int]:
     """The bytes that each adds to those before it. Two leaders may have copied the same records."""
     found: list[int] = []

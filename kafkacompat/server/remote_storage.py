@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config import ConfigError
 from kafkacompat.coordinator.inter_broker_sender import channels_to
+from kafkacompat.metrics.remote import remote_families
 from kafkacompat.partition.remote_fetch import RemoteFetches
 from kafkacompat.remote.manager import RemoteLogManager
 from kafkacompat.remote.stores import open_store
@@ -21,6 +22,7 @@ from kafkacompat.remote.topic_based_metadata_manager import (
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
+    from kafkacompat.metrics.families import Families
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.replica_manager import ReplicaManager
@@ -81,6 +83,10 @@ class RemoteStorage:
         self.metadata.deletion_is_begun = self.manager.deletion_is_begun
         partitions.hosted.tiering = self.manager
         partitions.remote = fetches.remote = RemoteFetches(tasks, settings, self.manager)
+
+    def families(self) -> Families:
+        """The metrics."""
+        return remote_families(self.manager.traffic, self.manager.states())
 
     def start(self) -> None:
         self.metadata.start()

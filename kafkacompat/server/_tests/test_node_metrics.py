@@ -82,6 +82,8 @@ NOT_OF_THIS_NODE = (
     "kafka_server_quota_*",  # no quota applies
     "kafka_server_client_metrics_*",  # no client is asked for metrics
     "kafkacompat_telemetry_*",
+    "kafka_server_brokertopicmetrics_remote*",  # the node has no remote storage
+    "kafka_server_brokertopicmetrics_buildremote*",
 )
 
 
