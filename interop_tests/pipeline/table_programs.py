@@ -20,7 +20,7 @@ from kafkacompat.security.cluster_address import ClusterAddress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIME_LIMIT_S = 480.0
+TIME_LIMIT_S = 900.0
 
 
 def begun(

@@ -22,7 +22,7 @@ RELEASES = (
     "pyarrow==26.0.1",
     "pyiceberg==0.12.0",
 )
-TIME_LIMIT_S = 120.0
+TIME_LIMIT_S = 240.0
 
 
 def reader_packages() -> Path:

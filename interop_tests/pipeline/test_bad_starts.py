@@ -20,7 +20,7 @@ from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.pipeline.runs import JobRun, is_soak, quick_spark
 from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S
 
-END_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 180.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -36,7 +36,7 @@ RESULTS = {
     "metrics": ("metrics.windows", "metrics.latest"),
 }
 TUTORIAL = text_of("docs/tutorials/first-pipeline.md")
-UP_TIMEOUT_S = 400.0
+UP_TIMEOUT_S = 900.0
 END_TIMEOUT_S = 150.0
 PARTITIONS = 3
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.needs_control
 
 LINE = re.compile(r'^(\S+) - - \[(.+?)\] "(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "(.*)"$')
-COMMAND_TIMEOUT_S = 120.0
+COMMAND_TIMEOUT_S = 240.0
 TRIGGER_S = "2"
 WITH_WATERMARK = (
     "activity-sessions",

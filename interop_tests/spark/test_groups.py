@@ -19,7 +19,7 @@ from interop_tests.harness.spark_jvm import quick_jvm
 from kafkacompat.pipeline.groups import starting_offsets
 from kafkacompat.pipeline.packages import packages
 
-TIME_LIMIT_S = 120.0
+TIME_LIMIT_S = 240.0
 PARTITIONS = 2
 RECORDS = 30
 PER_BATCH = 10
