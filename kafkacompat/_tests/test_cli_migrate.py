@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from itertools import count
+from typing import Any, cast
 
 import pytest
 
 from kafkacompat.__main__ import main
-from kafkacompat.cli import migrate
+from kafkacompat.cli import migrate, migration_survey
 from kafkacompat.cli.diagnosis import Level
 from kafkacompat.cli.migration import (
     MoveFacts,
@@ -21,7 +22,7 @@ from kafkacompat.cli.migration import (
     plan,
 )
 from kafkacompat.cli.migration_survey import survey
-from kafkacompat.cli.view import Partition
+from kafkacompat.cli.view import Partition, Quorum
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.remote.stores import CLASS_NAME as STORE
 from kafkacompat.remote.stores import LOCAL_TIERED_STORAGE
@@ -98,7 +99,7 @@ def test_each_step_of_a_move_follows_from_the_cluster() -> None:
     assert following(alone) == ["kafka-server-stop.sh --node-id=1"]
     stopped = replace(alone, nodes={1: node(1, None, fenced=True), 2: BOTH.nodes[2]}, controllers={2: "h:2"})
     assert following(stopped) == ["kafkacompat quorum unregister 1"]
-    done = replace(stopped, nodes={2: BOTH.nodes[2]})
+    done = replace(stopped, nodes={2: BOTH.nodes[2]}, observers=[])
     assert following(done) == []
     assert {each.state for each in plan(done, None)} == {State.DONE}
 
@@ -137,10 +138,41 @@ def test_controllers_that_are_no_brokers_vote_and_are_unregistered() -> None:
         BOTH, nodes=nodes, voters=[11], observers=[1, 2, 12], controllers={11: "h:11", 12: "h:12"}, leader=11
     )
     assert following(facts, 2, 12) == ["kafkacompat quorum add 12 h:12"]
-    gone = replace(facts, nodes={2: nodes[2]}, voters=[12], leader=12, partitions=[partition("a", 2)])
+    moved = replace(
+        facts, nodes={2: nodes[2]}, voters=[12], observers=[2, 11], leader=12, partitions=[partition("a", 2)]
+    )
+    assert following(moved, 2, 12) == ["kafka-server-stop.sh --node-id=11"]
+    gone = replace(moved, observers=[2])
     assert following(gone, 2, 12) == ["kafkacompat quorum unregister-controller 11"]
     # Before 4.4-IV2 controllers are not unregistered.
     assert following(replace(gone, features={**LEVELS, "metadata.version": 30}), 2, 12) == []
+
+
+def test_the_plan_names_all_nodes_that_will_stop() -> None:
+    nodes = {1: node(1, process_roles="broker"), 2: node(2, ours=True)}
+    facts = replace(BOTH, nodes=nodes, voters=[11], observers=[1, 2], leader=11)
+    stop = next(each for each in plan(facts, [2]) if each.name == "stop")
+    assert stop.commands == ["kafka-server-stop.sh --node-id=1", "kafka-server-stop.sh --node-id=11"]
+
+
+def test_nodes_that_do_not_answer_do_not_turn_a_move_round() -> None:
+    """All that leave have stopped."""
+    nodes = {2: node(2, None, fenced=True), 3: node(3, process_roles="broker")}
+    back = replace(
+        KAFKA,
+        nodes=nodes,
+        voters=[13],
+        observers=[3, 12],
+        leader=13,
+        controllers={12: "h:12", 13: "10.0.0.2:9093"},
+        partitions=[partition("a", 3)],
+        groups={"g": "of a later release"},
+    )
+    assert following(back, 3, 13) == ["kill $(cat node-12.pid)"]
+    assert complaints(back, 3, 13) == []
+    ours = node(3, ours=True, process_roles="broker")
+    forth = replace(back, nodes={2: node(2, None, fenced=True), 3: ours}, groups={})
+    assert following(forth, 3, 13) == ["kafka-server-stop.sh --node-id=12"]
 
 
 def test_an_address_that_nobody_tells_is_left_open() -> None:
@@ -360,7 +392,9 @@ def test_what_stands_in_the_way_of_the_next_step_comes_first(
 def test_a_finished_move_and_a_check_without_complaints_end_well(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = replace(BOTH, nodes={2: BOTH.nodes[2]}, voters=[2], leader=2, controllers={}, partitions=[])
+    done = replace(
+        BOTH, nodes={2: BOTH.nodes[2]}, voters=[2], observers=[], leader=2, controllers={}, partitions=[]
+    )
     status, lines = printed(done, monkeypatch, capsys, "plan")
     assert (status, lines[-1]) == (0, "the move is complete")
     status, lines = printed(BOTH, monkeypatch, capsys, "check")
@@ -388,3 +422,29 @@ def test_a_node_tells_what_a_move_needs_to_know() -> None:
     assert facts.topic_settings["__consumer_offsets"]["cleanup.policy"] == "compact"
     assert complaints(facts) == []
     assert following(facts) == []
+
+
+def test_an_observer_that_has_stopped_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quorum tells it for minutes. Another one fetches on."""
+    fetches = iter(
+        [{11: 1000, 12: 900, 2: 80}, {11: 1500, 12: 901, 2: 80}, *[{11: 2000, 12: 899, 2: 80}] * 100]
+    )
+
+    def told(cluster: Any) -> Quorum:
+        return Quorum(
+            3, 5, {3: b"d"}, {2: b"d", 11: b"d", 12: b"d"}, {}, last_fetches_ms=next(fetches, {11: 2000})
+        )
+
+    seconds = count()
+    monkeypatch.setattr(migration_survey.time, "sleep", lambda _: None)
+    monkeypatch.setattr(migration_survey.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(migration_survey, "quorum_told", told)
+    assert migration_survey._running(cast("Any", None), told(None), {2: node(2)}) == [2, 11]
+
+
+def test_controllers_that_no_client_reaches_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a listener that wants a certificate."""
+    monkeypatch.setattr(migration_survey, "_controllers", lambda nodes, address: {})
+    with Kafka() as kafka:
+        facts = survey(ClusterAddress(kafka.bootstrap_servers))
+    assert [text.partition(",")[0] for text in facts.untold] == ["no controller answers a client"]

@@ -54,7 +54,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class MoveFacts:
-    """`voters` and `observers` are node ids, and None without a quorum. `controllers`: HOST:PORT of each registered
+    """`voters` and `observers` are node ids, and None without a quorum. Observers run. `controllers`: HOST:PORT of each registered
     controller, as far as it is known."""
 
     cluster_id: str
@@ -90,13 +90,20 @@ class _Move:
     facts: MoveFacts
     staying: tuple[int, ...]
     leaving: tuple[int, ...]
-    """Registered brokers and voters."""
+    """Registered brokers, voters, and controllers that run without a vote."""
 
     @property
     def goes_to_kafkacompat(self) -> bool:
-        """Unless only nodes of kafkacompat leave."""
-        known = [self.facts.nodes[each] for each in self.leaving if each in self.facts.nodes]
-        return not known or not all(each.is_kafkacompat for each in known)
+        """Unless only nodes of kafkacompat leave, as far as they answer. If none does, the nodes that stay tell it."""
+        leave, stay = (
+            [
+                node.is_kafkacompat
+                for each in some
+                if (node := self.facts.nodes.get(each)) is not None and node.is_kafkacompat is not None
+            ]
+            for some in (self.leaving, self.staying)
+        )
+        return not all(leave) if leave else not stay or any(stay)
 
     @property
     def controllers(self) -> list[int]:
@@ -127,7 +134,7 @@ def _move(facts: MoveFacts, wanted: Collection[int] | None) -> _Move:
     """`wanted` are the nodes that stay. None: those of kafkacompat."""
     ours = [each.node_id for each in facts.nodes.values() if each.is_kafkacompat]
     staying = tuple(sorted(ours if wanted is None else set(wanted)))
-    known = {*facts.nodes, *(facts.voters or ())}
+    known = {*facts.nodes, *(facts.voters or ()), *facts.observers}
     return _Move(facts, staying, tuple(sorted(known - set(staying))))
 
 
@@ -222,13 +229,19 @@ def _resign(move: _Move) -> tuple[str, list[str]]:
 
 
 def _stop(move: _Move) -> tuple[str, list[str]]:
-    alive = [node for each in move.leaving if (node := move.facts.nodes.get(each)) and not node.is_fenced]
-    return f"{_who_leaves(move)} stop", [
-        f"kill $(cat node-{each.node_id}.pid)"
-        if each.is_kafkacompat
-        else f"kafka-server-stop.sh --node-id={each.node_id}"
-        for each in alive
-    ]
+    """Controllers that are no brokers too: without a vote they follow the quorum on."""
+    nodes = move.facts.nodes
+    commands = []
+    for each in move.leaving:
+        node = nodes.get(each)
+        if node is not None and node.is_fenced:
+            continue
+        told = None if node is None else node.is_kafkacompat
+        is_kafkacompat = not move.goes_to_kafkacompat if told is None else told
+        commands.append(
+            f"kill $(cat node-{each}.pid)" if is_kafkacompat else f"kafka-server-stop.sh --node-id={each}"
+        )
+    return f"{_who_leaves(move)} stop", commands
 
 
 def _unregister(move: _Move) -> tuple[str, list[str]]:

@@ -5,14 +5,15 @@ What a node does not tell is left out and named.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafkacompat.addresses import host_and_port, split_host_and_port
 from kafkacompat.cli.examination import SOFTWARE
 from kafkacompat.cli.migration import MoveFacts, NodeFacts, known_controllers
 from kafkacompat.cli.moves import ongoing_of
-from kafkacompat.cli.view import TOPIC_RESOURCE, brokers_of, partitions_of
-from kafkacompat.cli.voters import LOOK_TIMEOUT_S, quorum_told
+from kafkacompat.cli.view import TOPIC_RESOURCE, Quorum, brokers_of, partitions_of
+from kafkacompat.cli.voters import LOOK_TIMEOUT_S, RETRY_PAUSE_S, quorum_told
 from kafkacompat.client.blocking import Cluster, Connection, Remote
 from kafkacompat.client.brokers import check
 from kafkacompat.config import own_table
@@ -33,6 +34,10 @@ BROKER_RESOURCE = 4
 CONTROLLERS = 2
 """The type of endpoints that a controller tells."""
 TOPICS_TOGETHER = 500
+SILENT_S = 3.0
+"""An observer that runs fetches every half a second."""
+UNSTEADY_MS = 100
+"""How much the time of one fetch may differ between two answers. A leader converts it from a clock that never turns back."""
 GIVEN = (
     ConfigSource.TOPIC_CONFIG,
     ConfigSource.DYNAMIC_BROKER_CONFIG,
@@ -60,11 +65,15 @@ def survey(address: ClusterAddress) -> MoveFacts:
         quorum = quorum_told(cluster)
         partitions = partitions_of(remote)
         controllers = _controllers(nodes.values(), address)
+        if quorum is not None and not controllers:
+            untold.append(
+                "no controller answers a client, so it is not known which controllers are registered"
+            )
         return MoveFacts(
             cluster_id,
             nodes,
             None if quorum is None else list(quorum.voters),
-            [] if quorum is None else list(quorum.observers),
+            [] if quorum is None else _running(cluster, quorum, nodes),
             -1 if quorum is None else quorum.cluster_leader,
             controllers,
             _finalized(remote),
@@ -74,6 +83,25 @@ def survey(address: ClusterAddress) -> MoveFacts:
             groups,
             untold,
         )
+
+
+def _running(cluster: Cluster, quorum: Quorum, brokers: Mapping[int, NodeFacts]) -> list[int]:
+    """The observers that run. One that has stopped is told for minutes. Of a broker it is known, of others a fetch is waited
+    for."""
+    silent = quorum.observers.keys() - brokers.keys()
+    deadline = time.monotonic() + SILENT_S
+    before = quorum.last_fetches_ms
+    while silent and time.monotonic() < deadline:
+        time.sleep(RETRY_PAUSE_S)
+        now = quorum_told(cluster)
+        if now is not None:
+            silent = {
+                each
+                for each in silent
+                if now.last_fetches_ms.get(each, -1) <= before.get(each, -1) + UNSTEADY_MS
+                and each not in now.voters
+            }
+    return [each for each in quorum.observers if each not in silent]
 
 
 def _versions(remote: Remote) -> ApiVersionsResponse:

@@ -5,8 +5,8 @@ This module knows the protocol, and neither processes nor directories.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kafkacompat.client.blocking import Remote
 from kafkacompat.client.brokers import check
@@ -58,7 +58,7 @@ class Broker:
 @dataclass(frozen=True, slots=True)
 class Quorum:
     """The directory ids of voters and observers by node id, and the log end offset of each. `listener`: the name of the
-    leader's first controller listener, if it is told."""
+    leader's first controller listener, if it is told. `last_fetches_ms`: when each has last fetched, by the leader's clock."""
 
     cluster_leader: int
     epoch: int
@@ -66,6 +66,7 @@ class Quorum:
     observers: dict[int, bytes]
     ends: dict[int, int]
     listener: str = CONTROLLER_LISTENER
+    last_fetches_ms: Mapping[int, int] = field(default_factory=dict)
 
 
 def quorum_of(remote: Remote) -> Quorum | None:
@@ -86,6 +87,7 @@ def quorum_of(remote: Remote) -> Quorum | None:
         {each.replica_id: bytes(each.replica_directory_id) for each in found.observers},
         {each.replica_id: each.log_end_offset for each in everyone},
         next(iter(listeners), CONTROLLER_LISTENER),
+        {each.replica_id: each.last_fetch_timestamp for each in everyone},
     )
 
 
