@@ -181,7 +181,13 @@ class Appender(Client):
         offset and begins at the start of the log. Each assigned partition is an entry without a position."""
 
         def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            consumer.assign(self._committed(partitions))
+            try:
+                places = self._committed(partitions)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._DESTROY:
+                    raise
+                return  # it is being closed
+            consumer.assign(places)
             self.entries.extend([name_of(each.topic, each.partition), None] for each in partitions)
 
         self.consumer.subscribe([TOPIC], on_assign=assigned)
