@@ -210,6 +210,11 @@ def streams_talk(side: Any) -> list[Any]:
         statuses = [(each["StatusCode"], each["StatusDetail"]) for each in answer["Status"] or []]
         told.append((answer["ErrorCode"], answer["ErrorMessage"], answer["MemberEpoch"], statuses))
 
+    def beat_again(connection: Any, group: str, member: str, epoch: int) -> None:
+        """Whether the topic that the first beat asked for is there by now differs from run to run, and so do the statuses."""
+        beat(connection, group, member, epoch)
+        told[-1] = told[-1][:3]
+
     def describe(group: str) -> None:
         body = {"GroupIds": [group, "denied"], "IncludeAuthorizedOperations": True}
         answer = sender.call("StreamsGroupDescribe", 1, body)
@@ -237,8 +242,8 @@ def streams_talk(side: Any) -> list[Any]:
     describe("group")
     beat(side.own, "group-2", "m", Topology=topology(DENIED, "app-made"), **owned)
     describe("group-2")
-    beat(sender, "group-2", "m", 1)
-    beat(sender, "group-2", "m", -1)
+    beat_again(sender, "group-2", "m", 1)
+    beat_again(sender, "group-2", "m", -1)
     for api, version, body in (
         ("DeleteGroups", 3, {"GroupsNames": ["denied", "group-2", "group", "none"]}),
         (
