@@ -90,6 +90,7 @@ ALLOWED: dict[str, set[str]] = {
         "log",
         "net.failures",
         "partition.service",
+        "partition.traffic",
         "quota.rate",
         "records",
         "wire",

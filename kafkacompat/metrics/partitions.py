@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.log.cleaner.candidates import first_dirty_offset
 from kafkacompat.metrics.families import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.partition.traffic import BrokerTraffic, TopicTraffic
+    from kafkacompat.partition.traffic import BrokerTraffic, TopicCounters, TopicTraffic, TrafficByTopic
 
 
 LATE_MS = 300_000
@@ -392,18 +392,29 @@ class TrafficReading(NamedTuple):
     topics: Sequence[tuple[str, TopicTraffic]]
 
 
-def _samples(field: str, topics_too: bool, reading: TrafficReading) -> Iterator[Sample]:
-    # What is summed is asked for anew each time: the counts of a topic that ends during the scrape would be there twice.
-    yield NO_LABELS, sum(getattr(each, field) for each in reading.traffic.sums())
-    for topic, counted in reading.topics if topics_too else ():
+class ReadingByTopic(Protocol):
+    @property
+    def traffic(self) -> TrafficByTopic[Any]: ...
+    @property
+    def topics(self) -> Sequence[tuple[str, TopicCounters]]: ...
+
+
+def topic_samples(field: str, reading: ReadingByTopic) -> Iterator[Sample]:
+    yield from sum_samples(field, reading)
+    for topic, counted in reading.topics:
         if value := getattr(counted, field):
             yield {"topic": topic}, value
+
+
+def sum_samples(field: str, reading: ReadingByTopic) -> Iterator[Sample]:
+    # What is summed is asked for anew each time: the counts of a topic that ends during the scrape would be there twice.
+    yield NO_LABELS, sum(getattr(each, field) for each in reading.traffic.sums())
 
 
 BY_TOPIC: Metrics[TrafficReading] = Metrics(
     "Traffic by topic, and in all without the label",
     *(
-        counters(f"{TRAFFIC}{suffix}", text, ("topic",), partial(_samples, field, True))
+        counters(f"{TRAFFIC}{suffix}", text, ("topic",), partial(topic_samples, field))
         for suffix, field, text in (
             ("messagesin", "messages_in", "Records appended by producers."),
             ("bytesin", "bytes_in", "Bytes appended by producers."),
@@ -427,7 +438,7 @@ BY_TOPIC: Metrics[TrafficReading] = Metrics(
 IN_ALL: Metrics[TrafficReading] = Metrics(
     "Traffic in all",
     *(
-        counters(f"{TRAFFIC}{suffix}", text, (), partial(_samples, field, False))
+        counters(f"{TRAFFIC}{suffix}", text, (), partial(sum_samples, field))
         for suffix, field, text in (
             ("invalidmessagecrcrecords", "invalid_crcs", "Batches refused because of their crc."),
             (

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.metrics.families import NO_LABELS, Families, Metrics, Sample, counters, gauges
-from kafkacompat.metrics.partitions import TRAFFIC
+from kafkacompat.metrics.partitions import TRAFFIC, topic_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,14 +19,6 @@ class RemoteReading(NamedTuple):
     topics: Sequence[tuple[str, RemoteTopicTraffic]]
     states: Mapping[str, Sequence[RemoteState]]
     """Of the partitions that this node leads, by topic."""
-
-
-def _counts(field: str, reading: RemoteReading) -> Iterator[Sample]:
-    # What is summed is asked for anew each time: the counts of a topic that ends during the scrape would be there twice.
-    yield NO_LABELS, sum(getattr(each, field) for each in reading.traffic.sums())
-    for topic, counted in reading.topics:
-        if value := getattr(counted, field):
-            yield {"topic": topic}, value
 
 
 def _states(field: str, reading: RemoteReading) -> Iterator[Sample | None]:
@@ -42,7 +34,7 @@ def _states(field: str, reading: RemoteReading) -> Iterator[Sample | None]:
 REMOTE: Metrics[RemoteReading] = Metrics(
     "Tiered storage by topic, and in all without the label, on a broker with `remote.log.storage.system.enable`",
     *(
-        counters(f"{TRAFFIC}{suffix}", text, ("topic",), partial(_counts, field))
+        counters(f"{TRAFFIC}{suffix}", text, ("topic",), partial(topic_samples, field))
         for suffix, field, text in (
             ("remotecopybytes", "copied_bytes", "Bytes of segments that were copied."),
             ("remotecopyrequests", "copies", "Segments whose copy was begun."),

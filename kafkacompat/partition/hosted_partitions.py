@@ -461,7 +461,7 @@ class HostedPartitions:
         if self.mirroring is not None:
             self.mirroring.gone(core)
         self.reconfiguring.gone(core)
-        self.traffic.end(name.topic, core.traffic)
+        self.traffic.end(name.topic)
         if self.placing is not None:
             self.placing.gone(core)
         if self._replication is not None:

@@ -7,6 +7,7 @@ their values stay in the sums over all topics.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Generic, Self, TypeVar
 
 from kafkacompat.ports import Fault
 
@@ -23,7 +24,21 @@ class IsrChanges:
         """Refused with an error; they may be asked for again."""
 
 
-class TopicTraffic:
+class TopicCounters:
+    """Counters of one topic. Subclasses name them in `__slots__`."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        """The number of the topic's partitions that are counted here."""
+
+    def add(self, other: Self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class TopicTraffic(TopicCounters):
     """The counters of one topic. They start when the broker gets its first partition of the topic."""
 
     __slots__ = (
@@ -39,7 +54,6 @@ class TopicTraffic:
         "invalid_sequences",
         "messages_in",
         "no_keys",
-        "partitions",
         "produces",
         "reassignment_bytes_in",
         "reassignment_bytes_out",
@@ -50,8 +64,7 @@ class TopicTraffic:
     )
 
     def __init__(self) -> None:
-        self.partitions = 0
-        """The number of the topic's partitions on this broker."""
+        super().__init__()
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -87,48 +100,61 @@ class TopicTraffic:
         name = COUNTER_OF_FAULT[fault]
         setattr(self, name, getattr(self, name) + (records if fault is Fault.NO_KEY else 1))
 
-    def add(self, other: TopicTraffic) -> None:
-        for name in COUNTERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
 
 COUNTER_OF_FAULT = {
     Fault.CRC: "invalid_crcs",
     Fault.OFFSET_OR_SEQUENCE: "invalid_sequences",
     Fault.NO_KEY: "no_keys",
 }
-COUNTERS = tuple(name for name in TopicTraffic.__slots__ if name != "partitions")
 
 
-class BrokerTraffic:
-    """The counters of all topics on this broker."""
+T = TypeVar("T", bound=TopicCounters)
 
-    __slots__ = ("_by_topic", "_ended")
 
-    def __init__(self) -> None:
-        self._by_topic: dict[str, TopicTraffic] = {}
-        self._ended = TopicTraffic()
-        """The sums of the topics that this broker no longer has."""
+class TrafficByTopic(Generic[T]):
+    """The counters of all topics of which something is here."""
 
-    def begin(self, topic: str) -> TopicTraffic:
-        """The broker got one more partition of the topic."""
+    __slots__ = ("_by_topic", "_ended", "_made")
+
+    def __init__(self, made: type[T]) -> None:
+        self._made = made
+        self._by_topic: dict[str, T] = {}
+        self._ended = made()
+        """The sums of the topics of which nothing is here any more."""
+
+    def begin(self, topic: str) -> T:
+        """One more partition of the topic is here."""
         traffic = self._by_topic.get(topic)
         if traffic is None:
-            traffic = self._by_topic[topic] = TopicTraffic()
+            traffic = self._by_topic[topic] = self._made()
         traffic.partitions += 1
         return traffic
 
-    def end(self, topic: str, traffic: TopicTraffic) -> None:
-        """The broker lost one partition of the topic."""
+    def end(self, topic: str) -> None:
+        """One partition of the topic is here no more."""
+        traffic = self._by_topic[topic]
         traffic.partitions -= 1
-        if not traffic.partitions and self._by_topic.get(topic) is traffic:
+        if not traffic.partitions:
             del self._by_topic[topic]
             self._ended.add(traffic)
 
-    def topics(self) -> list[tuple[str, TopicTraffic]]:
+    def of(self, topic: str) -> T:
+        """Where to count what concerns a topic. Without a partition of it, only the sums have it."""
+        return self._by_topic.get(topic, self._ended)
+
+    def topics(self) -> list[tuple[str, T]]:
         return list(self._by_topic.items())
 
-    def sums(self) -> Iterator[TopicTraffic]:
+    def sums(self) -> Iterator[T]:
         """The counters whose sum is the sum over all topics."""
         yield self._ended
         yield from list(self._by_topic.values())
+
+
+class BrokerTraffic(TrafficByTopic[TopicTraffic]):
+    """The traffic of all partitions on this broker."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(TopicTraffic)

@@ -6,28 +6,25 @@ They are counted while this node has a tiered partition of the topic. After that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-COUNTERS = (
-    "aux_state_errors",
-    "aux_states",
-    "copied_bytes",
-    "copies",
-    "copy_errors",
-    "deletion_errors",
-    "deletions",
-    "fetch_errors",
-    "fetched_bytes",
-    "fetches",
-)
+from kafkacompat.partition.traffic import TopicCounters, TrafficByTopic
 
 
-class RemoteTopicTraffic:
-    __slots__ = (*COUNTERS, "partitions")
+class RemoteTopicTraffic(TopicCounters):
+    __slots__ = (
+        "aux_state_errors",
+        "aux_states",
+        "copied_bytes",
+        "copies",
+        "copy_errors",
+        "deletion_errors",
+        "deletions",
+        "fetch_errors",
+        "fetched_bytes",
+        "fetches",
+    )
 
     def __init__(self) -> None:
-        self.partitions = 0
-        """The number of the topic's tiered partitions on this node."""
+        super().__init__()
         self.copies = 0
         """Segments whose copy was begun."""
         self.copied_bytes = 0
@@ -46,42 +43,14 @@ class RemoteTopicTraffic:
         """Followers that looked for what they begin with after the leader's remote part."""
         self.aux_state_errors = 0
 
-    def add(self, other: RemoteTopicTraffic) -> None:
-        for name in COUNTERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
+class RemoteTraffic(TrafficByTopic[RemoteTopicTraffic]):
+    """The traffic of the tiered partitions on this node."""
 
-class RemoteTraffic:
-    __slots__ = ("_by_topic", "_ended")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, RemoteTopicTraffic] = {}
-        self._ended = RemoteTopicTraffic()
-        """The sums of the topics of which this node has no tiered partition any more."""
-
-    def begin(self, topic: str) -> None:
-        """The node has one more tiered partition of the topic."""
-        self._by_topic.setdefault(topic, RemoteTopicTraffic()).partitions += 1
-
-    def end(self, topic: str) -> None:
-        """The node has one tiered partition less."""
-        counted = self._by_topic[topic]
-        counted.partitions -= 1
-        if not counted.partitions:
-            del self._by_topic[topic]
-            self._ended.add(counted)
-
-    def of(self, topic: str) -> RemoteTopicTraffic:
-        """Where to count what concerns a topic. Without a partition of it, only the sums have it."""
-        return self._by_topic.get(topic, self._ended)
-
-    def topics(self) -> list[tuple[str, RemoteTopicTraffic]]:
-        return list(self._by_topic.items())
-
-    def sums(self) -> Iterator[RemoteTopicTraffic]:
-        """The counters whose sum is the sum over all topics."""
-        yield self._ended
-        yield from list(self._by_topic.values())
+        super().__init__(RemoteTopicTraffic)
 
 
 class RemoteState:

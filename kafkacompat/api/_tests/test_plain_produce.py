@@ -26,7 +26,7 @@ from kafkacompat.partition._tests.kit import (
     topic_image,
 )
 from kafkacompat.partition.replica_manager import ReplicaManager
-from kafkacompat.partition.traffic import COUNTERS
+from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import plain_produce as reading
 from kafkacompat.records.batch import build_batch
@@ -89,7 +89,7 @@ def state(api: Api) -> Any:
                     ],
                     (log.log_end_offset, log.high_watermark, log.producer_count),
                     [list(vars_of(each)) for each in log.active_producers()],
-                    [getattr(core.traffic, counter) for counter in COUNTERS],
+                    [getattr(core.traffic, counter) for counter in TopicTraffic.__slots__],
                 )
             )
     (route,) = [each for key, each in api.dispatcher._routes.items() if key[0] == 0][:1] or [None]

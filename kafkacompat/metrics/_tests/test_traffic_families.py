@@ -32,7 +32,7 @@ def test_a_topic_that_ends_during_a_scrape_is_counted_once(read_before: int) -> 
         each.messages_in = each.bytes_in = each.bytes_out = each.replication_bytes_in = 5
     read = sums(traffic_families(traffic))
     found = dict([next(read) for _ in range(read_before)])
-    traffic.end("ends", ends)
+    traffic.end("ends")
     stays.bytes_out += 1
     found |= dict(read)
     assert (

@@ -13,7 +13,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.kit import LedPartitions, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import fetch, transactional, want
 from kafkacompat.partition.fetch import FetchEngine
-from kafkacompat.partition.traffic import COUNTERS
+from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.wire.codec import encode_parts
 from kafkacompat.wire.messages.fetch_response import FetchResponse
 
@@ -110,7 +110,7 @@ class Reader:
 
     def seen(self) -> tuple[Any, ...]:
         counters = [
-            [getattr(traffic, name) for name in COUNTERS]
+            [getattr(traffic, name) for name in TopicTraffic.__slots__]
             for traffic in self.world.manager.hosted.traffic.sums()
         ]
         return self.answers, self.waiting is None, counters
