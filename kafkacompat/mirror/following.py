@@ -17,6 +17,7 @@ from kafkacompat.partition.following import (
     TRUNCATION_US,
     append_in_turns,
     divergence,
+    list_offsets_request,
     parts_below_start,
     take_earliest,
     take_latest,
@@ -27,16 +28,12 @@ from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from kafkacompat.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.partition.partition import Partition
     from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
+    from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
     from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
     from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
@@ -372,18 +369,9 @@ class MirrorFetches:
     # Offsets out of the source's range.
 
     def offsets_request(self, asked: list[MirroredPartition], timestamp: int) -> ListOffsetsRequest:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for followed in asked:
-            name = followed.name
-            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=name.partition,
-                    current_leader_epoch=followed.source_epoch,
-                    timestamp=timestamp,
-                )
-            )
-        return ListOffsetsRequest(replica_id=CONSUMER, topics=list(topics.values()))
+        return list_offsets_request(
+            CONSUMER, ((followed.name, followed.source_epoch) for followed in asked), timestamp
+        )
 
     def take_offsets(
         self,

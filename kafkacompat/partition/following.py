@@ -9,7 +9,7 @@ always its log end offset. An error delays only its own partition. Settings: rep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,11 @@ from kafkacompat.wire.messages.fetch_request import (
     FetchTopic,
     ForgottenTopic,
     ReplicaState,
+)
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
 )
 
 if TYPE_CHECKING:
@@ -561,3 +566,18 @@ def take_earliest(core: Copy, leader_start: int, *, anew: bool = False) -> None:
     The same if `anew`: nothing in our log is the leader's."""
     if anew or leader_start > core.log.log_end_offset:
         core.log.truncate_fully_and_start_at(leader_start, anew=True)
+
+
+def list_offsets_request(
+    replica_id: int, asked: Iterable[tuple[TopicPartition, int]], timestamp: int
+) -> ListOffsetsRequest:
+    """`asked`: each partition with the leader epoch that is known of it."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for name, epoch in asked:
+        topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
+        topic.partitions.append(
+            ListOffsetsPartition(
+                partition_index=name.partition, current_leader_epoch=epoch, timestamp=timestamp
+            )
+        )
+    return ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))

@@ -18,6 +18,7 @@ from kafkacompat.partition.following import (
     Fetched,
     FollowerFetches,
     PartitionFetchState,
+    list_offsets_request,
     parts_below_start,
     take_earliest,
     take_latest,
@@ -26,11 +27,6 @@ from kafkacompat.partition.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST
 from kafkacompat.ports import LogRefused
 from kafkacompat.tasks import WakeUp, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -45,6 +41,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.wire.messages.fetch_request import FetchRequest
+    from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
     from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
 
 logger = logging.getLogger(__name__)
@@ -347,18 +344,8 @@ class ReplicaFetcher:
         return unsettled
 
     def _offsets_request(self, asked: list[PartitionFetchState], timestamp: int) -> ListOffsetsRequest:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for followed in asked:
-            name = followed.name
-            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=name.partition,
-                    current_leader_epoch=followed.current_leader_epoch,
-                    timestamp=timestamp,
-                )
-            )
-        return ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
+        epochs = ((followed.name, followed.current_leader_epoch) for followed in asked)
+        return list_offsets_request(self._node_id, epochs, timestamp)
 
     def _refused(self, followed: PartitionFetchState, error_code: int, later_ms: int) -> None:
         logger.info(
