@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import Final
 
 from kafkacompat.expressions import ExpressionRefused, compiled
@@ -142,9 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         stopping = _stopping()
         terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
 
-        def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
-            create_missing(address, plans([arguments.topic]), timeout_s)
-
+        ensure_topics = _ensured(arguments.topic, address)
         away = None
         try:
             ensure_topics(DEFAULT_TIMEOUT_S)
@@ -171,6 +170,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _ensured(topic: str, address: ClusterAddress) -> Callable[..., None]:
+    """Return what makes the topic if it is missing, within a time in seconds."""
+
+    def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
+        create_missing(address, plans([topic]), timeout_s)
+
+    return ensure_topics
+
+
 def _stopping() -> list[int]:
     """Return the signals to stop that have come: none yet."""
     stopping: list[int] = []
@@ -187,9 +195,7 @@ def _collect_standard_input(arguments: argparse.Namespace, address: ClusterAddre
     stopping = _stopping()
     terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
 
-    def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
-        create_missing(address, plans([arguments.topic]), timeout_s)
-
+    ensure_topics = _ensured(arguments.topic, address)
     ensure_topics(DEFAULT_TIMEOUT_S)
     shipper = Shipper(
         address, arguments.host, ensure_topics, topic=arguments.topic, fields=_fields(arguments)
@@ -220,9 +226,7 @@ def _collect_journal(arguments: argparse.Namespace, address: ClusterAddress) -> 
         stopping = _stopping()
         terminal = Terminal(lambda: stopping.append(signal.SIGPIPE))
 
-        def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
-            create_missing(address, plans([arguments.topic]), timeout_s)
-
+        ensure_topics = _ensured(arguments.topic, address)
         ensure_topics(DEFAULT_TIMEOUT_S)
         shipper = Shipper(address, arguments.host, ensure_topics, topic=arguments.topic, fields=fields)
         journal = Journal(shipper, state, matches, until_end=arguments.until_end)

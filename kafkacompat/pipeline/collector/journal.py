@@ -23,9 +23,10 @@ from kafkacompat.pipeline.collector.lines import Line, LineCutter
 from kafkacompat.pipeline.collector.running import (
     READ_BYTES,
     SAVE_INTERVAL_S,
-    SCAN_INTERVAL_S,
     STOP_TIMEOUT_S,
     Figures,
+    ship_stream,
+    stream_figures,
 )
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
@@ -152,17 +153,13 @@ class Journal:
         self._start_s = float("-inf")
         self._saved_s = float("-inf")
         self._has_read = False
-        self._has_ended = False
+        self.has_ended = False
         self._trouble: str | None = None
 
     def run(self, stopping: Callable[[], bool], tell: Callable[[Figures], None]) -> None:
         """Run until stopping() is true, or until everything is shipped. PipelineFailed if journalctl cannot be started."""
         try:
-            while not stopping() and not (self._has_ended and not self._shipper.on_the_way_bytes):
-                wait_s = 0.0 if self._shipper.on_the_way_bytes else SCAN_INTERVAL_S
-                moved = self.turn(wait_s, time.monotonic())
-                tell(self.figures())
-                self._shipper.turn(0.0 if moved and self._shipper.room else SCAN_INTERVAL_S / 2)
+            ship_stream(self, self._shipper, stopping, tell)
             self._shipper.flush(STOP_TIMEOUT_S)
             self._save(time.monotonic())
             tell(self.figures())
@@ -173,7 +170,7 @@ class Journal:
         """Read and ship what there is, waiting for it at most timeout_s. Return whether anything was read."""
         if now_s - self._saved_s >= SAVE_INTERVAL_S:
             self._save(now_s)
-        if self._has_ended or not self._shipper.room:
+        if self.has_ended or not self._shipper.room:
             return False
         if self._process is None:
             if now_s < self._start_s:
@@ -192,23 +189,7 @@ class Journal:
 
     def figures(self) -> Figures:
         """Return the figures since the start."""
-        shipper = self._shipper
-        return Figures(
-            files=1,
-            lines=shipper.acknowledged_lines,
-            bytes=shipper.acknowledged_bytes,
-            lag_bytes=0,
-            on_the_way_bytes=shipper.on_the_way_bytes,
-            cut_lines=shipper.cut_lines,
-            resent_lines=shipper.resent_lines,
-            truncations=0,
-            unfinished_bytes=self._cutter.waiting_bytes,
-            unread_at_truncation_bytes=0,
-            given_up_bytes=0,
-            refused_files=0,
-            beyond_files=0,
-            trouble=shipper.trouble or self._trouble,
-        )
+        return stream_figures(self._shipper, self._cutter.waiting_bytes, self._trouble)
 
     def acknowledge(self) -> bool:
         """The broker has acknowledged a chunk. The cursor moves over those before which none is missing."""
@@ -272,7 +253,7 @@ class Journal:
         status = self._process.wait()
         self._end()
         if status == 0 and self._until_end:
-            self._has_ended = True
+            self.has_ended = True
             return
         if status > 0 and not self._has_read:
             raise PipelineFailed(f"{PROGRAM} has ended with status {status}: {said or 'it said nothing'}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkacompat.pipeline.collector.disk import Disk
 from kafkacompat.pipeline.collector.followed import Followed, Saved
@@ -55,6 +55,45 @@ class Figures(NamedTuple):
     trouble: str | None
     lost_files: int = 0
     """Files that the previous run began and that were not found again, either as they were or compressed."""
+
+
+class Stream(Protocol):
+    """A source that is read in order: standard input, or the journal."""
+
+    @property
+    def has_ended(self) -> bool: ...
+    def turn(self, timeout_s: float, now_s: float) -> bool: ...
+    def figures(self) -> Figures: ...
+
+
+def ship_stream(
+    stream: Stream, shipper: Shipper, stopping: Callable[[], bool], tell: Callable[[Figures], None]
+) -> None:
+    """Run until stopping() is true, or until everything is shipped."""
+    while not stopping() and not (stream.has_ended and not shipper.on_the_way_bytes):
+        moved = stream.turn(0.0 if shipper.on_the_way_bytes else SCAN_INTERVAL_S, time.monotonic())
+        tell(stream.figures())
+        shipper.turn(0.0 if moved and shipper.room else SCAN_INTERVAL_S / 2)
+
+
+def stream_figures(shipper: Shipper, unfinished_bytes: int, trouble: str | None) -> Figures:
+    """Return the figures of a stream since the start."""
+    return Figures(
+        files=1,
+        lines=shipper.acknowledged_lines,
+        bytes=shipper.acknowledged_bytes,
+        lag_bytes=0,
+        on_the_way_bytes=shipper.on_the_way_bytes,
+        cut_lines=shipper.cut_lines,
+        resent_lines=shipper.resent_lines,
+        truncations=0,
+        unfinished_bytes=unfinished_bytes,
+        unread_at_truncation_bytes=0,
+        given_up_bytes=0,
+        refused_files=0,
+        beyond_files=0,
+        trouble=shipper.trouble or trouble,
+    )
 
 
 class Collector:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import select
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,9 +17,10 @@ from kafkacompat.pipeline.collector.lines import Begins, Line, LineCutter, Recor
 from kafkacompat.pipeline.collector.running import (
     READ_BYTES,
     RECORD_WAIT_S,
-    SCAN_INTERVAL_S,
     STOP_TIMEOUT_S,
     Figures,
+    ship_stream,
+    stream_figures,
 )
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.failure import PipelineFailed
@@ -42,15 +42,12 @@ class StandardInput:
         self._identity = f"{origin_of(host)}-stdin-{secrets.token_hex(8)}"
         self._cutter = LineCutter(0) if begins is None else RecordCutter(0, LINE_BYTES_MAX, begins)
         self._read_s = float("-inf")
-        self._has_ended = False
+        self.has_ended = False
 
     def run(self, stopping: Callable[[], bool], tell: Callable[[Figures], None]) -> None:
         """Run until stopping() is true, or until everything is shipped. PipelineFailed if something was read and could not
         be shipped before a stop."""
-        while not stopping() and not (self._has_ended and not self._shipper.on_the_way_bytes):
-            moved = self.turn(0.0 if self._shipper.on_the_way_bytes else SCAN_INTERVAL_S, time.monotonic())
-            tell(self.figures())
-            self._shipper.turn(0.0 if moved and self._shipper.room else SCAN_INTERVAL_S / 2)
+        ship_stream(self, self._shipper, stopping, tell)
         lost = self._cutter.waiting_bytes
         if not self._shipper.flush(STOP_TIMEOUT_S):
             lost += self._shipper.on_the_way_bytes
@@ -62,7 +59,7 @@ class StandardInput:
 
     def turn(self, timeout_s: float, now_s: float) -> bool:
         """Read and ship what there is, waiting for it at most timeout_s. Return whether anything was read."""
-        if self._has_ended or not self._shipper.room:
+        if self.has_ended or not self._shipper.room:
             return False
         if not select.select([self._descriptor], [], [], timeout_s)[0]:
             if now_s - self._read_s >= RECORD_WAIT_S:
@@ -71,13 +68,13 @@ class StandardInput:
         self._read_s = now_s
         data = os.read(self._descriptor, READ_BYTES)
         if not data:
-            self._has_ended = True
+            self.has_ended = True
             # The end of the stream ends the last line too.
             data = b"\n" if self._cutter.part_bytes else b""
         lines = self._cutter.feed(data)
         if lines:
             self._ship(lines)
-        if self._has_ended:
+        if self.has_ended:
             self._finish_record()
         return bool(data)
 
@@ -87,23 +84,7 @@ class StandardInput:
 
     def figures(self) -> Figures:
         """Return the figures since the start."""
-        shipper = self._shipper
-        return Figures(
-            files=1,
-            lines=shipper.acknowledged_lines,
-            bytes=shipper.acknowledged_bytes,
-            lag_bytes=0,
-            on_the_way_bytes=shipper.on_the_way_bytes,
-            cut_lines=shipper.cut_lines,
-            resent_lines=shipper.resent_lines,
-            truncations=0,
-            unfinished_bytes=self._cutter.waiting_bytes,
-            unread_at_truncation_bytes=0,
-            given_up_bytes=0,
-            refused_files=0,
-            beyond_files=0,
-            trouble=shipper.trouble,
-        )
+        return stream_figures(self._shipper, self._cutter.waiting_bytes, None)
 
     def acknowledge(self) -> bool:
         """The broker has acknowledged a chunk. There is no position to save."""
