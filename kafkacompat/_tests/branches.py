@@ -31,22 +31,20 @@ import coverage
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("raft", "partition", "log", "coordinator", "group", "txn", "share")
 UNIT, SIMULATION, EITHER = "unit tests", "simulation", "either"
-SEEDS = (
-    "test_cluster_simulation.py",
-    "test_consumer_group_simulation.py",
-    "test_share_group_simulation.py",
-    "test_streams_group_simulation.py",
-    "test_quorum_simulation.py",
-)
+SEEDS = {
+    "clusters": "test_cluster_simulation.py::test_no_seed_fails[{share}]",
+    "quorums": "test_quorum_simulation.py::test_no_seed_fails[{share}]",
+    "consumer-groups": "test_shaped_simulations.py::test_no_seed_fails[consumer-groups-{share}]",
+    "share-groups": "test_shaped_simulations.py::test_no_seed_fails[share-groups-{share}]",
+    "streams-groups": "test_shaped_simulations.py::test_no_seed_fails[streams-groups-{share}]",
+}
 SHARES = (0, 1)
 """Of the eight that share the seeds of a simulation."""
 PIECES: Mapping[tuple[str, str], Sequence[str]] = {
     **{(UNIT, package): [f"kafkacompat/{package}"] for package in PACKAGES},
     **{
-        (SIMULATION, f"{file.removesuffix('.py')}-{share}"): [
-            f"kafkacompat/sim/_tests/{file}::test_no_seed_fails[{share}]"
-        ]
-        for file in SEEDS
+        (SIMULATION, f"{name}-{share}"): [f"kafkacompat/sim/_tests/{test.format(share=share)}"]
+        for name, test in SEEDS.items()
         for share in SHARES
     },
 }

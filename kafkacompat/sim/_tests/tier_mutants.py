@@ -63,5 +63,8 @@ TIER_MUTANTS: tuple[Plant, ...] = (
     copies_of_a_deleted_topic_stay,
     a_copy_that_failed_counts,
 )
-TIER_MUTANTS_SEEN_AT: dict[str, SeenAt] = {"copies_of_a_deleted_topic_stay": 5}
+TIER_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
+    "copies_of_a_deleted_topic_stay": 5,
+    "records_of_the_store_are_passed_on_unchecked": (1, 0),
+}
 """The seeds that found them when they were planted, unless it was the first seed."""
