@@ -166,17 +166,19 @@ def _writable(
     pace: Pace,
     hidden: list[TopicProduceResponse],
 ) -> Work[list[TopicProduceData]]:
-    """Return the topics that the sender may write to. The results of the other topics are added to `hidden`."""
+    """Return the topics that the sender may write to. The results of the other topics are added to `hidden`, as are those of
+    unknown ids: nobody asks again for the right to a topic that becomes known before its turn comes."""
     writable = []
     for topic in request.topic_data:
         name = name_of(node, topic, version)
-        if name is None or access.allows(
+        if name is not None and access.allows(
             AclOperation.WRITE, ResourceType.TOPIC, name, count=len(topic.partition_data)
         ):
             writable.append(topic)
         else:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
             part = ProduceRequest(acks=ALL_REPLICAS, topic_data=[topic])
-            refused: Any = yield from _refused(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED, pace)
+            refused: Any = yield from _refused(part, code, pace)
             hidden += refused.responses
         if pace.is_over(ASKED_LIKE_PARTITIONS):
             yield TURN_COST

@@ -20,7 +20,7 @@ from kafkacompat.api.request_context import NotController
 from kafkacompat.api.serve import Route, serve
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.kit import batch_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import batch_of, image_of, partition_image, topic_image
 from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkacompat.tasks import TURN_COST, Work
@@ -370,6 +370,23 @@ def test_a_transaction_needs_the_right_to_its_id_before_any_topic() -> None:
     batch = batch_of(b"x", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     request = produce(("a", 0, batch), ("b", 0, batch), transactional_id="tx")
     assert {code for _, code, _ in produced(api.call(request, 9))} == {53}
+
+
+def test_a_topic_that_becomes_known_after_the_look_at_rights_takes_nothing() -> None:
+    """Its id may be known from another broker, and the coordinator of the transaction may take its time."""
+    rights = mine(TOPIC, AclOperation.WRITE, "a"), mine(TRANSACTIONAL_ID, AclOperation.WRITE, "tx")
+    api = secured(*rights)
+    batch = batch_of(b"x", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    request = produce(("a", 0, batch), ("b", 0, batch_of(b"y")), transactional_id="tx", api=api)
+    api.publish(image_of(topic_image("a", 2)))
+    api.verifier.held = Deferred()
+    pending = api.send(request, 13)
+    api.publish(image_of(topic_image("a", 2), topic_image("b", 2)))
+    api.verifier.held.resolve({TopicPartition("a", 0): ErrorCode.NONE})
+    api.settle()
+    answer = produced(api.decoded(pending.reply.result(), 0, 13))
+    assert sorted(answer) == [(0, 0, 0), (0, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
+    assert api.world.manager.log(TopicPartition("b", 0)).log_end_offset == 0  # type: ignore[union-attr]
 
 
 def fetch(api: Api, *topics: str, version: int = 12, **fields: Any) -> FetchRequest:
