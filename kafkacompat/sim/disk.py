@@ -214,9 +214,10 @@ class FileContent:
         return bytes(result)
 
     def lose(self) -> None:
-        """A sync has failed."""
+        """A sync has failed. That a file is shorter is recorded by the file system, which either writes it later or ends."""
         kept = len(commonprefix([self.synced, self.written()]))
-        self.lost += ((kept, len(self.data)),)
+        if kept < len(self.data):
+            self.lost += ((kept, len(self.data)),)
 
     def write(self, position: int, added: bytes) -> None:
         self.data += bytes(max(position - len(self.data), 0))

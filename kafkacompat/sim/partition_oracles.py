@@ -114,7 +114,11 @@ class PartitionOracles:
         self.log_ends[life.id, (core.topic_id, core.topic_partition.partition)] = end
         if end < seen.end:
             counters.truncations += 1
-            if end < min(seen.high_watermark, ledger.end) and seen.high_watermark > seen.unverified:
+            if (
+                end < min(seen.high_watermark, ledger.end)
+                and seen.high_watermark > seen.unverified
+                and not self._begins_anew(core, seen)
+            ):
                 raise Breach(
                     "nothing committed disappears",
                     f"{where} is cut from {seen.end} to {end}, below {seen.high_watermark}",
@@ -152,6 +156,13 @@ class PartitionOracles:
         seen.cleaned_to = cleaned_to(log)
         seen.end, seen.high_watermark, seen.start = end, high_watermark, log.log_start_offset
         seen.epoch, seen.is_leader = epoch, core.is_leader
+
+    def _begins_anew(self, core: Partition, seen: Seen) -> bool:
+        """Whether another replica begins above all that this one has had. A long log is dropped in several steps then."""
+        key = core.topic_id, core.topic_partition.partition
+        lives = [self._machines[each].life for each in core.replicas if each in self._machines]
+        others = [each.partitions.by_id.get(key) for each in lives if each is not None and each.partitions]
+        return any(other is not None and other.log.local_log_start_offset > seen.end for other in others)
 
     def _last_led(self, node: int, core: Partition, seen: Seen) -> int | None:
         """The last epoch since the last look in which a replica has led. One event may elect it and depose it again: of several
@@ -368,11 +379,13 @@ class PartitionOracles:
         core = None if life is None or life.partitions is None else life.partitions.by_id.get(key)
         return 0 if core is None else core.log.log_end_offset
 
-    def power_lost(self, machine_id: int) -> None:
+    def power_lost(self, machine_id: int, directory: str | None = None) -> None:
+        """`directory`: a sync has failed there, so nothing else is lost. The process may run on for a moment, and join an ISR."""
         self.without_power.add(machine_id)
         self._lost_power_once.add(machine_id)
         for machine, key in list(self.log_ends):
-            if machine == machine_id:
+            name = self.ledgers[key].name
+            if machine == machine_id and directory in (None, f"{name.topic}-{name.partition}"):
                 self.log_ends[machine, key] = 0
 
     def power_is_harmless_again(self, machine_id: int) -> None:

@@ -178,6 +178,28 @@ def test_of_bytes_that_were_not_synced_a_beginning_stays_perhaps_with_zeros_behi
     assert seen == {b"ab", b"abc", b"abcd", b"ab\0", b"ab\0\0", b"abc\0"}
 
 
+def test_a_failed_sync_loses_bytes_and_no_shorter_end() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory("/data")
+    file = disk.open("/data/0.log", create=True)
+    file.write_now(b"abc")
+    file.sync()
+    disk.fails_sync = lambda path: True
+    file.truncate(0)
+    with pytest.raises(SyncFailed):
+        file.sync()
+    disk.fails_sync = lambda path: False
+    file.sync()
+    assert disk.trusted == []
+    file.write_now(b"de")
+    disk.fails_sync = lambda path: True
+    with pytest.raises(SyncFailed):
+        file.sync()
+    disk.fails_sync = lambda path: False
+    file.sync()
+    assert disk.trusted == ["/data/0.log"]
+
+
 def test_a_process_that_dies_within_a_write_leaves_a_part() -> None:
     disk = SimulatedDisk()
     disk.make_directory("/data")

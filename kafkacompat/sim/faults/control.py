@@ -96,8 +96,9 @@ class FaultControl:
             machine.life.die(silently=False)
         self.restart_later(machine)
 
-    def count_as_without_power(self, machine: SimulatedMachine) -> None:
-        self.oracles.power_lost(machine.id)
+    def count_as_without_power(self, machine: SimulatedMachine, directory: str | None = None) -> None:
+        """`directory`: the name of the only one in which something is lost."""
+        self.oracles.power_lost(machine.id, directory)
         if machine.is_broker:
             self.fragile = machine.id
             known = self.env.metadata.newest.brokers.get(machine.id)

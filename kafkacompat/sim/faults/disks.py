@@ -185,19 +185,23 @@ class FailingSyncs:
             machine.disk.fails_sync = partial(self._goes_on_failing, machine, directory_of(path), until_us)
         self._control.count += 1
         self._env.counters.failed_syncs += 1
-        self._control.count_as_without_power(machine)
+        directory = posixpath.dirname(path)
+        self._control.count_as_without_power(machine, posixpath.basename(directory))
         now_us = self._env.scheduler.now_us
-        self._plan(Planned(machine, machine.lives, posixpath.dirname(path), now_us))
+        self._plan(Planned(machine, machine.lives, directory, now_us))
         return True
 
     def _goes_on_failing(self, machine: SimulatedMachine, directory: str, until_us: int, path: str) -> bool:
         """Let each sync in the directory fail, while the controller does not count on the machine."""
-        return (
+        fails = (
             not self._control.is_over
             and self._control.fragile == machine.id
             and self._env.scheduler.now_us < until_us
             and directory_of(path) == directory
         )
+        if fails:
+            self._control.oracles.power_lost(machine.id, posixpath.basename(posixpath.dirname(path)))
+        return fails
 
     def _plan(self, planned: Planned) -> None:
         self._env.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
