@@ -342,3 +342,32 @@ def test_the_newest_records_of_all_partitions_come_first(page: Page, console: Co
     page.choose("#browse-start", "at an offset")
     page.click("#browse-form button[type=submit]")
     page.wait_for("#browse-records", "of all partitions only the latest records are shown")
+
+
+def test_a_search_finds_what_matches_in_all_partitions_and_goes_on(
+    page: Page, console: ConsoleProcess
+) -> None:
+    page.open("#/browse").choose("#browse-topic", MIXED_TOPIC)
+    page.choose("#browse-start", "search")
+    page.write("#sought-value", "caf\u00e9")
+    page.write("#sought-from", "2026-09-21 14:26:00")
+    page.write("#sought-to", "2026-09-21 14:29:00")
+    page.click("#browse-form button[type=submit]")
+    page.wait_for("#browse-range", "3 records found", "looked at 3 records", "nothing is left to look at")
+    assert [row[0] for row in page.rows("#browse-records")] == ["14", "13", "12"]
+    assert "\\u00e9" not in page.text("#browse-records")
+
+    page.open(f"#/browse?topic={MIXED_TOPIC}&partition=all&key=customer-1&limit=4")
+    page.wait_for("#browse-range", "4 records found", "of 1 partition", "offsets left")
+    assert page.script("return document.querySelector('#sought-key').value") == "customer-1"
+    for found in (8, 9):
+        page.click("#search-go")
+        page.wait_for("#browse-range", f"{found} records found")
+    page.wait_for("#browse-range", f"looked at {MIXED_RECORDS} records", "nothing is left to look at")
+    assert [int(row[0]) for row in page.rows("#browse-records")] == list(range(57, 0, -7))
+    page.click("#browse-records tbody tr:first-child button")
+    page.wait_for("#browse-records .record", "abc-57")
+
+    answer = console.get("/api/search?topic=logs.summary&value=window_start_ms&limit=30").json
+    newest = console.get("/api/records?topic=logs.summary&partition=all&limit=30").json
+    assert answer["records"] == newest["records"]

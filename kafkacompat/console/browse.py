@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -27,7 +28,13 @@ from kafkacompat.console.clients import consumer_settings, quiet_logger
 from kafkacompat.console.core.decoding import JSON_TEXT, decoded
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.newest import Stand, newest_of
-from kafkacompat.console.core.parameters import ALL, MAX_PARTITIONS_TOGETHER, NewestQuery, RecordsQuery
+from kafkacompat.console.core.parameters import (
+    ALL,
+    MAX_PARTITIONS_TOGETHER,
+    NewestQuery,
+    RecordsQuery,
+    SearchQuery,
+)
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -52,9 +59,16 @@ def records_page(bootstrap: ClusterAddress, query: RecordsQuery | NewestQuery) -
 
     Raises NotThere, NotRead, BrokerAway.
     """
-    consumer = Consumer(consumer_settings(bootstrap, query.uncommitted), logger=quiet_logger())
-    try:
+    with reading(bootstrap, query.uncommitted) as consumer:
         return _page(consumer, query) if isinstance(query, RecordsQuery) else _newest(consumer, query)
+
+
+@contextmanager
+def reading(bootstrap: ClusterAddress, uncommitted: bool) -> Iterator[Consumer]:
+    """A consumer for one request. What the library raises becomes BrokerAway."""
+    consumer = Consumer(consumer_settings(bootstrap, uncommitted), logger=quiet_logger())
+    try:
+        yield consumer
     except KafkaException as error:
         raise BrokerAway(reason_of(error)) from error
     finally:
@@ -73,7 +87,7 @@ def _page(consumer: Consumer, query: RecordsQuery) -> Page:
     else:
         start = _start(consumer, query, earliest, latest)
         records = []
-        for message in _messages(consumer, query, start, latest, deadline_s):
+        for message in messages(consumer, query.topic, query.partition, start, latest, deadline_s):
             records.append(record_view(message, query))
             if len(records) == query.limit:
                 break
@@ -91,7 +105,7 @@ def _page(consumer: Consumer, query: RecordsQuery) -> Page:
 
 def _newest(consumer: Consumer, query: NewestQuery) -> Page:
     """Read twice: timestamps first, so that of all values only those that are shown are in memory."""
-    numbers = _partitions(consumer, query.topic)
+    numbers = partitions_of(consumer, query.topic)
     if len(numbers) > MAX_PARTITIONS_TOGETHER:
         raise NotThere(
             f"topic {query.topic} has {len(numbers)} partitions: at most {MAX_PARTITIONS_TOGETHER} are shown together"
@@ -115,7 +129,7 @@ def _newest(consumer: Consumer, query: NewestQuery) -> Page:
         offsets = [offset for partition, offset in order if partition == number]
         if offsets:
             one = RecordsQuery(query.topic, number, query.limit, query.value_bytes)
-            for message in _messages(consumer, one, min(offsets), stand.end, deadline_s):
+            for message in messages(consumer, query.topic, number, min(offsets), stand.end, deadline_s):
                 shown[number, int(message.offset() or 0)] = {"partition": number, **record_view(message, one)}
     return {
         "topic": query.topic,
@@ -131,11 +145,16 @@ def _newest(consumer: Consumer, query: NewestQuery) -> Page:
 
 def _when(message: Message, query: RecordsQuery) -> tuple[int, int]:
     """Return the timestamp of a record, and its offset."""
+    return timestamp_of(message) or 0, int(message.offset() or 0)
+
+
+def timestamp_of(message: Message) -> int | None:
+    """Return milliseconds since 1970. None if the record has no timestamp."""
     kind, timestamp_ms = message.timestamp()
-    return (timestamp_ms if kind in TIMESTAMP_TYPES else 0), int(message.offset() or 0)
+    return timestamp_ms if kind in TIMESTAMP_TYPES else None
 
 
-def _partitions(consumer: Consumer, topic: str) -> list[int]:
+def partitions_of(consumer: Consumer, topic: str) -> list[int]:
     found = consumer.list_topics(topic, timeout=ASK_TIMEOUT_S).topics.get(topic)
     if found is None or (found.error is not None and not found.partitions):
         raise NotThere(f"there is no topic {topic}")
@@ -143,7 +162,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
 
 
 def _require_partition(consumer: Consumer, query: RecordsQuery) -> None:
-    if query.partition not in _partitions(consumer, query.topic):
+    if query.partition not in partitions_of(consumer, query.topic):
         raise NotThere(f"topic {query.topic} has no partition {query.partition}")
 
 
@@ -170,7 +189,7 @@ def _backwards(
     while True:
         start = max(earliest, end - span)
         kept: deque[tuple[int, Viewed]] = deque(maxlen=query.limit)
-        for message in _messages(consumer, query, start, end, deadline_s):
+        for message in messages(consumer, query.topic, query.partition, start, end, deadline_s):
             kept.append((int(message.offset() or 0), view(message, query)))
         if len(kept) == query.limit:
             start = kept[0][0]
@@ -179,13 +198,14 @@ def _backwards(
         span = min(span * 8, MAX_SCANNED_BACK)
 
 
-def _messages(
-    consumer: Consumer, query: RecordsQuery, start: int, end: int, deadline_s: float
+def messages(
+    consumer: Consumer, topic: str, partition: int, start: int, end: int, deadline_s: float
 ) -> Iterator[Message]:
+    """Yield the records of a partition from `start` on, before `end`. NotRead or BrokerAway if they do not come in time."""
     if start >= end:
         return
     following, lost = start, False
-    consumer.assign([TopicPartition(query.topic, query.partition, start)])
+    consumer.assign([TopicPartition(topic, partition, start)])
     while time.monotonic() < deadline_s:
         message = consumer.poll(POLL_S)
         if message is None:
@@ -206,19 +226,18 @@ def _messages(
         if following >= end:
             return
     if lost:
-        raise BrokerAway(f"no more records of {query.topic}-{query.partition} in {PAGE_TIMEOUT_S:.0f} s")
+        raise BrokerAway(f"no more records of {topic}-{partition} in {PAGE_TIMEOUT_S:.0f} s")
     # The library reports no error for a batch that it cannot parse, such as one with a key length below -1. It fetches
     # again and again.
     raise NotRead(
-        f"no record of {query.topic}-{query.partition} at or after offset {following} arrived in {PAGE_TIMEOUT_S:.0f} s; "
+        f"no record of {topic}-{partition} at or after offset {following} arrived in {PAGE_TIMEOUT_S:.0f} s; "
         "if the broker is not slow, the client library cannot read the record there: start after it"
     )
 
 
-def record_view(message: Message, query: RecordsQuery) -> Page:
+def record_view(message: Message, query: RecordsQuery | SearchQuery) -> Page:
     """Return one record with decoded key, value and headers."""
-    key, value = _bytes(message.key()), _bytes(message.value())
-    kind, timestamp_ms = message.timestamp()
+    key, value = bytes_of(message.key()), bytes_of(message.value())
     shown_key, shown_value = decoded(key, KEY_BYTES), decoded(value, query.value_bytes)
     told_key, told_value = internal_key(query.topic, key), internal_value(query.topic, key, value)
     if told_key is not None:
@@ -228,12 +247,12 @@ def record_view(message: Message, query: RecordsQuery) -> Page:
     headers, unreadable = _headers(message)
     return {
         "offset": message.offset(),
-        "timestamp_ms": timestamp_ms if kind in TIMESTAMP_TYPES else None,
-        "timestamp_type": TIMESTAMP_TYPES.get(kind),
+        "timestamp_ms": timestamp_of(message),
+        "timestamp_type": TIMESTAMP_TYPES.get(message.timestamp()[0]),
         "key": shown_key,
         "value": shown_value,
         "headers": [
-            {"name": str(name), "value": decoded(_bytes(content), HEADER_BYTES)}
+            {"name": str(name), "value": decoded(bytes_of(content), HEADER_BYTES)}
             for name, content in headers[:MAX_HEADERS]
         ],
         "headers_hidden": max(0, len(headers) - MAX_HEADERS),
@@ -254,5 +273,5 @@ def _headers(message: Message) -> tuple[list[Any], bool]:
         return [], True
 
 
-def _bytes(data: bytes | str | None) -> bytes | None:
+def bytes_of(data: bytes | str | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data

@@ -1,13 +1,14 @@
 """The HTTP answers: the page's files, the JSON API, /health and /metrics. Only GET: nothing here changes anything.
 
-GET /api/results and /api/cluster return the views with an ETag. GET /api/records returns a page of records. Errors are
+GET /api/results and /api/cluster return the views with an ETag. GET /api/records returns a page of records, and GET
+/api/search those that match. Errors are
 JSON {"error": text} with status 400 (a parameter), 404 (no such topic or partition) or 503 (broker away or busy, or no
 record came).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from importlib import resources
 
@@ -18,18 +19,23 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from kafkacompat.console.browse import records_page
+from kafkacompat.console.browse import Page, records_page
 from kafkacompat.console.core.connection import UNREACHABLE
-from kafkacompat.console.core.parameters import BadParameter, records_query
+from kafkacompat.console.core.parameters import BadParameter, records_query, search_query
 from kafkacompat.console.core.prometheus import CONTENT_TYPE, metrics_text
 from kafkacompat.console.core.tokens import Access
 from kafkacompat.console.core.views import reading_view
 from kafkacompat.console.failure import BrokerAway, Busy, NotRead, NotThere
 from kafkacompat.console.guard import Guard
+from kafkacompat.console.searching import search_page
 from kafkacompat.console.state import ConsoleState, ViewCache
 from kafkacompat.console.token_gate import TokenGate
 
+Pairs = Iterable[tuple[str, str]]
+
 MAX_BROWSERS = 4
+MAX_SEARCHES = 2
+"""A search takes longer than a page, and no page waits for it."""
 MAX_WAITING_BROWSERS = 16
 BAD_REQUEST, NOT_FOUND, UNAVAILABLE, NOT_MODIFIED = 400, 404, 503, 304
 NO_CACHE = {"cache-control": "no-cache"}
@@ -46,6 +52,10 @@ API = {
     "/api/records": (
         "records of one partition: topic, partition (0), limit (25), value_bytes (4096), uncommitted (false), and one "
         "of offset, before (an offset), time_ms; the latest without one of these"
+    ),
+    "/api/search": (
+        "records that match, the newest first: topic, partition (all), key (whole), value (text in it), from_ms, to_ms, "
+        "limit (25), value_bytes (4096), uncommitted (false), and ends from `older` of the answer before, to go on"
     ),
     "/health": "200 if the broker answers, else 503",
     "/metrics": "Prometheus' text format",
@@ -65,13 +75,14 @@ def static_files() -> dict[str, Response]:
 class Pages:
     """The handlers of all routes. They share one state."""
 
-    __slots__ = ("_browsers", "_clock", "_files", "_state")
+    __slots__ = ("_browsers", "_clock", "_files", "_searches", "_state")
 
     def __init__(self, state: ConsoleState, clock: Callable[[], int]) -> None:
         self._state = state
         self._clock = clock
         self._files = static_files()
         self._browsers = trio.CapacityLimiter(MAX_BROWSERS)
+        self._searches = trio.CapacityLimiter(MAX_SEARCHES)
 
     async def page(self, request: Request) -> Response:
         """The one HTML page."""
@@ -95,14 +106,31 @@ class Pages:
 
     async def records(self, request: Request) -> Response:
         """A page of records."""
+
+        def read(pairs: Pairs) -> Callable[[], Page]:
+            return partial(records_page, self._state.address, records_query(pairs))
+
+        return await self._read(request, read, self._browsers)
+
+    async def search(self, request: Request) -> Response:
+        """The newest records that match."""
+
+        def read(pairs: Pairs) -> Callable[[], Page]:
+            return partial(search_page, self._state.address, search_query(pairs))
+
+        return await self._read(request, read, self._searches)
+
+    async def _read(
+        self, request: Request, reading: Callable[[Pairs], Callable[[], Page]], limiter: trio.CapacityLimiter
+    ) -> Response:
+        """The result of the function that `reading` makes of the parameters. It is called in a thread."""
         try:
-            query = records_query(request.query_params.multi_items())
-            if self._browsers.statistics().tasks_waiting >= MAX_WAITING_BROWSERS:
+            read = reading(request.query_params.multi_items())
+            if limiter.statistics().tasks_waiting >= MAX_WAITING_BROWSERS:
                 raise Busy("too many requests for records at once; try again")
             if self._state.connection.state == UNREACHABLE:
                 raise BrokerAway(self._state.connection.reason)
-            read = partial(records_page, self._state.address, query)
-            page = await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._browsers)
+            page = await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=limiter)
         except BadParameter as error:
             return _error(BAD_REQUEST, str(error))
         except NotThere as error:
@@ -138,6 +166,7 @@ def routes_of(pages: Pages) -> list[Route]:
         Route("/api/results", pages.results),
         Route("/api/cluster", pages.cluster),
         Route("/api/records", pages.records),
+        Route("/api/search", pages.search),
         Route("/health", pages.health),
         Route("/metrics", pages.metrics),
     ]

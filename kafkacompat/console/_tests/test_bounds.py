@@ -15,7 +15,9 @@ from kafkacompat.console.core.parameters import (
     BadParameter,
     NewestQuery,
     RecordsQuery,
+    SearchQuery,
     records_query,
+    search_query,
 )
 
 
@@ -150,3 +152,37 @@ def test_all_partitions_have_ends_and_no_start() -> None:
     ):
         with pytest.raises(BadParameter, match=said):
             records_query([("topic", "t"), *more])
+
+
+def test_a_search_with_all_its_parts() -> None:
+    pairs = {
+        "topic": "t",
+        "partition": "2",
+        "key": "",
+        "value": "a",
+        "from_ms": "1",
+        "to_ms": "2",
+        "ends": "7",
+    }
+    wanted = SearchQuery("t", 2, key="", value="a", from_ms=1, to_ms=2, ends=(7,))
+    assert search_query(pairs.items()) == wanted
+    assert search_query([("topic", "t"), ("key", "k")]) == SearchQuery("t", None, key="k")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "says"),
+    [
+        ([], "nothing to look for"),
+        ([("value", "")], "nothing to look for"),
+        ([("key", "k" * 1_001)], "key may have at most 1000 characters"),
+        ([("value", "v" * 1_001)], "value may have at most 1000 characters"),
+        ([("from_ms", "5"), ("to_ms", "5")], "from_ms must be before to_ms"),
+        ([("from_ms", "-5")], "from_ms must be a whole number"),
+        ([("key", "k"), ("partition", "x")], "partition must be a whole number from 0 to 1000000 or all"),
+        ([("key", "k"), ("offset", "1")], "unknown parameter 'offset'"),
+        ([("key", "k"), ("ends", "1.x")], "ends must be offsets"),
+    ],
+)
+def test_a_search_out_of_bounds_is_refused_with_a_reason(pairs: list[tuple[str, str]], says: str) -> None:
+    with pytest.raises(BadParameter, match=says):
+        search_query([("topic", "t"), *pairs])

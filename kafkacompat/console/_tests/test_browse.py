@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.console.browse import MAX_HEADERS, _messages, record_view
+from kafkacompat.console.browse import MAX_HEADERS, messages, record_view
 from kafkacompat.console.core.parameters import RecordsQuery
 from kafkacompat.console.failure import BrokerAway, NotRead
 
@@ -115,7 +115,7 @@ def test_a_record_that_never_comes_is_told_from_a_broker_that_is_away(
     seconds = iter(range(1_000))
     monkeypatch.setattr("kafkacompat.console.browse.time.monotonic", lambda: next(seconds))
     with pytest.raises(error, match=says):
-        list(_messages(SilentConsumer(then), RecordsQuery("t", 0), 0, 9, 8.0))
+        list(messages(SilentConsumer(then), "t", 0, 0, 9, 8.0))
 
 
 BYTES = st.one_of(

@@ -201,6 +201,9 @@ async def test_a_bad_parameter_is_answered_with_400_and_a_line(state: ConsoleSta
     answer = await ask(app, "/api/records", "topic=t&limit=many")
     assert answer.status == 400
     assert answer.json == {"error": "limit must be a whole number from 1 to 200"}
+    answer = await ask(app, "/api/search", "topic=t")
+    assert answer.status == 400
+    assert answer.json["error"].startswith("nothing to look for")
 
 
 @pytest.mark.parametrize(
@@ -214,10 +217,12 @@ async def test_what_cannot_be_read_is_said(
         raise error
 
     monkeypatch.setattr(server, "records_page", fail)
-    answer = await ask(application(state, clock, ()), "/api/records", "topic=t")
-    assert answer.status == status
-    assert str(error) in answer.json["error"]
-    assert ("is not reachable" in answer.json["error"]) == isinstance(error, BrokerAway)
+    monkeypatch.setattr(server, "search_page", fail)
+    for path, query in (("/api/records", "topic=t"), ("/api/search", "topic=t&key=k")):
+        answer = await ask(application(state, clock, ()), path, query)
+        assert answer.status == status
+        assert str(error) in answer.json["error"]
+        assert ("is not reachable" in answer.json["error"]) == isinstance(error, BrokerAway)
 
 
 async def test_requests_for_records_are_bounded(

@@ -1,4 +1,4 @@
-// The records' view: a partition's records by offset or time, page by page. The address bar has the current query.
+// The records' view: records by offset or time, page by page, or those that match a search. The address bar has the current query.
 
 import { byId, empty, h, replace, setText, table } from "./dom.js";
 import { bytes, count, plural, precise } from "./format.js";
@@ -6,6 +6,9 @@ import { bytes, count, plural, precise } from "./format.js";
 const WHOLE_VALUE_BYTES = 1_000_000;
 const PREVIEW_CHARACTERS = 160;
 const ALL = "all";
+// What is looked for, by the name of its parameter.
+const SOUGHT = { key: "sought-key", value: "sought-value", from_ms: "sought-from", to_ms: "sought-to" };
+const MOST_FOUND = 1_000;
 
 export class BrowseView {
   constructor() {
@@ -15,11 +18,13 @@ export class BrowseView {
     this.asked = 0;
     byId("browse-form").addEventListener("submit", (event) => { event.preventDefault(); this.submit(); });
     byId("browse-topic").addEventListener("change", () => this.fillPartitions());
-    byId("browse-start").addEventListener("change", () => this.showAt());
+    byId("browse-start").addEventListener("change", () => { if (byId("browse-start").value === "search") this.choose(ALL); this.showAt(); });
     byId("browse-oldest").addEventListener("click", () => this.turn({ offset: "0" }));
     byId("browse-older").addEventListener("click", () => this.turn(this.page.partition === ALL ? { ends: this.page.older } : { before: String(this.page.previous_before) }));
     byId("browse-newer").addEventListener("click", () => this.turn({ offset: String(this.page.next_offset) }));
     byId("browse-newest").addEventListener("click", () => this.turn({}));
+    byId("search-go").addEventListener("click", () => (this.going ? this.stop() : this.goOn()));
+    this.going = false;
     this.buttons();
   }
 
@@ -39,6 +44,7 @@ export class BrowseView {
   show(query) {
     this.query = query;
     const topic = query.get("topic");
+    this.stop();
     if (!topic) {
       setText(byId("browse-range"), "");
       replace(byId("browse-records"), empty("Choose a topic and a partition, and where to start."));
@@ -59,7 +65,12 @@ export class BrowseView {
     const numbers = (topic?.partitions ?? []).map((each) => String(each.partition));
     const choices = numbers.length > 1 ? [...numbers, ALL] : numbers;
     replace(byId("browse-partition"), choices.map((each) => h("option", { value: each }, each)));
-    if (choices.includes(chosen)) byId("browse-partition").value = chosen;
+    this.choose(chosen);
+  }
+
+  choose(partition) {
+    const choices = byId("browse-partition");
+    if ([...choices.options].some((option) => option.value === partition)) choices.value = partition;
   }
 
   // An address may have a limit that is not among the choices.
@@ -73,14 +84,16 @@ export class BrowseView {
   fillStart(query) {
     if (query.has("before")) return;
     const time = query.has("time_ms");
-    byId("browse-start").value = time ? "time" : query.has("offset") ? "offset" : "latest";
+    byId("browse-start").value = isSearch(query) ? "search" : time ? "time" : query.has("offset") ? "offset" : "latest";
+    for (const [name, id] of Object.entries(SOUGHT)) byId(id).value = name.endsWith("_ms") && query.has(name) ? precise(Number(query.get(name))) : query.get(name) ?? "";
     byId("browse-at").value = time ? precise(Number(query.get("time_ms"))) : query.get("offset") ?? "";
     this.showAt();
   }
 
   showAt() {
     const start = byId("browse-start").value;
-    byId("browse-at-label").hidden = start === "latest";
+    byId("browse-at-label").hidden = start === "latest" || start === "search";
+    byId("browse-sought").hidden = start !== "search";
     setText(byId("browse-at-name"), start === "time" ? "Time, UTC" : "Offset");
     byId("browse-at").placeholder = start === "time" ? "2026-11-21 10:15:00" : "0";
   }
@@ -88,12 +101,33 @@ export class BrowseView {
   submit() {
     const start = byId("browse-start").value;
     const at = byId("browse-at").value.trim();
+    if (start === "search") { this.search(); return; }
     if (start !== "latest" && byId("browse-partition").value === ALL) { this.fail("of all partitions only the latest records are shown"); return; }
     if (start === "latest") { this.go({}); return; }
     if (start === "offset") { this.go({ offset: at || "0" }); return; }
-    const time = Date.parse(`${at.replace(" ", "T")}${/Z$/.test(at) ? "" : /T|\s/.test(at) ? "Z" : ""}`);
-    if (Number.isNaN(time) || time < 0) { this.fail(`${at || "nothing"} is not a time; write it like 2026-11-21 10:15:00`); return; }
+    const time = this.time(at);
+    if (time === null) return;
     this.go({ time_ms: String(time) });
+  }
+
+  // Milliseconds since 1970. null, and a message, for what is no time.
+  time(text) {
+    const time = Date.parse(`${text.replace(" ", "T")}${/Z$/.test(text) ? "" : /T|\s/.test(text) ? "Z" : ""}`);
+    if (!Number.isNaN(time) && time >= 0) return String(time);
+    this.fail(`${text || "nothing"} is not a time; write it like 2026-11-21 10:15:00`);
+    return null;
+  }
+
+  search() {
+    const sought = {};
+    for (const [name, id] of Object.entries(SOUGHT)) {
+      const text = byId(id).value;
+      if (name.endsWith("_ms") ? text.trim() === "" : text === "") continue;
+      sought[name] = name.endsWith("_ms") ? this.time(text.trim()) : text;
+      if (sought[name] === null) return;
+    }
+    if (Object.keys(sought).length === 0) { this.fail("there is nothing to look for: write a key, a text or a time"); return; }
+    this.go(sought);
   }
 
   // Go to another page of the current query. The form may have changes that were not submitted.
@@ -113,13 +147,13 @@ export class BrowseView {
 
   async load(query) {
     const asked = ++this.asked;
-    setText(byId("browse-title"), `${query.get("topic")}, partition ${query.get("partition") ?? "0"}`);
-    setText(byId("browse-range"), "reading …");
+    const sought = isSearch(query);
+    const partition = query.get("partition") ?? (sought ? ALL : "0");
+    setText(byId("browse-title"), `${query.get("topic")}, ${partition === ALL ? "all partitions" : `partition ${partition}`}`);
+    setText(byId("browse-range"), sought ? "searching …" : "reading …");
     let answer;
     try {
-      const response = await fetch(`/api/records?${query}`);
-      answer = await response.json();
-      if (!response.ok) throw new Error(answer.error);
+      answer = await ask(`/api/${sought ? "search" : "records"}?${query}`);
     } catch (error) {
       if (asked === this.asked) this.fail(error.message);
       return;
@@ -130,6 +164,39 @@ export class BrowseView {
     this.draw();
   }
 
+  // Search on from where the last request ended, until something is found, everything is looked at, or the user stops it.
+  async goOn() {
+    const { page, asked } = this;
+    this.going = true;
+    // A request that was stopped may still be answered. The search then goes on from there.
+    if (this.searched === page) return;
+    this.searched = page;
+    const before = page.records.length;
+    while (this.going && page.older !== null && page.records.length === before && !document.hidden) {
+      this.draw();
+      const query = new URLSearchParams(this.query);
+      query.set("ends", page.older);
+      let more;
+      try {
+        more = await ask(`/api/search?${query}`);
+      } catch (error) {
+        page.trouble = error.message;
+        break;
+      }
+      if (asked !== this.asked) break;
+      for (const name of Object.keys(page.looked)) page.looked[name] += more.looked[name];
+      page.records.push(...more.records);
+      [page.older, page.left, page.back_to_ms, page.stopped, page.trouble] = [more.older, more.left, more.back_to_ms, more.stopped, null];
+    }
+    this.searched = null;
+    if (asked === this.asked) this.stop();
+  }
+
+  stop() {
+    this.going = false;
+    if (this.page?.looked) this.draw();
+  }
+
   fail(text) {
     this.page = null;
     this.buttons();
@@ -138,6 +205,12 @@ export class BrowseView {
   }
 
   buttons() {
+    const sought = Boolean(this.page?.looked);
+    byId("browse-pager").hidden = sought;
+    const full = sought && this.page.records.length >= MOST_FOUND;
+    byId("search-more").hidden = !sought || this.page.older === null || full;
+    setText(byId("search-go"), this.going ? "Stop" : "Go on");
+    if (sought) return;
     const all = this.page?.partition === ALL;
     byId("browse-older").disabled = !this.page || (all ? this.page.older : this.page.previous_before) === null;
     byId("browse-oldest").disabled = all || byId("browse-older").disabled;
@@ -148,6 +221,7 @@ export class BrowseView {
   draw() {
     const { records, earliest, latest, topic, partition } = this.page;
     this.buttons();
+    if (this.page.looked) { this.drawFound(); return; }
     const all = partition === ALL;
     const shown = records.length ? `offsets ${count(records[0].offset)} to ${count(records.at(-1).offset)}` : "no records here";
     setText(byId("browse-range"), all ? `${plural(records.length, "record")} of ${plural(this.page.partitions, "partition")}, newest first` : `${shown}; the partition holds ${count(earliest)} to ${count(latest)}`);
@@ -155,14 +229,33 @@ export class BrowseView {
       replace(byId("browse-records"), empty(all ? "There are no records here." : earliest === latest ? "This partition holds no records." : "There are no records from here on. Older ones are before it."));
       return;
     }
-    replace(byId("browse-records"), table(`Records of ${topic}, partition ${partition}`, [
+    replace(byId("browse-records"), this.recordTable(all));
+  }
+
+  drawFound() {
+    const { records, looked, left, back_to_ms: back, older, trouble, partitions, partition } = this.page;
+    const whole = older === null;
+    const cut = looked.cut > 0 ? `; of ${plural(looked.cut, "longer value")} only the first ${count(1_000_000)} bytes` : "";
+    setText(byId("browse-range"), [
+      `${plural(records.length, "record")} found${this.going ? ", searching …" : ""}`,
+      `looked at ${plural(looked.records, "record")} (${bytes(looked.bytes)})${partition === ALL ? ` of ${plural(partitions, "partition")}` : ""}${cut}`,
+      whole ? "nothing is left to look at" : `${back === null ? "" : `back to ${precise(back).slice(0, 19)}, `}${plural(left, "offset")} left`,
+    ].join(" · "));
+    const said = trouble && h("p", { class: "banner", role: "alert" }, `The search has not gone on: ${trouble}`);
+    const full = records.length >= MOST_FOUND && !whole && h("p", { class: "muted" }, `${count(MOST_FOUND)} records are shown. Look for less to see others.`);
+    replace(byId("browse-records"), said || null, records.length ? this.recordTable(true) : empty(whole ? "No record matches." : "No record matches so far."), full || null);
+  }
+
+  recordTable(all) {
+    const { records, topic, partition } = this.page;
+    return table(`Records of ${topic}, ${partition === ALL ? "all partitions" : `partition ${partition}`}`, [
       { title: "Offset", class: "nowrap", cell: (row) => this.fold(row) },
       all && { title: "Partition", class: "nowrap", cell: (row) => row.partition },
       { title: "Time (UTC)", class: "nowrap time", cell: (row) => h("span", { title: row.timestamp_type ?? "" }, precise(row.timestamp_ms)) },
       { title: "Key", class: "clip mono key", cell: (row) => short(row.key) },
       { title: "Value", class: "clip mono value", cell: (row) => short(row.value) },
       { title: "Size", number: true, class: "hide-small", cell: (row) => (row.value.kind === "null" ? "null" : bytes(row.value.size_bytes)) },
-    ].filter(Boolean), records, (row) => this.open.has(placeOf(row)) && this.detail(row)));
+    ].filter(Boolean), records, (row) => this.open.has(placeOf(row)) && this.detail(row));
   }
 
   fold(row) {
@@ -194,9 +287,7 @@ export class BrowseView {
     const { topic, partition } = { ...this.page, partition: row.partition ?? this.page.partition };
     const query = new URLSearchParams({ topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_VALUE_BYTES, uncommitted: byId("browse-uncommitted").checked });
     try {
-      const response = await fetch(`/api/records?${query}`);
-      const answer = await response.json();
-      if (!response.ok) throw new Error(answer.error);
+      const answer = await ask(`/api/records?${query}`);
       if (answer.records[0]?.offset !== row.offset) throw new Error("the record is gone");
       [row.value, row.trouble] = [answer.records[0].value, null];
     } catch (error) {
@@ -204,6 +295,15 @@ export class BrowseView {
     }
     if (this.page?.records.includes(row)) this.draw();
   }
+}
+
+const isSearch = (query) => Object.keys(SOUGHT).some((name) => query.has(name));
+
+async function ask(path) {
+  const response = await fetch(path);
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error);
+  return answer;
 }
 
 // Offsets of several partitions may be equal.
