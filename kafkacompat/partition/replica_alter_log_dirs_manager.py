@@ -51,6 +51,8 @@ worker's answer."""
 THROTTLED_MS = 100
 ASSIGNED_POLL_MS = 100
 """How often new appends are copied while the controller is being told."""
+PASSING = (LogRefused, BatchCorrupt, MemoryError, WorkersBusy)
+"""What delays a move and is no bug: indexes are rebuilt meanwhile, and damage may be cleaned away or be repaired."""
 
 Assign = Callable[["Uuid", int, "Uuid", "Callable[[], None] | None"], None]
 """(topic id, partition, directory, callback for when the controller has recorded it)."""
@@ -178,8 +180,7 @@ class ReplicaAlterLogDirsManager:
             try:
                 delay_ms = await self._step(move)
             except Exception as problem:
-                # Only what ends the replica ends its move. Indexes are rebuilt meanwhile, and damage may be cleaned away
-                # or be repaired.
+                # Only what ends the replica ends its move.
                 logger.warning(
                     "Error while copying %s at offset %d, retrying: %s: %s",
                     move.topic_partition,
@@ -187,7 +188,7 @@ class ReplicaAlterLogDirsManager:
                     type(problem).__name__,
                     problem,
                 )
-                if not isinstance(problem, (LogRefused, BatchCorrupt, MemoryError, WorkersBusy)):
+                if not isinstance(problem, PASSING):
                     report(f"moving {move.topic_partition}", problem)
                 delay_ms = self._backoff_ms()
 
@@ -263,6 +264,12 @@ class ReplicaAlterLogDirsManager:
         if not move.is_synced:
             return await self._sync(move)
         if move.state is MoveState.ASSIGNED:
+            current, future = move.core.log, move.log
+            future.config = current.config
+            try:
+                future.take_remote_part_of(current)  # while nothing has changed yet: the disk may be full
+            except OSError as error:
+                return self._future_failed(move, error)
             self._change_places(move)
             return 0
         if move.state is MoveState.COPYING:
@@ -306,11 +313,7 @@ class ReplicaAlterLogDirsManager:
         """Swap the logs in one step of the loop. So the partition is never without a log, and its log end does not
         change."""
         core, name = move.core, move.topic_partition
-        before, config = core.log, core.log.config
-        log = self._logs.promote_future(name)
-        log.config = config
-        log.take_remote_part_of(before)
-        core.log = log
+        log = core.log = self._logs.promote_future(name)
         if core.is_leader and log.latest_epoch() < core.leader_epoch:
             # The log has no record of this epoch yet.
             log.assign_epoch_start(core.leader_epoch, log.log_end_offset)
@@ -328,8 +331,10 @@ class ReplicaAlterLogDirsManager:
                 await self._syncs_of(log).submit(flush.run)
             except OSError as error:
                 self._logs.log_failed(log, error)
-            except WorkersBusy as busy:
-                logger.warning("no worker synced %s in its new directory: %s", log.topic_partition, busy)
+            except Exception as problem:  # it is tried again: until then the partition cannot move
+                logger.warning("%s is not synced in its new directory: %r", log.topic_partition, problem)
+                if not isinstance(problem, PASSING):
+                    report(f"retiring the old log of {log.topic_partition}", problem)
             else:
                 log.finish_flush(flush)
                 if self._closed:

@@ -624,15 +624,15 @@ def test_a_move_goes_on_when_the_damaged_indexes_of_its_log_are_rebuilt(disks: D
     assert disks.log().log_end_offset == 40
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
-        BatchCorrupt("a batch with the length -7"),
-        LogRefused(ErrorCode.KAFKA_STORAGE_ERROR),
-        OSError(errno.EMFILE, "too many open files"),
-        MemoryError(),
-    ],
-)
+PASSING = [
+    BatchCorrupt("a batch with the length -7"),
+    LogRefused(ErrorCode.KAFKA_STORAGE_ERROR),
+    OSError(errno.EMFILE, "too many open files"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("problem", PASSING)
 @pytest.mark.parametrize("method", ["read", "end_offset_for_epoch", "append_as_follower", "begin_flush"])
 def test_no_problem_that_passes_ends_a_move(
     disks: Disks, method: str, problem: Exception, monkeypatch: pytest.MonkeyPatch
@@ -654,6 +654,57 @@ def test_no_problem_that_passes_ends_a_move(
     assert left == []
     disks.run()
     disks.accept()
+    assert disks.home() == "b"
+
+
+@pytest.mark.parametrize("problem", PASSING)
+def test_no_problem_that_passes_keeps_what_a_move_has_left(
+    disks: Disks, problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is there, the partition cannot move again."""
+    disks.publish(A)
+    disks.append(3)
+    right, left = UnifiedLog.begin_flush, [problem]
+
+    def once(log: UnifiedLog, **options: Any) -> Any:
+        if left and disks.logs.predecessors.get(NAME) is not None:
+            raise left.pop()
+        return right(log, **options)
+
+    monkeypatch.setattr(UnifiedLog, "begin_flush", once)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.accept()
+    assert disks.home() == "b"
+    assert left == []
+    assert disks.logs.predecessors.get(NAME) is not None
+    disks.time.advance(1000)
+    disks.run()
+    assert disks.logs.predecessors.get(NAME) is None
+
+
+def test_the_disk_has_no_room_when_the_logs_change_places(
+    disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks.publish(A)
+    disks.append(3)
+    right, left = UnifiedLog.take_remote_part_of, [OSError(errno.ENOSPC, "full")]
+
+    def once(log: UnifiedLog, other: Any) -> None:
+        if left and log.log_end_offset == 3:
+            raise left.pop()
+        right(log, other)
+
+    monkeypatch.setattr(UnifiedLog, "take_remote_part_of", once)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.accept()
+    assert left == []
+    disks.time.advance(1000)
+    disks.run()
+    core = disks.manager.core(NAME)
+    assert core is not None
+    assert core.log is disks.log()
     assert disks.home() == "b"
 
 
