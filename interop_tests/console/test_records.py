@@ -371,3 +371,19 @@ def test_a_search_finds_what_matches_in_all_partitions_and_goes_on(
     answer = console.get("/api/search?topic=logs.summary&value=window_start_ms&limit=30").json
     newest = console.get("/api/records?topic=logs.summary&partition=all&limit=30").json
     assert answer["records"] == newest["records"]
+
+
+def test_values_of_json_are_columns_that_the_user_chooses(page: Page) -> None:
+    browse(page)
+    at_offsets(page, 50, 59)
+    page.click("[data-key='column order']")
+    wait_until(lambda: page.rows("#browse-records")[0][3] == "50", "the column is shown")
+    page.write("#columns-add", "items[1]\n")
+    wait_until(lambda: page.rows("#browse-records")[0][3:5] == ["50", "caf\u00e9"], "two columns are shown")
+    assert page.rows("#browse-records")[8][3:] == ["\u2013", "\u2013", "null"]
+    page.click("#browse-older")
+    wait_until(lambda: page.rows("#browse-records")[0][3:5] == ["40", "caf\u00e9"], "the columns stay")
+    page.click("[data-key='column items[1]']")
+    wait_until(lambda: len(page.rows("#browse-records")[0]) == 5, "one column is left")
+    page.write("#columns-add", "items[\n")
+    page.wait_for("#columns-problem", "Write a path like")

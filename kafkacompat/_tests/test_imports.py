@@ -154,6 +154,8 @@ ALLOWED: dict[str, set[str]] = {
     "console": {
         "client",
         "failure",
+        "pipeline.formats.named_fields",
+        "pipeline.formats.patterns",
         "wire",
         "security.cluster_address",
         "security.http_fetch",

@@ -25,6 +25,7 @@ from confluent_kafka import (
 
 from kafkacompat.console.admin import reason_of
 from kafkacompat.console.clients import consumer_settings, quiet_logger
+from kafkacompat.console.core.columns import cells_of
 from kafkacompat.console.core.decoding import JSON_TEXT, decoded
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.newest import Stand, newest_of
@@ -120,7 +121,7 @@ def _newest(consumer: Consumer, query: NewestQuery) -> Page:
         if query.ends is not None:
             # A partition that was added since then is not older.
             end = max(first, min(end, query.ends[place])) if place < len(query.ends) else first
-        one = RecordsQuery(query.topic, number, query.limit, query.value_bytes)
+        one = RecordsQuery(query.topic, number, query.limit, query.value_bytes, columns=query.columns)
         found, start = _backwards(consumer, one, first, end, deadline_s, _when)
         earliest[number], stands[number] = first, Stand(tuple(found), start, end)
     order, ends = newest_of(stands, query.limit)
@@ -128,7 +129,7 @@ def _newest(consumer: Consumer, query: NewestQuery) -> Page:
     for number, stand in stands.items():
         offsets = [offset for partition, offset in order if partition == number]
         if offsets:
-            one = RecordsQuery(query.topic, number, query.limit, query.value_bytes)
+            one = RecordsQuery(query.topic, number, query.limit, query.value_bytes, columns=query.columns)
             for message in messages(consumer, query.topic, number, min(offsets), stand.end, deadline_s):
                 shown[number, int(message.offset() or 0)] = {"partition": number, **record_view(message, one)}
     return {
@@ -236,7 +237,7 @@ def messages(
 
 
 def record_view(message: Message, query: RecordsQuery | SearchQuery) -> Page:
-    """Return one record with decoded key, value and headers."""
+    """Return one record with decoded key, value and headers. cells: what its value has in the columns."""
     key, value = bytes_of(message.key()), bytes_of(message.value())
     shown_key, shown_value = decoded(key, KEY_BYTES), decoded(value, query.value_bytes)
     told_key, told_value = internal_key(query.topic, key), internal_value(query.topic, key, value)
@@ -245,12 +246,14 @@ def record_view(message: Message, query: RecordsQuery | SearchQuery) -> Page:
     if told_value is not None:
         shown_value |= {"kind": JSON_TEXT, "text": told_value, "truncated": False}
     headers, unreadable = _headers(message)
+    cells = cells_of(told_value if told_value is not None else value, query.columns)
     return {
         "offset": message.offset(),
         "timestamp_ms": timestamp_of(message),
         "timestamp_type": TIMESTAMP_TYPES.get(message.timestamp()[0]),
         "key": shown_key,
         "value": shown_value,
+        "cells": cells,
         "headers": [
             {"name": str(name), "value": decoded(bytes_of(content), HEADER_BYTES)}
             for name, content in headers[:MAX_HEADERS]

@@ -181,6 +181,7 @@ def test_a_search_with_all_its_parts() -> None:
         ([("key", "k"), ("partition", "x")], "partition must be a whole number from 0 to 1000000 or all"),
         ([("key", "k"), ("offset", "1")], "unknown parameter 'offset'"),
         ([("key", "k"), ("ends", "1.x")], "ends must be offsets"),
+        ([("key", "k"), ("columns", "a..b")], "columns: it is no path at character 2"),
     ],
 )
 def test_a_search_out_of_bounds_is_refused_with_a_reason(pairs: list[tuple[str, str]], says: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.console.browse import MAX_HEADERS, messages, record_view
+from kafkacompat.console.core.columns import columns_of
 from kafkacompat.console.core.parameters import RecordsQuery
 from kafkacompat.console.failure import BrokerAway, NotRead
 
@@ -75,6 +76,13 @@ def test_headers_are_shown_up_to_a_bound() -> None:
         7,
         False,
     )
+
+
+def test_columns_are_read_from_the_whole_value_however_little_of_it_is_shown() -> None:
+    value = b'{"text": "' + b"x" * 5_000 + b'", "id": 7}'
+    query = RecordsQuery("t", 0, value_bytes=10, columns=columns_of("id,absent"))
+    shown = record_view(ReadMessage(None, value), query)
+    assert (shown["cells"], shown["value"]["truncated"]) == (["7", None], True)
 
 
 class FailedMessage:

@@ -6,6 +6,9 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from kafkacompat.console.core.columns import columns_of
+from kafkacompat.pipeline.formats.named_fields import Place
+
 MAX_TOPIC_CHARACTERS = 249
 MAX_PARTITION = 1_000_000
 MAX_LIMIT = 200
@@ -23,7 +26,7 @@ ALL = "all"
 MAX_PARTITIONS_TOGETHER = 64
 MAX_SOUGHT_CHARACTERS = 1_000
 
-SHARED = ("topic", "partition", "limit", "value_bytes", "uncommitted", "ends")
+SHARED = ("topic", "partition", "limit", "value_bytes", "uncommitted", "ends", "columns")
 KNOWN = (*SHARED, "offset", "before", "time_ms")
 SEARCH_KNOWN = (*SHARED, "key", "value", "from_ms", "to_ms")
 STARTS = ("offset", "before", "time_ms")
@@ -49,6 +52,7 @@ class RecordsQuery:
     before: int | None = None
     time_ms: int | None = None
     uncommitted: bool = False
+    columns: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class NewestQuery:
     value_bytes: int = DEFAULT_VALUE_BYTES
     ends: tuple[int, ...] | None = None
     uncommitted: bool = False
+    columns: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class SearchQuery:
     to_ms: int | None = None
     ends: tuple[int, ...] | None = None
     uncommitted: bool = False
+    columns: tuple[Place, ...] = ()
 
 
 def records_query(pairs: Iterable[tuple[str, str]]) -> RecordsQuery | NewestQuery:
@@ -90,7 +96,7 @@ def records_query(pairs: Iterable[tuple[str, str]]) -> RecordsQuery | NewestQuer
     if given.get("partition") == ALL:
         if starts:
             raise BadParameter(f"{starts[0]} is for one partition, and the partition is {ALL}")
-        return NewestQuery(topic, limit, value_bytes, _ends(given), uncommitted)
+        return NewestQuery(topic, limit, value_bytes, _ends(given), uncommitted, _columns(given))
     if "ends" in given:
         raise BadParameter(f"ends is for the partition {ALL}")
     return RecordsQuery(
@@ -102,6 +108,7 @@ def records_query(pairs: Iterable[tuple[str, str]]) -> RecordsQuery | NewestQuer
         _optional(given, "before", MAX_OFFSET),
         _optional(given, "time_ms", MAX_TIME_MS),
         uncommitted,
+        _columns(given),
     )
 
 
@@ -132,6 +139,7 @@ def search_query(pairs: Iterable[tuple[str, str]]) -> SearchQuery:
         to_ms,
         _ends(given),
         uncommitted,
+        _columns(given),
     )
 
 
@@ -174,6 +182,13 @@ def _ends(given: dict[str, str]) -> tuple[int, ...] | None:
     if not _ENDS.match(text) or any(int(end) > MAX_OFFSET for end in text.split(".")):
         raise BadParameter(f"ends must be offsets with dots between them, at most {MAX_PARTITIONS_TOGETHER}")
     return tuple(map(int, text.split(".")))
+
+
+def _columns(given: dict[str, str]) -> tuple[Place, ...]:
+    try:
+        return columns_of(given.get("columns", ""))
+    except ValueError as problem:
+        raise BadParameter(str(problem)) from None
 
 
 def _optional(given: dict[str, str], name: str, highest: int) -> int | None:

@@ -1,6 +1,7 @@
 // The records' view: records by offset or time, page by page, or those that match a search. The address bar has the current query.
 
 import { byId, empty, h, replace, setText, table } from "./dom.js";
+import { chosenColumns, joined, pathsIn, problemOf } from "./columns.js";
 import { bytes, count, plural, precise } from "./format.js";
 
 const WHOLE_VALUE_BYTES = 1_000_000;
@@ -24,6 +25,7 @@ export class BrowseView {
     byId("browse-newer").addEventListener("click", () => this.turn({ offset: String(this.page.next_offset) }));
     byId("browse-newest").addEventListener("click", () => this.turn({}));
     byId("search-go").addEventListener("click", () => (this.going ? this.stop() : this.goOn()));
+    byId("columns").addEventListener("submit", (event) => { event.preventDefault(); this.toggle(byId("columns-add").value.trim()); });
     this.going = false;
     this.buttons();
   }
@@ -130,6 +132,20 @@ export class BrowseView {
     this.go(sought);
   }
 
+  // Show a column, or no longer. The place in the topic stays.
+  toggle(path) {
+    const columns = chosenColumns(this.query);
+    const problem = problemOf(path, columns);
+    setText(byId("columns-problem"), columns.includes(path) ? "" : problem);
+    if (problem && !columns.includes(path)) return;
+    const chosen = columns.includes(path) ? columns.filter((each) => each !== path) : [...columns, path];
+    const query = new URLSearchParams(this.query);
+    if (chosen.length > 0) query.set("columns", joined(chosen));
+    else query.delete("columns");
+    byId("columns-add").value = "";
+    location.hash = `#/browse?${query}`;
+  }
+
   // Go to another page of the current query. The form may have changes that were not submitted.
   turn(where) {
     this.go({ ...where, topic: this.page.topic, partition: String(this.page.partition) });
@@ -140,6 +156,7 @@ export class BrowseView {
     if (!topic) { this.fail("there is no topic to show"); return; }
     const query = new URLSearchParams({ topic, partition: byId("browse-partition").value || "0", limit: byId("browse-limit").value, ...where });
     if (byId("browse-uncommitted").checked) query.set("uncommitted", "true");
+    if (this.query?.get("topic") === topic && this.query.has("columns")) query.set("columns", this.query.get("columns"));
     const next = `#/browse?${query}`;
     if (location.hash === next) this.show(query);
     else location.hash = next;
@@ -160,6 +177,7 @@ export class BrowseView {
     }
     if (asked !== this.asked) return;
     this.page = answer;
+    this.paths = pathsIn(answer.records);
     this.open.clear();
     this.draw();
   }
@@ -210,6 +228,7 @@ export class BrowseView {
     const full = sought && this.page.records.length >= MOST_FOUND;
     byId("search-more").hidden = !sought || this.page.older === null || full;
     setText(byId("search-go"), this.going ? "Stop" : "Go on");
+    this.drawColumns();
     if (sought) return;
     const all = this.page?.partition === ALL;
     byId("browse-older").disabled = !this.page || (all ? this.page.older : this.page.previous_before) === null;
@@ -232,6 +251,16 @@ export class BrowseView {
     replace(byId("browse-records"), this.recordTable(all));
   }
 
+  // The columns that are shown, and paths in the JSON of this page, to choose from.
+  drawColumns() {
+    const chosen = chosenColumns(this.query);
+    const offered = [...chosen, ...(this.page ? this.paths : []).filter((path) => !chosen.includes(path))];
+    byId("columns").hidden = !this.page || offered.length === 0;
+    replace(byId("columns-chosen"), offered.map((path) => h("button", {
+      type: "button", class: "chip", "data-key": `column ${path}`, "aria-pressed": String(chosen.includes(path)), onclick: () => this.toggle(path),
+    }, path)));
+  }
+
   drawFound() {
     const { records, looked, left, back_to_ms: back, older, trouble, partitions, partition } = this.page;
     const whole = older === null;
@@ -248,12 +277,15 @@ export class BrowseView {
 
   recordTable(all) {
     const { records, topic, partition } = this.page;
+    const columns = chosenColumns(this.query);
     return table(`Records of ${topic}, ${partition === ALL ? "all partitions" : `partition ${partition}`}`, [
       { title: "Offset", class: "nowrap", cell: (row) => this.fold(row) },
-      all && { title: "Partition", class: "nowrap", cell: (row) => row.partition },
+      all && { title: "Partition", class: "nowrap partition", cell: (row) => row.partition },
       { title: "Time (UTC)", class: "nowrap time", cell: (row) => h("span", { title: row.timestamp_type ?? "" }, precise(row.timestamp_ms)) },
       { title: "Key", class: "clip mono key", cell: (row) => short(row.key) },
-      { title: "Value", class: "clip mono value", cell: (row) => short(row.value) },
+      ...(columns.length > 0
+        ? columns.map((path, number) => ({ title: path, class: "mono column", cell: (row) => h("span", { "data-column": path, title: row.cells[number] ?? null }, row.cells[number] ?? "–") }))
+        : [{ title: "Value", class: "clip mono value", cell: (row) => short(row.value) }]),
       { title: "Size", number: true, class: "hide-small", cell: (row) => (row.value.kind === "null" ? "null" : bytes(row.value.size_bytes)) },
     ].filter(Boolean), records, (row) => this.open.has(placeOf(row)) && this.detail(row));
   }
