@@ -6,7 +6,8 @@ large reply. A socket stays registered while it is read. Sending is waited for o
 because a socket that accepts more is always ready.
 
 - Under load the loop's thread stays here for a while. If requests follow each other closely, as the last few did, it
-  polls repeatedly for SPIN_S, because waking a sleeping core costs more than a small request.
+  polls repeatedly for SPIN_S, because waking a sleeping core costs more than a small request. Polling has to pay: it is left
+  while it is in vain too often.
 - In trio's place it then waits in the kernel until a connection or the loop has something to do.
 - With trio it waits in the kernel for at most LINGER_S, also if requests are further apart, and does not go through the loop. After
   a longer pause it does neither. If the last requests before the pause came one soon after the other, it does wait in the kernel,
@@ -32,9 +33,10 @@ from kafkacompat.net.loop_wait import Guest, LoopWait, descriptor_of_the_loop
 SPIN_S = 0.00006
 LINGER_S = 0.0002
 REWARDED_MIN = 8
-"""After this many waits in a row that each brought a request, the next one is polled for without sleeping first. A row
-ends with polling in vain, which costs about as much as this many sleeps do. So the requests of a few clients that come
-together are not polled for."""
+"""After this many waits in a row that each brought a request, the next one is polled for without sleeping first. Polling in
+vain costs about as much as this many sleeps do, so it takes as many waits from the row. So the requests of a few clients that come
+together are not polled for, nor those that are mostly further apart than SPIN_S."""
+REWARDED_MAX = 2 * REWARDED_MIN
 BUSY_S = 0.001
 EVENTS_MAX = 256
 """Connections taken from the set at once."""
@@ -202,7 +204,7 @@ class Poller:
         self._has_removed = False
         """Whether a connection has ended in these turns. Its client may connect anew, which only the loop sees."""
         self._rewarded = 0
-        """Waits in a row that brought a request."""
+        """Waits in a row that brought a request, less those that polling in vain has cost."""
         self._wait = wait
         self._guests: dict[int, Guest] = {}
         self._in_place: LoopWait | None = None
@@ -324,8 +326,7 @@ class Poller:
         rest.is_resting = True
         self._left = self._set.wait(idle_s)
         rest.is_resting = False
-        is_soon = bool(self._left) and monotonic() - began_s < LINGER_S
-        self._rewarded = self._rewarded + 1 if is_soon else 0
+        self._note_sleep(bool(self._left) and monotonic() - began_s < LINGER_S)
         return bool(self._left)
 
     def _spin(self) -> list[tuple[int, int]]:
@@ -335,16 +336,19 @@ class Poller:
         until_s = monotonic() + SPIN_S
         while not fds and monotonic() < until_s:
             fds = ready()
+        self._rewarded = min(self._rewarded + 1, REWARDED_MAX) if fds else self._rewarded - REWARDED_MIN
         return fds
+
+    def _note_sleep(self, has_paid: bool) -> None:
+        self._rewarded = min(self._rewarded + 1, REWARDED_MAX) if has_paid else 0
 
     def _linger(self) -> list[tuple[int, int]]:
         """The next ready connections, at once or after a sleep in the kernel. None if nothing comes."""
         fds = self._spin() if self._rewarded >= REWARDED_MIN else []
-        if not fds and select.select([self._set.fileno()], (), (), LINGER_S)[0]:
-            fds = self._set.ready()
+        if not fds:
+            if select.select([self._set.fileno()], (), (), LINGER_S)[0]:
+                fds = self._set.ready()
+            self._note_sleep(bool(fds))
         if fds:
-            self._rewarded += 1
             self._lingering_paid = True
-        else:
-            self._rewarded = 0
         return fds

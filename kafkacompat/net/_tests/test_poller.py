@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 import trio
@@ -226,11 +228,14 @@ async def test_other_tasks_get_their_turns_while_requests_never_end(
 
 
 def counted(
-    monkeypatch: pytest.MonkeyPatch, comes: Callable[[], bool]
+    monkeypatch: pytest.MonkeyPatch,
+    comes: Callable[[], bool],
+    comes_while_polled: Callable[[], bool] = lambda: False,
 ) -> tuple[Poller, socket.socket, list[int]]:
     """A poller with one socket, the socket's far end, and the number of polls before each request.
 
-    A poll takes 10 us, a sleep its full time. `comes` tells whether a request has come by then.
+    A poll takes 10 us, a sleep its full time. `comes` tells whether a request has come by then, `comes_while_polled` whether one
+    has come by the third poll.
     """
     now = 100.0
     questions = [0]
@@ -241,6 +246,8 @@ def counted(
             nonlocal now
             now += 0.00001
             questions[-1] += 1
+            if questions[-1] == 3 and comes_while_polled():
+                far.send(b"x")
             return super().ready()
 
     def sleep(readers: list[int], *others: object) -> tuple[list[int], tuple[()], tuple[()]]:
@@ -263,14 +270,39 @@ def counted(
 def test_when_waiting_pays_the_next_request_is_asked_for_without_sleeping_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    poller, _, questions = counted(monkeypatch, lambda: True, lambda: True)
+    assert poller.serve()
+    slept, spun = questions[: module.REWARDED_MIN], questions[module.REWARDED_MIN : -1]
+    assert slept == [2] * module.REWARDED_MIN  # one without result, and one after the sleep
+    assert len(spun) > 50
+    assert set(spun) == {3}
+    poller.close()
+
+
+def test_polling_that_brings_nothing_is_left_until_as_many_sleeps_have_paid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Requests come soon, but none as soon as polling ends."""
     poller, _, questions = counted(monkeypatch, lambda: True)
     assert poller.serve()
-    spun = questions[module.REWARDED_MIN : -1]
-    assert (
-        questions[: module.REWARDED_MIN] == [2] * module.REWARDED_MIN
-    )  # one without result, and one after the sleep
-    assert len(spun) > 10
-    assert min(spun) >= module.SPIN_S / 0.00001
+    spun_until = 2 + module.SPIN_S / 0.00001
+    spun = [at for at, polls in enumerate(questions) if polls >= spun_until]
+    assert len(spun) >= 3
+    assert {later - at for at, later in pairwise(spun)} == {module.REWARDED_MIN}
+    assert max(polls for at, polls in enumerate(questions) if at not in spun) == 2
+    poller.close()
+
+
+@pytest.mark.parametrize(("in_vain", "pays"), [(20, True), (4, False)])
+def test_polling_goes_on_where_it_is_seldom_in_vain(
+    monkeypatch: pytest.MonkeyPatch, in_vain: int, pays: bool
+) -> None:
+    """Of so many requests one comes late."""
+    requests = itertools.count(1)
+    poller, _, questions = counted(monkeypatch, lambda: True, lambda: next(requests) % in_vain > 0)
+    assert poller.serve()
+    slept = questions.count(2) / len(questions)
+    assert slept < 0.2 if pays else slept > 0.5
     poller.close()
 
 
