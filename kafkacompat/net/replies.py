@@ -15,7 +15,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net.listener_meter import ListenerMeter
 from kafkacompat.net.output_queue import Flushed, OutputQueue
 from kafkacompat.ports import FileSlice, Workers
-from kafkacompat.ports.dispatcher import ConnectionInfo, ListenerCounts, Pending, Reply
+from kafkacompat.ports.dispatcher import ConnectionInfo, ListenerCounts, Pending, Reply, ReplyPart
 
 TURN_SENT_BYTES = 1024 * 1024
 SENT_AT_ONCE_BYTES = 64 * 1024
@@ -67,15 +67,17 @@ class Replies:
             self._put_out(reply)
 
     def send_alone(self, reply: Reply) -> bool:
-        """Send a reply that nothing comes before. False, without any effect, if it has several parts, if a slice of a file is one
-        of them, or if times are taken. Raises OSError."""
+        """Send a reply that nothing comes before. False, without any effect, if its parts are not one piece (see
+        OutputQueue.joined), or if times are taken. Raises OSError."""
         output = self.output
-        if self.waiting or output.queued_bytes or len(reply) != 1 or self._info.timings is not None:
+        if self.waiting or output.queued_bytes or self._info.timings is not None:
             return False
-        part = reply[0]
-        if type(part) is FileSlice:
-            return False
-        size, counts = len(part), self.counts
+        part: ReplyPart | None = reply[0]
+        if len(reply) > 1 or type(part) is FileSlice:
+            part = output.joined(reply)
+            if part is None:
+                return False
+        size, counts = len(part), self.counts  # type: ignore[arg-type]  # every reply has a part
         counts.responses += 1
         if size > counts.largest_response:
             counts.largest_response = size

@@ -33,15 +33,18 @@ from kafkacompat.net.connection import Connection
 from kafkacompat.net.output_queue import (
     COPIED_BYTES_MAX,
     GATHERED_PARTS_MAX,
+    JOINED_BYTES_MAX,
     PART_BYTES,
     PROBED_BYTES,
     Flushed,
     OutputQueue,
 )
 from kafkacompat.net.poller import READ, WRITE
+from kafkacompat.net.replies import Replies
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
+from kafkacompat.ports.dispatcher import ConnectionInfo, Reply
 
 LARGE = 16 * 1024 * 1024
 """More than the sockets of both ends can hold."""
@@ -383,6 +386,46 @@ def test_a_small_slice_that_is_not_in_the_cache_is_waited_for() -> None:
     assert warmed.done
     assert output.flush(10**6) is Flushed.EMPTY
     assert (calls.calls, calls.sent) == (["send", "warm", "sendmsg"], whole)
+
+
+@pytest.mark.parametrize("taken_at_once", [1, 150, 10**6])
+def test_a_small_reply_with_slices_is_one_piece_when_it_is_alone(taken_at_once: int) -> None:
+    calls = Calls(os.urandom(COPIED_BYTES_MAX), taken_at_once)
+    replies, reply = replies_and_reply(calls, 100, COPIED_BYTES_MAX)
+    whole = b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in reply)
+    assert replies.send_alone(reply)
+    assert calls.sent == whole[:taken_at_once]
+    assert replies.send() is Flushed.EMPTY
+    assert calls.sent == whole
+    assert (replies.counts.sent_bytes, replies.counts.responses) == (len(whole), 1)
+    assert replies.counts.largest_response == len(whole)
+
+
+@pytest.mark.parametrize("why", ["cold", "too short", "large slice", "large reply", "many parts"])
+def test_another_reply_with_slices_goes_through_the_queue(why: str) -> None:
+    calls = Calls(os.urandom(COPIED_BYTES_MAX + 1), 10**6)
+    calls.cold = why == "cold"
+    lengths = {
+        "large slice": [COPIED_BYTES_MAX + 1],
+        "large reply": [COPIED_BYTES_MAX] * (JOINED_BYTES_MAX // COPIED_BYTES_MAX),
+        "many parts": [1] * (GATHERED_PARTS_MAX // 2),
+    }
+    replies, reply = replies_and_reply(calls, *lengths.get(why, [100]))
+    if why == "too short":
+        calls.data = b"too short"
+    assert not replies.send_alone(reply)
+    assert (calls.calls, calls.sent) == ([], b"")
+    assert (replies.counts.sent_bytes, replies.counts.responses, replies.unsent_bytes) == (0, 0, 0)
+
+
+def replies_and_reply(calls: Calls, *lengths: int) -> tuple[Replies, Reply]:
+    """The replies of a connection without any, and one with slices of these lengths."""
+    calls.read_cold = lambda position, length: calls.data[position : position + length]  # type: ignore[attr-defined]
+    reply: Reply = []
+    for length in lengths:
+        reply += [b"before", FileSlice(calls, 0, length)]  # type: ignore[arg-type]
+    info = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 1)
+    return Replies(OutputQueue(calls), info), [*reply, bytearray(b"end")]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("room", [0, 1, 9, 10, 11])
