@@ -5,7 +5,7 @@ QuorumSnapshots carries out the core's decisions and reports the results to the 
 SnapshotWork has the long parts of writing a snapshot and of installing the leader's: in steps or in a worker. It builds the
 file's bytes one part per step, and writes and syncs them in a worker. It reads a fetched file in a worker and parses it with
 pauses. It decides nothing and changes no log. At most one write and one installation are in progress. What is lacking for a
-moment (descriptors, memory, threads) is waited for.
+moment (descriptors, memory, threads, and space for the leader's snapshot) is waited for.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ports import SyncFailed, passes
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
+from kafkacompat.raft.contracts import NO_ROOM
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, SnapshotFormat, parse_in_steps
 from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.tasks import Cancelled, in_turns
@@ -74,6 +75,8 @@ class SnapshotWork:
         self._installing: Task[SnapshotContent | BrokenSnapshot] | None = None
         self._is_writing = False
         self._not_before_ms = 0
+        self._noted_again_ms = 0
+        """When the log may tell again that an installation waits."""
 
     @property
     def may_begin(self) -> bool:
@@ -164,7 +167,7 @@ class SnapshotWork:
         return content
 
     async def _worked(self, snapshot_id: OffsetAndEpoch, job: Callable[[], T]) -> T:
-        """The result of a worker's job, which is repeated while something is lacking."""
+        """The result of a worker's job, which is repeated while something is lacking, or the disk is full."""
         while True:
             try:
                 return await self._workers.submit(job)
@@ -172,9 +175,13 @@ class SnapshotWork:
                 await self._wait_after(snapshot_id, error)
 
     async def _wait_after(self, snapshot_id: OffsetAndEpoch, error: Exception) -> None:
-        if not passes(error):
+        is_full = isinstance(error, OSError) and error.errno in NO_ROOM and not isinstance(error, SyncFailed)
+        if not (is_full or passes(error)):
             raise error
-        self._note(f"the snapshot {snapshot_id} is installed later: {error!r}")
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._noted_again_ms:
+            self._noted_again_ms = now_ms + AGAIN_MS
+            self._note(f"the snapshot {snapshot_id} is installed later: {error!r}")
         await self._tasks.sleep(LACK_AGAIN_MS)
 
     def close(self) -> None:

@@ -747,7 +747,14 @@ def test_a_sync_that_cannot_begin_is_begun_again(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("method", ["read_part", "freeze", "drop_part"])
 @pytest.mark.parametrize(
-    "problem", [OSError(errno.EMFILE, "too many open files"), MemoryError(), WorkersBusy("too many jobs")]
+    "problem",
+    [
+        OSError(errno.EMFILE, "too many open files"),
+        OSError(errno.ENOSPC, "full"),
+        OSError(errno.EDQUOT, "full"),
+        MemoryError(),
+        WorkersBusy("too many jobs"),
+    ],
 )
 def test_a_fetched_snapshot_is_installed_later_where_something_is_lacking(
     method: str, problem: Exception, monkeypatch: pytest.MonkeyPatch
@@ -774,6 +781,23 @@ def test_a_fetched_snapshot_is_installed_later_where_something_is_lacking(
     assert lacking == []
     assert late.failures == []
     assert late.machine.values == cluster.leader().machine.values
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_fetched_snapshot_that_could_not_be_synced_halts(number: int) -> None:
+    cluster = started()
+    leader = cluster.settle()
+    late = cluster.followers()[0]
+    late.kill()
+    leader.propose(b"v")
+    cluster.settle()
+    leader.write_snapshot()
+    late.disk = type(late.disk)()
+    late.disk.make_directory(DIRECTORY)
+    late.disk.lost_syncs[".checkpoint"] = OSError(number, "lost")
+    late.start()
+    cluster.world.advance(5_000)
+    assert [type(each) for each in late.failures] == [SyncFailed]
 
 
 def test_the_start_after_a_failed_sync_reads_the_disk() -> None:
