@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from kafkacompat.testing.kafka import Kafka
-from kafkacompat.testing.sweep import FaultFound, every_fault
+from kafkacompat.testing.kafka import Kafka, KafkaCluster
+from kafkacompat.testing.sweep import KILL, FaultFound, every_fault
 
 pytestmark = pytest.mark.needs_control
 RECORDS = 3
@@ -221,3 +221,23 @@ def test_a_read_that_is_not_committed(kafka: Kafka) -> None:
         every_fault(partial(in_two_stages, isolation="read_uncommitted"), kafka)
     assert found.value.findings[0].doubled
     every_fault(partial(in_two_stages, isolation="read_committed"), kafka, timeout_s=10)
+
+
+def to_a_cluster(kafka: Kafka, **settings: Any) -> None:
+    producer = producer_of(kafka, **{"enable.idempotence": True, "socket.timeout.ms": 2000, **settings})
+    if not kafka.records("out"):
+        send(producer, b"all")
+
+
+def test_an_acknowledgement_of_one_node_of_a_cluster() -> None:
+    with KafkaCluster() as cluster:
+        cluster.create_topic("out")
+        every_fault(to_a_cluster, cluster)
+        with pytest.raises(FaultFound, match="acks=all") as found:
+            every_fault(
+                partial(to_a_cluster, **{"enable.idempotence": False, "acks": 1}), cluster, may_double=True
+            )
+        (lost,) = found.value.findings
+        assert lost.what == KILL
+        assert lost.point.api == "Produce"
+        assert lost.lost

@@ -332,6 +332,8 @@ class Fault:
         self._hits = 0
         self._seen = 0
         self._random = Random(rule.seed)
+        self.node: int | None = None
+        """Where it was hit last. It is told only in the process of the nodes."""
 
     @property
     def hits(self) -> int:
@@ -524,12 +526,12 @@ class Faults:
         when = fault.rule.when
         if when is not None and (call.request is None or not when(call.request)):
             return False
-        return self._is_hit(fault)
+        return self._is_hit(fault, call.node)
 
     def meets_disk(self, kind: type[DiskEffect], node: int, names: Names) -> DiskEffect | None:
         """Count an operation of a disk. Return what happens to it."""
         for fault in self.active:
-            if _fits_disk(fault.rule, kind, node, names) and self._is_hit(fault):
+            if _fits_disk(fault.rule, kind, node, names) and self._is_hit(fault, node):
                 effect = fault.rule.effect
                 assert isinstance(effect, DISK_EFFECTS)
                 return effect
@@ -539,10 +541,11 @@ class Faults:
         """Whether an operation could be hit. Nothing is counted."""
         return any(_fits_disk(fault.rule, kind, node, names) for fault in self.active)
 
-    def _is_hit(self, fault: Fault) -> bool:
+    def _is_hit(self, fault: Fault, node: int) -> bool:
         with self._met:
             if fault.is_over or not fault.meets():
                 return False
+            fault.node = node
             if fault.is_over:
                 self.active = tuple(each for each in self.active if each is not fault)
             self._met.notify_all()

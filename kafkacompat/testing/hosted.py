@@ -105,8 +105,8 @@ class HostedFaults(Faults):
         super().clear()
         self._numbers.clear()
 
-    def _is_hit(self, fault: Fault) -> bool:
-        is_hit = super()._is_hit(fault)
+    def _is_hit(self, fault: Fault, node: int) -> bool:
+        is_hit = super()._is_hit(fault, node)
         number = self._numbers.get(fault)
         if number is not None:
             self._channel.tell("counted", number, *fault.counts)

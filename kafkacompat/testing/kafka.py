@@ -40,6 +40,7 @@ from kafkacompat.testing.operations import NodeOperations, Refused
 from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.secured import Security, security_of
 from kafkacompat.testing.settings import client_listeners, has_scram, nodes_settings
+from kafkacompat.testing.standstill import Standstill
 from kafkacompat.testing.values import Committed, Ends, Group, Record, Transaction
 from kafkacompat.testing.waiting import in_thread, until
 from kafkacompat.wire.errors import ErrorCode
@@ -167,6 +168,7 @@ class Kafka:
         """Of the flavor."""
         for rule in () if self._flavor is None else self._flavor.rules:
             self._refusals.faults.add(rule)
+        self._standstill = Standstill()
         self._links = Links(_addresses(self._configs))
         self._node_links = {node_id: NodeLinks(self._links, node_id) for node_id in self._configs}
         self._cluster_id = uuid_to_text(SystemRandom().uuid())
@@ -412,6 +414,14 @@ class Kafka:
         return f"<{type(self).__name__} {self.bootstrap_servers}>"
 
     @property
+    def client_listeners(self) -> frozenset[str]:
+        """The names of the listeners that clients use, and no node. If the test has chosen listeners without such a one, all of
+        brokers."""
+        config = next(iter(self._configs.values()))
+        own = client_listeners(config, len(self._configs))
+        return own or frozenset(each.listener_name for each in config.broker_listeners())
+
+    @property
     def pid(self) -> int:
         """The process in which its nodes run."""
         return os.getpid()
@@ -495,9 +505,14 @@ class Kafka:
             node.wait_ready()
         self._settle()
 
-    def snapshot_in_loop(self) -> Snapshot:
-        """The same, called in the thread of the only node."""
-        return Snapshot({node_id: disk.copy() for node_id, disk in self._disks.items()})
+    def snapshot_in_loop(self, node_id: int) -> Snapshot:
+        """The same, called in the thread of a node."""
+        others = {
+            node.config.node_id: node.time.soon for node in self._running() if node.config.node_id != node_id
+        }
+        return self._standstill.during(
+            node_id, others, lambda: Snapshot({each: disk.copy() for each, disk in self._disks.items()})
+        )
 
     def fork(self, snapshot: Snapshot | None = None) -> Kafka:
         """Another Kafka, which has started, with the same state, or that of a snapshot, at addresses of its own. The caller stops

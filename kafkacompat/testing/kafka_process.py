@@ -419,7 +419,7 @@ class KafkaProcess(Kafka):
             for disk in before.values():
                 disk.close()
 
-    def snapshot_in_loop(self) -> Snapshot:
+    def snapshot_in_loop(self, node_id: int) -> Snapshot:
         raise RuntimeError("a Kafka in a process of its own has no loop here")
 
     def fork(self, snapshot: Snapshot | None = None) -> Kafka:

@@ -42,7 +42,15 @@ CONTROLLERS_MAX = 3
 METADATA_OF_SCRAM = 11
 """3.5-IV2."""
 BETWEEN_NODES = "NODES"
-"""The listener of nodes that show themselves to clients as an older release: to each other they show what they are."""
+"""The listener of the nodes of a cluster: what they ask each other is no request of a client, and they show each other what they
+are where clients see an older release."""
+OF_LISTENERS = (
+    "listeners",
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",
+    "security.inter.broker.protocol",
+)
+"""Whoever sets one of them has listeners of their own."""
 REPLICATED = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -83,7 +91,7 @@ def nodes_settings(
     controllers = {each: ports.reserve(HOST) for each in ids[:CONTROLLERS_MAX]}
     voters = ",".join(f"{each}@{host_and_port(HOST, port)}" for each, port in controllers.items())
     replicas = min(nodes, 3)
-    has_own_listener = is_secured or (release is not None and nodes > 1 and "listeners" not in told)
+    has_own_listener = is_secured or (nodes > 1 and told.keys().isdisjoint(OF_LISTENERS))
     protocol = "PLAINTEXT" if security is None else security.protocol
     common = {
         **({} if release is None else release.defaults),

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import pytest
 
 from kafkacompat.testing.kafka import Kafka
-from kafkacompat.testing.sweep import AFTER, CRASH, EXPIRY, FaultFound, Finding, Point, every_fault
+from kafkacompat.testing.sweep import (
+    AFTER,
+    CRASH,
+    EXPIRY,
+    KILL,
+    FaultFound,
+    Finding,
+    Hangs,
+    Point,
+    _Limits,
+    _run_once,
+    every_fault,
+)
 
 POINTS = [Point(number, "Produce", number, "app") for number in range(1, 13)]
 RECORD = ("out", b"k", b"v")
@@ -44,3 +57,20 @@ def test_what_a_program_raises_without_a_fault_is_raised() -> None:
 def test_a_program_without_exchanges_passes() -> None:
     with Kafka() as kafka:
         assert every_fault(lambda _: None, kafka).points == ()
+
+
+def test_a_record_that_only_a_killed_node_had_has_its_own_advice() -> None:
+    text = str(Finding(KILL, POINTS[1], Counter({RECORD: 1}), Counter()))
+    assert text.splitlines()[0] == (
+        "When the node is cut off from the others and killed that has carried out exchange 2, Produce of 'app' (the 2nd one):"
+    )
+    assert "acks=all" in text
+
+
+def test_a_program_that_asks_for_nothing_any_more_hangs() -> None:
+    limits = _Limits(timeout_s=60, silence_s=0.05)
+    over = threading.Event()
+    with Kafka() as kafka:
+        with pytest.raises(Hangs, match="asked for nothing"):
+            _run_once(lambda _: over.wait(), kafka, limits)
+        over.set()

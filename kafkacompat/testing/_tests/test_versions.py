@@ -98,6 +98,23 @@ def test_an_unknown_release_is_refused_with_the_known_ones() -> None:
         release("5.0")
 
 
+@pytest.mark.parametrize(
+    ("settings", "of_clients"),
+    [
+        ({}, {"PLAINTEXT"}),
+        ({"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"}, set()),
+    ],
+)
+def test_nodes_of_a_cluster_have_a_listener_of_their_own_unless_listeners_are_given(
+    settings: dict[str, object], of_clients: set[str]
+) -> None:
+    ports = ReservedPorts()
+    try:
+        assert client_listeners(nodes_settings(settings, 2, ports)[2], 2) == of_clients
+    finally:
+        ports.release()
+
+
 def test_nodes_that_show_themselves_as_a_release_have_a_listener_of_their_own() -> None:
     ports = ReservedPorts()
     try:
