@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium import webdriver
 
 from interop_tests.console.page import PHONE, Page
 from interop_tests.console.process import ConsoleProcess
@@ -15,6 +18,7 @@ from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.raw_kafka import ErrorCode, metadata
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
+from kafkacompat.pipeline._tests.registry_kit import a_registry, framed
 
 MINUTE_MS = 60_000
 
@@ -387,3 +391,42 @@ def test_values_of_json_are_columns_that_the_user_chooses(page: Page) -> None:
     wait_until(lambda: len(page.rows("#browse-records")[0]) == 5, "one column is left")
     page.write("#columns-add", "items[\n")
     page.wait_for("#columns-problem", "Write a path like")
+
+
+def test_avro_is_shown_by_the_schema_that_the_registry_has(
+    chromium: webdriver.Chrome,
+    shown_broker: BrokerProcess,
+    make_console: Callable[..., ConsoleProcess],
+    tmp_path: Path,
+) -> None:
+    topic = "browse.avro"
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}],
+    }
+    writer = Writer(shown_broker.bootstrap)
+    writer.create(topic, partitions=1)
+    writer.write(topic, framed(6, b"\x0e\x08<b>Z"), "k")
+    writer.write(topic, framed(9, b"\x0e"), "k")
+    writer.written()
+    password = tmp_path / "registry.properties"
+    password.write_text("basic.auth.user.info=console:s3cret\n")
+    with a_registry() as registry:
+        registry.register(6, schema)
+        registry.authorization = "Basic Y29uc29sZTpzM2NyZXQ="
+        console = make_console(
+            shown_broker.bootstrap, "--registry", registry.url, "--registry-config", str(password)
+        )
+        page = Page(chromium, console.address)
+        page.open(f"#/browse?topic={topic}&columns=city")
+        page.wait_for("#browse-range", "offsets 0 to 1;")
+        assert [row[3] for row in page.rows("#browse-records")] == ["<b>Z", "\u2013"]
+        page.click("[data-key='0']")
+        page.wait_for(
+            "#browse-records .record", "avro, Order, schema 6", '"city": "<b>Z"', "as it is written"
+        )
+        page.click("[data-key='1']")
+        page.wait_for("#browse-records", "unknown schema: the registry has no schema with id 9")
+        assert console.stop() == 0
+        assert "s3cret" not in console.log.read_text()

@@ -154,8 +154,10 @@ ALLOWED: dict[str, set[str]] = {
     "console": {
         "client",
         "failure",
+        "pipeline.failure",
         "pipeline.formats.named_fields",
         "pipeline.formats.patterns",
+        "pipeline.schemas",
         "wire",
         "security.cluster_address",
         "security.http_fetch",

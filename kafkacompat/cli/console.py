@@ -9,6 +9,8 @@ import sys
 import trio
 
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.options import add_registry, registry_of
 
 DEFAULT_LISTEN = "127.0.0.1:8088"
 
@@ -32,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="metrics listeners of the nodes (metrics.listener.port), which alone tell how many records of share groups are in "
         "flight: http://HOST:PORT",
     )
+    add_registry(parser)
     parser.add_argument(
         "--allow-host",
         action="append",
@@ -67,9 +70,22 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         token = token_of_file(arguments.token_file) if arguments.token_file is not None else None
+        registry = registry_of(arguments)
+        if registry is not None:
+            require_extra("registry", "fastavro", "grpc_tools")
         metrics = metrics_addresses(arguments.metrics) if arguments.metrics is not None else ()
-        trio.run(run_console, address_of(arguments), host, port, arguments.allow_host, ready, token, metrics)
-    except ConsoleError as error:
+        trio.run(
+            run_console,
+            address_of(arguments),
+            host,
+            port,
+            arguments.allow_host,
+            ready,
+            token,
+            metrics,
+            registry,
+        )
+    except (ConsoleError, PipelineFailed) as error:
         print(f"kafkacompat: {error}", file=sys.stderr)
         return 1
     return 0

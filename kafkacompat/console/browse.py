@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -26,8 +27,8 @@ from confluent_kafka import (
 from kafkacompat.console.admin import reason_of
 from kafkacompat.console.clients import consumer_settings, quiet_logger
 from kafkacompat.console.core.columns import cells_of
-from kafkacompat.console.core.decoding import JSON_TEXT, decoded
-from kafkacompat.console.core.internal_records import internal_key, internal_value
+from kafkacompat.console.core.decoding import JSON_TEXT, MAX_INDENTED_TIMES, Decoded, decoded
+from kafkacompat.console.core.internal_records import CLASSES, internal_key, internal_value
 from kafkacompat.console.core.newest import Stand, newest_of
 from kafkacompat.console.core.parameters import (
     ALL,
@@ -36,6 +37,7 @@ from kafkacompat.console.core.parameters import (
     RecordsQuery,
     SearchQuery,
 )
+from kafkacompat.console.decoder import Decoder, Told
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -55,13 +57,17 @@ Page = dict[str, Any]
 Viewed = TypeVar("Viewed")
 
 
-def records_page(bootstrap: ClusterAddress, query: RecordsQuery | NewestQuery) -> Page:
+def records_page(
+    bootstrap: ClusterAddress, query: RecordsQuery | NewestQuery, decoder: Decoder | None = None
+) -> Page:
     """Return the requested records and where to continue: of a partition, oldest first, or the newest of all, newest first.
 
     Raises NotThere, NotRead, BrokerAway.
     """
     with reading(bootstrap, query.uncommitted) as consumer:
-        return _page(consumer, query) if isinstance(query, RecordsQuery) else _newest(consumer, query)
+        if isinstance(query, RecordsQuery):
+            return _page(consumer, query, decoder)
+        return _newest(consumer, query, decoder)
 
 
 @contextmanager
@@ -76,20 +82,22 @@ def reading(bootstrap: ClusterAddress, uncommitted: bool) -> Iterator[Consumer]:
         consumer.close()
 
 
-def _page(consumer: Consumer, query: RecordsQuery) -> Page:
+def _page(consumer: Consumer, query: RecordsQuery, decoder: Decoder | None) -> Page:
     _require_partition(consumer, query)
     place = TopicPartition(query.topic, query.partition)
     earliest, latest = consumer.get_watermark_offsets(place, timeout=ASK_TIMEOUT_S)
     deadline_s = time.monotonic() + PAGE_TIMEOUT_S
     if query.offset is None and query.time_ms is None:
         end = latest if query.before is None else max(earliest, min(query.before, latest))
-        records, start = _backwards(consumer, query, earliest, end, deadline_s, record_view)
+        records, start = _backwards(
+            consumer, query, earliest, end, deadline_s, partial(record_view, decoder=decoder)
+        )
         following = end
     else:
         start = _start(consumer, query, earliest, latest)
         records = []
         for message in messages(consumer, query.topic, query.partition, start, latest, deadline_s):
-            records.append(record_view(message, query))
+            records.append(record_view(message, query, decoder))
             if len(records) == query.limit:
                 break
         following = records[-1]["offset"] + 1 if len(records) == query.limit else latest
@@ -104,7 +112,7 @@ def _page(consumer: Consumer, query: RecordsQuery) -> Page:
     }
 
 
-def _newest(consumer: Consumer, query: NewestQuery) -> Page:
+def _newest(consumer: Consumer, query: NewestQuery, decoder: Decoder | None) -> Page:
     """Read twice: timestamps first, so that of all values only those that are shown are in memory."""
     numbers = partitions_of(consumer, query.topic)
     if len(numbers) > MAX_PARTITIONS_TOGETHER:
@@ -131,7 +139,10 @@ def _newest(consumer: Consumer, query: NewestQuery) -> Page:
         if offsets:
             one = RecordsQuery(query.topic, number, query.limit, query.value_bytes, columns=query.columns)
             for message in messages(consumer, query.topic, number, min(offsets), stand.end, deadline_s):
-                shown[number, int(message.offset() or 0)] = {"partition": number, **record_view(message, one)}
+                shown[number, int(message.offset() or 0)] = {
+                    "partition": number,
+                    **record_view(message, one, decoder),
+                }
     return {
         "topic": query.topic,
         "partition": ALL,
@@ -236,7 +247,7 @@ def messages(
     )
 
 
-def record_view(message: Message, query: RecordsQuery | SearchQuery) -> Page:
+def record_view(message: Message, query: RecordsQuery | SearchQuery, decoder: Decoder | None = None) -> Page:
     """Return one record with decoded key, value and headers. cells: what its value has in the columns."""
     key, value = bytes_of(message.key()), bytes_of(message.value())
     shown_key, shown_value = decoded(key, KEY_BYTES), decoded(value, query.value_bytes)
@@ -247,7 +258,7 @@ def record_view(message: Message, query: RecordsQuery | SearchQuery) -> Page:
         shown_value |= {"kind": JSON_TEXT, "text": told_value, "truncated": False}
     headers, unreadable = _headers(message)
     cells = cells_of(told_value if told_value is not None else value, query.columns)
-    return {
+    view = {
         "offset": message.offset(),
         "timestamp_ms": timestamp_of(message),
         "timestamp_type": TIMESTAMP_TYPES.get(message.timestamp()[0]),
@@ -260,6 +271,39 @@ def record_view(message: Message, query: RecordsQuery | SearchQuery) -> Page:
         ],
         "headers_hidden": max(0, len(headers) - MAX_HEADERS),
         "headers_unreadable": unreadable,
+    }
+    if decoder is not None:
+        tell_by_schema(view, key, value, query, decoder)
+    return view
+
+
+def tell_by_schema(
+    view: Page, key: bytes | None, value: bytes | None, query: RecordsQuery | SearchQuery, decoder: Decoder
+) -> None:
+    """Show in the view of a record what the registry's schemas say of its key and value."""
+    if query.topic in CLASSES:
+        return
+    _by_schema(view["key"], decoder.decoded(key), KEY_BYTES)
+    told = decoder.decoded(value)
+    _by_schema(view["value"], told, query.value_bytes)
+    if told is not None and not told.problem:
+        view["cells"] = cells_of(told.text, query.columns)
+
+
+def _by_schema(shown: Decoded, told: Told | None, most_bytes: int) -> None:
+    """Show what the schema says. `raw` has the bytes in hex."""
+    if told is None:
+        return
+    if told.problem:
+        shown["problem"] = told.problem
+        return
+    most = most_bytes * MAX_INDENTED_TIMES
+    shown |= {
+        "kind": JSON_TEXT,
+        "text": told.text[:most],
+        "truncated": len(told.text) > most,
+        "raw": shown["text"],
+        "writer": told.writer,
     }
 
 

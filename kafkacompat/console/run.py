@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import signal
 import socket
@@ -16,11 +17,13 @@ from hypercorn.trio import serve
 from kafkacompat.addresses import host_and_port
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.tokens import checked_token, is_beyond_loopback
+from kafkacompat.console.decoder import Decoder
 from kafkacompat.console.failure import ConsoleError
 from kafkacompat.console.looking import keep_counting, keep_looking, wall_clock_ms
 from kafkacompat.console.reader import MAX_WAITING_BATCHES, Batch, ResultReader
 from kafkacompat.console.server import application
 from kafkacompat.console.state import ConsoleState
+from kafkacompat.pipeline.schemas.client import RegistrySettings
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.http_fetch import HttpAddress
 
@@ -87,12 +90,14 @@ async def run_console(
     ready: Callable[[str, str | None], None],
     token: str | None = None,
     metrics: Sequence[HttpAddress] = (),
+    registry: RegistrySettings | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. ConsoleError if the port is not available.
 
     `ready` is called with the page's address, and with the token if this function made one. `token` is what requests must
     bear. Without it, a random token is made if other machines can reach the console; on loopback none is needed.
-    `metrics` are listeners for metrics, which are asked for what is in flight with share groups.
+    `metrics` are listeners for metrics, which are asked for what is in flight with share groups. `registry` has the schemas of
+    Avro and Protobuf.
 
     Port 0 means any free port. Without a broker the page says so, and continues when the broker answers.
     """
@@ -105,8 +110,12 @@ async def run_console(
     made = None
     if token is None and is_beyond_loopback(listener.getsockname()[0]):
         made = secrets.token_urlsafe(TOKEN_BYTES)
-    app = application(state, wall_clock_ms, allowed_hosts, token or made)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    decoder = Decoder(registry) if registry is not None else None
+    app = application(state, wall_clock_ms, allowed_hosts, token or made, decoder)
+    with (
+        contextlib.closing(decoder or contextlib.ExitStack()),
+        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+    ):
         async with trio.open_nursery() as nursery:
             server = partial(serve, cast(Any, app), server_config(listener), mode="asgi")
             binds = await nursery.start(server)

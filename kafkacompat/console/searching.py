@@ -22,11 +22,13 @@ from kafkacompat.console.browse import (
     partitions_of,
     reading,
     record_view,
+    tell_by_schema,
     timestamp_of,
 )
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.parameters import ALL, MAX_PARTITIONS_TOGETHER, SearchQuery
 from kafkacompat.console.core.search import NOTHING, SEARCHED_BYTES, Amount, Frontier, Hit, Stretch, Wanted
+from kafkacompat.console.decoder import Decoder, is_framed
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -35,29 +37,57 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_SECONDS: Final = 4.0
 """After so many records, bytes or seconds a request begins no other stretch."""
 MAX_KEPT_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of the values that are kept to be shown, of which the newest are."""
+"""Bytes of the records that are kept, of which the newest are shown."""
 STRETCH_SECONDS: Final = 2.0
 """A stretch that takes longer is given up for a shorter one."""
 
 Places = dict[int, tuple[int, int]]
 
 
-def search_page(bootstrap: ClusterAddress, query: SearchQuery) -> Page:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record that matches, as it is shown without a registry, and of its key and value what is in the wire format of one."""
+
+    view: Page
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.key or b"") + len(self.value or b"")
+
+    def shown(self, query: SearchQuery, decoder: Decoder | None) -> Page:
+        if decoder is not None:
+            tell_by_schema(self.view, self.key, self.value, query, decoder)
+        return self.view
+
+
+def _found(message: Message, query: SearchQuery, partition: int, decoder: Decoder | None) -> Found:
+    view = {"partition": partition, **record_view(message, query)}
+    key, value = (
+        data if decoder is not None and is_framed(data) else None
+        for data in (bytes_of(message.key()), bytes_of(message.value()))
+    )
+    return Found(view, key, value)
+
+
+def search_page(bootstrap: ClusterAddress, query: SearchQuery, decoder: Decoder | None = None) -> Page:
     """Return the newest records that match, how far was looked, and where to go on. Raises NotThere, NotRead, BrokerAway."""
     with reading(bootstrap, query.uncommitted) as consumer:
-        return _search(consumer, query)
+        return _search(consumer, query, decoder)
 
 
-def _search(consumer: Consumer, query: SearchQuery) -> Page:
+def _search(consumer: Consumer, query: SearchQuery, decoder: Decoder | None = None) -> Page:
     places = _places(consumer, query)
     frontier = Frontier(places, query.limit)
     wanted = Wanted(query.key, query.value, query.from_ms, query.to_ms)
-    found: dict[tuple[int, int], Page] = {}
+    found: dict[tuple[int, int], Found] = {}
     read = NOTHING
     begun_s = time.monotonic()
     stopped = None
     while (stretch := frontier.next()) is not None:
-        stopped = _stop(read, len(found), query, time.monotonic() - begun_s)
+        kept_bytes = sum(query.value_bytes + each.size_bytes for each in found.values())
+        stopped = _stop(read, kept_bytes, time.monotonic() - begun_s)
         if stopped is not None:
             break
         try:
@@ -72,7 +102,7 @@ def _search(consumer: Consumer, query: SearchQuery) -> Page:
             frontier.looked(stretch, one.amount, one.oldest_ms, one.hits)
             for message in one.messages:
                 place = stretch.partition, int(message.offset() or 0)
-                found[place] = {"partition": stretch.partition, **record_view(message, query)}
+                found[place] = _found(message, query, stretch.partition, decoder)
         else:
             frontier.shorten(stretch)
     told = frontier.outcome()
@@ -80,7 +110,7 @@ def _search(consumer: Consumer, query: SearchQuery) -> Page:
         "topic": query.topic,
         "partition": ALL if query.partition is None else query.partition,
         "partitions": len(places),
-        "records": [found[place] for place in told.order],
+        "records": [found[place].shown(query, decoder) for place in told.order],
         "looked": told.amount._asdict(),
         "back_to_ms": told.back_to_ms,
         "left": told.left,
@@ -89,11 +119,11 @@ def _search(consumer: Consumer, query: SearchQuery) -> Page:
     }
 
 
-def _stop(read: Amount, kept: int, query: SearchQuery, seconds: float) -> str | None:
+def _stop(read: Amount, kept_bytes: int, seconds: float) -> str | None:
     """Return why the request reads no other stretch. None if it does."""
     if read.records >= MAX_RECORDS:
         return "records"
-    if read.bytes >= MAX_BYTES or kept * query.value_bytes > MAX_KEPT_BYTES:
+    if read.bytes >= MAX_BYTES or kept_bytes > MAX_KEPT_BYTES:
         return "bytes"
     return "time" if seconds >= MAX_SECONDS else None
 

@@ -25,6 +25,7 @@ from kafkacompat.console.core.parameters import BadParameter, records_query, sea
 from kafkacompat.console.core.prometheus import CONTENT_TYPE, metrics_text
 from kafkacompat.console.core.tokens import Access
 from kafkacompat.console.core.views import reading_view
+from kafkacompat.console.decoder import Decoder
 from kafkacompat.console.failure import BrokerAway, Busy, NotRead, NotThere
 from kafkacompat.console.guard import Guard
 from kafkacompat.console.searching import search_page
@@ -75,11 +76,12 @@ def static_files() -> dict[str, Response]:
 class Pages:
     """The handlers of all routes. They share one state."""
 
-    __slots__ = ("_browsers", "_clock", "_files", "_searches", "_state")
+    __slots__ = ("_browsers", "_clock", "_decoder", "_files", "_searches", "_state")
 
-    def __init__(self, state: ConsoleState, clock: Callable[[], int]) -> None:
+    def __init__(self, state: ConsoleState, clock: Callable[[], int], decoder: Decoder | None = None) -> None:
         self._state = state
         self._clock = clock
+        self._decoder = decoder
         self._files = static_files()
         self._browsers = trio.CapacityLimiter(MAX_BROWSERS)
         self._searches = trio.CapacityLimiter(MAX_SEARCHES)
@@ -108,7 +110,7 @@ class Pages:
         """A page of records."""
 
         def read(pairs: Pairs) -> Callable[[], Page]:
-            return partial(records_page, self._state.address, records_query(pairs))
+            return partial(records_page, self._state.address, records_query(pairs), self._decoder)
 
         return await self._read(request, read, self._browsers)
 
@@ -116,7 +118,7 @@ class Pages:
         """The newest records that match."""
 
         def read(pairs: Pairs) -> Callable[[], Page]:
-            return partial(search_page, self._state.address, search_query(pairs))
+            return partial(search_page, self._state.address, search_query(pairs), self._decoder)
 
         return await self._read(request, read, self._searches)
 
@@ -177,9 +179,10 @@ def application(
     clock: Callable[[], int],
     allowed_hosts: Collection[str],
     token: str | None = None,
+    decoder: Decoder | None = None,
 ) -> ASGIApp:
-    """The ASGI application. token: what every request must bear; None lets everybody read."""
-    served: ASGIApp = Starlette(routes=routes_of(Pages(state, clock)))
+    """The ASGI application. token: what every request must bear; None lets everybody read. decoder: of a schema registry."""
+    served: ASGIApp = Starlette(routes=routes_of(Pages(state, clock, decoder)))
     if token is not None:
         served = TokenGate(served, Access(token))
     return Guard(served, allowed_hosts)

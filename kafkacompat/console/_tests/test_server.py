@@ -213,7 +213,7 @@ async def test_a_bad_parameter_is_answered_with_400_and_a_line(state: ConsoleSta
 async def test_what_cannot_be_read_is_said(
     error: Exception, status: int, state: ConsoleState, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(bootstrap: str, query: RecordsQuery) -> Page:
+    def fail(bootstrap: str, query: RecordsQuery, decoder: object) -> Page:
         raise error
 
     monkeypatch.setattr(server, "records_page", fail)
@@ -230,7 +230,7 @@ async def test_requests_for_records_are_bounded(
 ) -> None:
     go_on = trio.Event()
 
-    def wait(bootstrap: str, query: RecordsQuery) -> Page:
+    def wait(bootstrap: str, query: RecordsQuery, decoder: object) -> Page:
         trio.from_thread.run(go_on.wait)
         return {"records": []}
 

@@ -298,8 +298,9 @@ export class BrowseView {
   }
 
   detail(row) {
-    const part = (title, { kind, text, raw, size_bytes: size, truncated }) => [
-      h("h4", {}, `${title} · ${kind === "null" ? "null" : `${kind}, ${bytes(size)}`}${truncated ? ", only its beginning" : ""}`),
+    const part = (title, { kind, text, raw, writer, problem, size_bytes: size, truncated }) => [
+      h("h4", {}, `${title} · ${kind === "null" ? "null" : `${writer ?? kind}, ${bytes(size)}`}${truncated ? ", only its beginning" : ""}`),
+      problem === undefined ? null : h("p", { class: "muted" }, `Not decoded by a schema: ${problem}`),
       kind === "null" ? null : h("pre", {}, text || "(empty)"),
       raw === undefined || raw === text ? null : h("details", {}, h("summary", {}, `${title} as it is written`), h("pre", {}, raw)),
     ];

@@ -101,6 +101,13 @@ class Schemas:
         other = Format.AVRO if isinstance(found, AvroSchema) else Format.PROTOBUF
         raise Malformed(incompatible(number, f"it is {other.value}, and the topic's format is {form.value}"))
 
+    def format_of(self, value: bytes) -> Format:
+        """Return the format of a value's schema. Malformed has the reason why it has none."""
+        found = self._schema(schema_id(value))
+        if isinstance(found, _Unread):
+            raise Malformed(found.reason)
+        return Format.AVRO if isinstance(found, AvroSchema) else Format.PROTOBUF
+
     def _schema(self, number: int) -> AvroSchema | ProtobufFile | _Unread:
         found = self._kept.get(number)
         if found is not None:

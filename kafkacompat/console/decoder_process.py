@@ -1,0 +1,60 @@
+"""The process that decodes values by the schemas of a registry: a line in, a line out. It ends with its input.
+
+The first line has the registry, each other one a value in base64. decoder.py starts it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import resource
+import sys
+from typing import Any, Final
+
+from kafkacompat.console.core.words import encodable
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.schemas.client import RegistrySettings, registry_at
+from kafkacompat.pipeline.schemas.reading import Schemas
+from kafkacompat.pipeline.schemas.wire_format import Malformed
+
+MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
+TEXT_CHARACTERS_MAX: Final = 2 * 1024 * 1024
+"""Of a longer text the beginning is told."""
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    told = json.loads(sys.stdin.buffer.readline())
+    settings = RegistrySettings(told["url"], tuple((name, value) for name, value in told["properties"]))
+    # The console asks again by itself.
+    registry = registry_at(settings, patience_s=0.0)
+    schemas = Schemas(registry)
+    for line in sys.stdin.buffer:
+        value = base64.b64decode(line)
+        try:
+            answer = _decoded(schemas, value)
+        except Malformed as problem:
+            answer = {"problem": str(problem)}
+        except PipelineFailed as failure:
+            answer = {"problem": str(failure)}
+            # They may have been too many.
+            schemas = Schemas(registry)
+        except (MemoryError, RecursionError):
+            answer = {"problem": "it needs too much memory"}
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _decoded(schemas: Schemas, value: bytes) -> dict[str, Any]:
+    form = schemas.format_of(value)
+    record = schemas.read(form, value)
+    text = json.dumps(record.shown(), indent=2, ensure_ascii=False)
+    return {
+        "text": encodable(text[:TEXT_CHARACTERS_MAX]),
+        "writer": f"{form.value}, {record.schema.name}, schema {record.schema_id}",
+    }
+
+
+if __name__ == "__main__":
+    main()
