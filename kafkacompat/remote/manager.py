@@ -21,7 +21,7 @@ from kafkacompat.log.log_segment import LOG_SUFFIX
 from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
-from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset
+from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.remote import manager_core as core_rules
 from kafkacompat.remote.manager_core import Candidate, Epochs, LocalSegment, Retention, RLMQuotaManager
@@ -322,7 +322,7 @@ class RemoteLogManager:
             except (RemoteStorageException, OSError, LogRefused, BatchCorrupt) as error:
                 logger.warning("[RemoteLogManager partition=%s] %s", tiered.id, error)
             except Exception as error:
-                report(f"the remote log of {tiered.id}", error)
+                _report_unexpected(f"the remote log of {tiered.id}", error)
             await self._tasks.sleep(delay_ms)
 
     def close(self) -> None:
@@ -624,6 +624,9 @@ class RemoteLogManager:
                 break
             except RemoteStorageException as error:
                 logger.info("the deletion of the remote log of %s is not recorded yet: %s", partition, error)
+            except Exception as error:
+                _report_unexpected(f"recording the deletion of the remote log of {partition}", error)
+            if not is_marked:
                 await self._tasks.sleep(delay_ms)
                 delay_ms = min(delay_ms * 2, self._interval_ms)
         await self._delete_partition(partition, is_marked=is_marked)
@@ -661,6 +664,8 @@ class RemoteLogManager:
                 break
             except RemoteStorageException as error:
                 logger.info("the remote log of %s is not deleted yet: %s", partition, error)
+            except Exception as error:
+                _report_unexpected(f"the deletion of the remote log of {partition}", error)
             await self._tasks.sleep(delay_ms)
             delay_ms = min(delay_ms * 2, self._interval_ms)
         if key not in self._tiered:
@@ -929,6 +934,14 @@ class RemoteLogManager:
 
     def _in_thread(self, job: Callable[[], T]) -> Deferred[T]:
         return self._workers.submit(job)
+
+
+def _report_unexpected(what: str, error: Exception) -> None:
+    """What passes is no bug, and neither is the end of the node."""
+    if isinstance(error, (OSError, Cancelled)) or passes(error):
+        logger.info("%s waits: %r", what, error)
+    else:
+        report(what, error)
 
 
 def _facts_of(segment: LogSegment) -> LocalSegment:

@@ -10,7 +10,7 @@ import pytest
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker
 from kafkacompat.log.producer_snapshots import decode_snapshot
-from kafkacompat.ports import LogRefused, TimestampOffset
+from kafkacompat.ports import LogRefused, TimestampOffset, WorkersBusy
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, Tier
@@ -392,6 +392,31 @@ def test_the_leader_of_a_deleted_topic_deletes_its_copies() -> None:
         (STARTED, 3),
         (FINISHED, 0),
     ]
+
+
+@pytest.mark.parametrize("problem", [WorkersBusy, MemoryError, OSError])
+def test_a_deletion_of_a_topic_is_repeated_whatever_has_failed(problem: type[Exception]) -> None:
+    tier = tiered()
+    tier.storage.fail = failing("delete", problem, times=2)
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    tier.settle()
+    for _ in range(3):
+        tier.pass_on()
+    assert not tier.storage.segments
+    assert tier.metadata.roles == ["leader", "stopped"]
+    assert tier.metadata.deletion == [(MARKED, 3), (STARTED, 3), (FINISHED, 0)]
+
+
+@pytest.mark.parametrize("problem", [WorkersBusy, MemoryError, OSError])
+def test_disabling_deletes_the_copies_whatever_has_failed(problem: type[Exception]) -> None:
+    tier = tiered()
+    tier.storage.fail = failing("delete", problem, times=2)
+    tier.log.config = replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True)
+    tier.manager.role_taken(tier.core)
+    for _ in range(3):
+        tier.pass_on()
+    assert tier.starts() == []
+    assert not tier.storage.segments
 
 
 def left_by(tier: Tier, node_id: int) -> RemotePartitionDeleteMetadata:
