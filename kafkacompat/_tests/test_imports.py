@@ -79,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
         "partition.partition",
         "partition.delayed_operations",
         "partition.list_offsets",
+        "partition.remote_fetch",
         "partition.replica_manager",
         "partition.traffic",
         "controller.image",

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.controller.image import endpoints_of
 from kafkacompat.deferred import Deferred
@@ -48,6 +48,7 @@ from kafkacompat.wire.messages.fetch_response import (
 if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.partition.partition import Partition
+    from kafkacompat.partition.remote_fetch import RemoteFetches
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
@@ -98,14 +99,6 @@ HIDDEN = (
 STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class RemoteFetching(Protocol):
-    """The parts of RemoteFetches (partition/remote_fetch.py) that are called here."""
-
-    async def fill(self, parameters: FetchParameters, answers: Sequence[PartitionData]) -> None:
-        """Put records of the remote storage into those of the answers that want them, as far as they come in time."""
-        ...
-
-
 class FetchEngine:
     """FetchService of partition/service."""
 
@@ -127,7 +120,7 @@ class FetchEngine:
         self._manager = manager
         self._fetch_max_bytes = fetch_max_bytes
         self._reads = FetchReads(manager, clock, selects_by_rack=selects_by_rack, throttle=throttle)
-        self.remote: RemoteFetching | None = None
+        self.remote: RemoteFetches | None = None
         """Reads the remote storage. None without remote.log.storage.system.enable."""
         self.purgatory = FetchPurgatory(manager, self._reads, clock, timers)
 
@@ -165,7 +158,7 @@ class FetchEngine:
 
     async def _fetch_tiered(
         self,
-        remote: RemoteFetching,
+        remote: RemoteFetches,
         context: FetchContext,
         parameters: FetchParameters,
         answers: list[tuple[Any, PartitionData]],

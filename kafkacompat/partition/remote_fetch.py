@@ -16,7 +16,7 @@ from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.ids import Uuid
 from kafkacompat.partition.list_offsets import Question, answer_found, refusal
-from kafkacompat.partition.service import OffsetLookup
+from kafkacompat.partition.service import FetchedRemotely, OffsetLookup, RemoteFetch
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset, passes
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
@@ -26,7 +26,7 @@ from kafkacompat.wire.messages.fetch_response import AbortedTransaction as ToldA
 
 if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
-    from kafkacompat.partition.service import FetchParameters, TieredPartitionFetch
+    from kafkacompat.partition.service import FetchParameters
     from kafkacompat.partition.services import Settings
     from kafkacompat.tasks import Task, Tasks
     from kafkacompat.wire.messages.fetch_response import PartitionData
@@ -73,16 +73,9 @@ class _Read(NamedTuple):
     max_bytes: int
 
 
-class _Wanted(NamedTuple):
-    """One partition of a fetch, and what it may get."""
-
-    partition: TieredPartitionFetch
-    read: Task[Any]
-    max_bytes: int
-    least_one: bool
-
-
 class RemoteFetches:
+    """Reads of consumers and of share groups."""
+
     def __init__(self, tasks: Tasks, settings: Settings, remote: RemoteReading) -> None:
         self._tasks = tasks
         self._settings = settings
@@ -99,34 +92,63 @@ class RemoteFetches:
         present = {id(answer) for answer in answers}
         wanted = [each for each in parameters.tiered or () if id(each.answer) in present]
         parameters.tiered = None
+        found = await self.read(
+            [
+                RemoteFetch(each.core, each.asked.fetch_offset, each.max_bytes, each.minimum_one_batch)
+                for each in wanted
+            ],
+            parameters.max_bytes - sum([len(answer.records) for answer in answers]),
+            parameters.max_wait_ms,
+            read_committed=parameters.read_committed,
+        )
+        for each, outcome in zip(wanted, found, strict=True):
+            answer = each.answer
+            if isinstance(outcome, ErrorCode):
+                answer.error_code = outcome
+                answer.high_watermark, answer.aborted_transactions = -1, None
+            elif outcome is not None:
+                answer.records = outcome.records
+                if parameters.read_committed:
+                    answer.aborted_transactions = [
+                        ToldAborted(producer_id=one.producer_id, first_offset=one.first_offset)
+                        for one in outcome.aborted_transactions
+                    ]
+
+    async def read(
+        self, wanted: Sequence[RemoteFetch], max_bytes: int, max_wait_ms: int, *, read_committed: bool
+    ) -> list[FetchedRemotely | ErrorCode | None]:
+        """Read within remote.fetch.max.wait.ms. None for what has not come by then, or may not be read yet: the client
+        should ask again, and was kept waiting if it would do so at once.
+
+        `max_bytes`: of all together. As in a local fetch, the first partition may give one batch beyond that.
+        """
+        outcomes: list[FetchedRemotely | ErrorCode | None] = [None] * len(wanted)
         throttle_ms = self._remote.fetch_throttle_ms()
         if throttle_ms:
-            await self._tasks.sleep(min(throttle_ms, parameters.max_wait_ms))
-            return
-        left = max(parameters.max_bytes - sum([len(answer.records) for answer in answers]), 0)
-        share = min(left, self._free_bytes() // HELD_SHARE) // max(len(wanted), 1)
-        reads: list[_Wanted] = []
-        for each in wanted:
-            max_bytes = min(each.max_bytes, share)
-            # As in a local fetch, the first partition gives at least one batch.
+            await self._tasks.sleep(min(throttle_ms, max_wait_ms))
+            return outcomes
+        share = min(max(max_bytes, 0), self._free_bytes() // HELD_SHARE) // max(len(wanted), 1)
+        reads: dict[int, tuple[RemoteFetch, Task[Any]]] = {}
+        for index, each in enumerate(wanted):
             least_one = each.minimum_one_batch and not reads
-            if max_bytes > 0 or least_one:
-                read = self._read(each, max_bytes, least_one, parameters.read_committed)
-                reads.append(_Wanted(each, read, max_bytes, least_one))
+            limited = each._replace(max_bytes=min(each.max_bytes, share), minimum_one_batch=least_one)
+            if limited.max_bytes > 0 or least_one:
+                reads[index] = limited, self._read(limited, read_committed)
         await self._in_time(
-            when_all_done([each.read for each in reads]), self._settings.get_int("remote.fetch.max.wait.ms")
+            when_all_done([read for _, read in reads.values()]),
+            self._settings.get_int("remote.fetch.max.wait.ms"),
         )
         is_late = False
-        for one in reads:
-            if one.read.done:
-                is_late = self._take(one, parameters) or is_late
+        for index, (limited, read) in reads.items():
+            if read.done:
+                outcomes[index] = self._outcome(limited, read)
+                is_late = is_late or outcomes[index] is None
         if is_late:
-            await self._tasks.sleep(min(LATER_MS, parameters.max_wait_ms))
+            await self._tasks.sleep(min(LATER_MS, max_wait_ms))
+        return outcomes
 
-    def _read(
-        self, wanted: TieredPartitionFetch, max_bytes: int, least_one: bool, read_committed: bool
-    ) -> Task[Any]:
-        core, offset = wanted.core, wanted.asked.fetch_offset
+    def _read(self, wanted: RemoteFetch, read_committed: bool) -> Task[Any]:
+        core, offset, max_bytes, least_one = wanted
         key = core.topic_id, core.topic_partition.partition, offset, read_committed
         known = self._reading.get(key)
         # What the local part of a fetch leaves differs a little from one to the next.
@@ -147,13 +169,12 @@ class RemoteFetches:
         reading = sum([each.max_bytes for each in self._reading.values()])
         return max(HELD_BYTES_MAX - self._held_bytes - reading, 0)
 
-    def _hold(self, records: bytes, end: int) -> memoryview:
-        """The first bytes of records, which count until nobody has them any more."""
-        held = memoryview(records)[:end]
-        size = len(records)
+    def hold(self, records: memoryview) -> memoryview:
+        """Count the bytes behind a view until nobody has it any more. A part of a view has to be counted by itself."""
+        size = len(records.obj)  # type: ignore[arg-type]  # a view of bytes
         self._held_bytes += size
-        weakref.finalize(held, self._let_go, size).atexit = False
-        return held
+        weakref.finalize(records, self._let_go, size).atexit = False
+        return records
 
     def _let_go(self, size: int) -> None:
         self._held_bytes -= size
@@ -163,27 +184,17 @@ class RemoteFetches:
         if known is not None and known.task is read:
             del self._reading[key]
 
-    def _take(self, one: _Wanted, parameters: FetchParameters) -> bool:
-        """Complete one answer. Returns whether the client should ask again, but not at once."""
-        wanted = one.partition
-        answer = wanted.answer
+    def _outcome(self, wanted: RemoteFetch, read: Task[Any]) -> FetchedRemotely | ErrorCode | None:
+        """None if the client should ask again, but not at once."""
         try:
-            found: RemoteRecords = one.read.result()
+            found: RemoteRecords = read.result()
         except (RemoteStorageNotReadyException, Overloaded, Cancelled):
-            return True
+            return None
         except Exception as problem:
-            error = self._error_of(problem, f"the remote read of {wanted.core.topic_partition}")
-            answer.error_code = error
-            answer.high_watermark, answer.aborted_transactions = -1, None
             wanted.core.traffic.failed_fetches += 1
-            return False
-        answer.records = self._hold(found.records, _end_of(found.records, one.max_bytes, one.least_one))
-        if parameters.read_committed:
-            answer.aborted_transactions = [
-                ToldAborted(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in found.aborted_transactions
-            ]
-        return False
+            return self._error_of(problem, f"the remote read of {wanted.core.topic_partition}")
+        end = _end_of(found.records, wanted.max_bytes, wanted.minimum_one_batch)
+        return FetchedRemotely(self.hold(memoryview(found.records)[:end]), found.aborted_transactions)
 
     async def find_offset(self, core: Partition, question: Question) -> OffsetLookup | None:
         """The answer, also if it is an error. None if the remote storage has no such record."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred, when_all_done
@@ -38,6 +38,7 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.partition.hosted_partitions import Replicating
+    from kafkacompat.partition.remote_fetch import RemoteFetches
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import (
         Buffer,
@@ -83,14 +84,6 @@ HUGE_AT_ONCE = 2
 WAITING_MAX = 1000
 """Waiting batches of each kind. Beyond this the answer is REQUEST_TIMED_OUT, after which a producer retries."""
 T = TypeVar("T")
-
-
-class RemoteSearching(Protocol):
-    """The parts of RemoteFetches (partition/remote_fetch.py) that are called here."""
-
-    async def find_offset(self, core: Partition, question: Question) -> OffsetLookup | None:
-        """The answer, also if it is an error. None if the remote storage has no such record."""
-        ...
 
 
 def hides_log_start(refused: LogRefused) -> bool:
@@ -163,8 +156,8 @@ class ReplicaManager:
         self._large_batches = LargeBatches(services, self.limits)
         self.pause = self._large_batches.pause
         self._replication = replication
-        self.remote: RemoteSearching | None = None
-        """Searches the remote storage by time. None without remote.log.storage.system.enable."""
+        self.remote: RemoteFetches | None = None
+        """Reads the remote storage, and searches it by time. None without remote.log.storage.system.enable."""
 
     @property
     def image(self) -> MetadataImage:
@@ -491,7 +484,7 @@ class ReplicaManager:
         return self._searches.ask(core, question)
 
     async def _list_tiered_offset(
-        self, remote: RemoteSearching, core: Partition, question: Question
+        self, remote: RemoteFetches, core: Partition, question: Question
     ) -> OffsetLookup:
         """What the remote storage has, or else the local files."""
         while True:

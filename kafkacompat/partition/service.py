@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.ports import (
+        AbortedTransaction,
         Buffer,
         Log,
         LogRefused,
@@ -102,6 +103,23 @@ class TieredPartitionFetch(NamedTuple):
     answer: PartitionData
     max_bytes: int
     minimum_one_batch: bool
+
+
+class RemoteFetch(NamedTuple):
+    """What a fetch asks the remote storage for of one partition."""
+
+    core: Any
+    """The Partition."""
+    offset: int
+    max_bytes: int
+    minimum_one_batch: bool
+
+
+class FetchedRemotely(NamedTuple):
+    """Whole batches, and the aborted transactions among them if they were asked for."""
+
+    records: memoryview
+    aborted_transactions: Sequence[AbortedTransaction]
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from kafkacompat.partition.delayed_operations import (
     DelayedOperation,
     DelayedOperationPurgatory,
 )
+from kafkacompat.partition.service import FetchedRemotely, RemoteFetch
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRefused, WorkersBusy
 from kafkacompat.records.batch import (
     CONTROL_BIT,
@@ -30,6 +31,7 @@ from kafkacompat.records.batch import (
     MINIMUM_PREFIX,
     TRANSACTIONAL_BIT,
     BatchCorrupt,
+    iterate_batches,
     parse_header,
 )
 from kafkacompat.records.compression import DecompressionFailed
@@ -45,6 +47,7 @@ from kafkacompat.wire.messages.share_fetch_response import PartitionData
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
+    from kafkacompat.partition.remote_fetch import RemoteFetches
     from kafkacompat.ports import LogRead, Records
     from kafkacompat.share.service import TopicIdPartition
     from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache, ShareServices
@@ -197,6 +200,7 @@ class ShareFetches:
         self.random = services.random
         self.tasks = services.tasks
         self.workers = services.workers
+        self.manager = services.manager
 
     def start(
         self,
@@ -227,6 +231,7 @@ class DelayedShareFetch(DelayedOperation):
         "_is_abandoned",
         "_limits",
         "_meter",
+        "_moved",
         "_ranges",
         "_work",
         "_worked",
@@ -258,6 +263,8 @@ class DelayedShareFetch(DelayedOperation):
         self._count = 0
         self._has_records = False
         self._is_abandoned = False
+        self._moved: list[tuple[LedPartition, RemoteFetch]] = []
+        """The next record of these is in the remote storage only."""
         self._ranges = 0
         """Acquired so far."""
         self._work = 0
@@ -365,11 +372,7 @@ class DelayedShareFetch(DelayedOperation):
     async def _fetch_held(self, held: list[tuple[LedPartition, int]]) -> None:
         """Fetch from one share-partition after the other, and give their locks back."""
         for at, (led, offset) in enumerate(held):
-            if self._work >= ACQUIRED_AT_ONCE:
-                self._worked = True
-                # Whoever began this in its own turn counts what was done in it.
-                await pause()
-                self._work = 0
+            await self._rest()
             try:
                 job = self._fetch_from(led, offset, self._limits[at], None)
                 if job is not None:
@@ -377,58 +380,158 @@ class DelayedShareFetch(DelayedOperation):
                     fetched = await self.fetches.workers.submit(job)
                     self._work = 0
                     self._fetch_from(led, offset, self._limits[at], fetched)
-            except UNREADABLE as error:
-                self._unreadable(led, self._answers[led.key.topic_id_partition], error)
-            except WorkersBusy as error:
-                logger.error("no worker read %s: %s", led.name, error)
-                self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
             except Exception as error:
-                report(f"a share fetch of {led.name}", error)
-                self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+                self._failed(led, error)
+        remote = self.fetches.manager.remote
+        if self._moved and remote is not None:
+            self._worked = True
+            await pause()
+            moved = {led for led, _ in self._moved}
+            # Others need not wait for the remote storage.
+            self._give_back([each for each in held if each[0] not in moved])
+            for led, _ in held:
+                if led not in moved and led.is_cached:
+                    self.fetches.purgatory.wake(led)
+            held = [each for each in held if each[0] in moved]
+            await self._fetch_moved(remote)
         self._finish(held)
+
+    async def _rest(self) -> None:
+        """Let others have their turn after much work."""
+        if self._work >= ACQUIRED_AT_ONCE:
+            self._worked = True
+            # Whoever began this in its own turn counts what was done in it.
+            await pause()
+            self._work = 0
+
+    async def _fetch_moved(self, remote: RemoteFetches) -> None:
+        """Fetch from the share-partitions whose next records are in the remote storage only."""
+        parameters, moved = self.parameters, self._moved
+        found = await remote.read(
+            [wanted for _, wanted in moved],
+            self._budget,
+            parameters.max_wait_ms,
+            read_committed=parameters.read_committed,
+        )
+        self._work = 0
+        for (led, wanted), outcome in zip(moved, found, strict=True):
+            await self._rest()
+            try:
+                self._acquire_moved(remote, led, wanted.offset, outcome)
+            except Exception as error:
+                self._failed(led, error)
+
+    def _acquire_moved(
+        self,
+        remote: RemoteFetches,
+        led: LedPartition,
+        offset: int,
+        outcome: FetchedRemotely | ErrorCode | None,
+    ) -> None:
+        """`outcome`: what has come of the remote storage."""
+        data = self._data_of(led)
+        if data is None or outcome is None:
+            return
+        log_start_offset = led.partition.log.log_start_offset
+        if offset < log_start_offset:
+            self._begin_later(led, log_start_offset)
+            return
+        if isinstance(outcome, ErrorCode):
+            # The log says that it has the record. No member can do anything about the remote storage.
+            data.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            return
+        records, aborted = _until_many_aborted(outcome)
+        fetched = read_batches(records, self._until(led, offset), finds_markers=bool(aborted), waits=False)
+        if fetched is not None and fetched.batches:
+            self._work += READ_WORK + len(aborted) // ABORTED_AS_ONE
+            self._acquire(led, offset, data, fetched, aborted)
+            if isinstance(data.records, memoryview):
+                data.records = remote.hold(data.records)
+
+    def _failed(self, led: LedPartition, error: Exception) -> None:
+        if isinstance(error, UNREADABLE):
+            self._unreadable(led, self._answers[led.key.topic_id_partition], error)
+            return
+        if isinstance(error, WorkersBusy):
+            logger.error("no worker read %s: %s", led.name, error)
+        else:
+            report(f"a share fetch of {led.name}", error)
+        self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def _data_of(self, led: LedPartition) -> PartitionData | None:
+        """A new answer for a share-partition. None if nothing may be acquired from it."""
+        key = led.key.topic_id_partition
+        data = self._answers[key] = PartitionData(partition_index=key.partition, records=EMPTY_RECORDS)
+        self._work += 1
+        is_full = self._count >= self.parameters.max_records or self._ranges >= RANGES_MAX
+        if self._is_abandoned or is_full or led.core.state is not ACTIVE:
+            return None
+        if not led.partition.is_leader:
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return None
+        return data
+
+    def _begin_later(self, led: LedPartition, log_start_offset: int) -> None:
+        """The log begins later now. The member fetches again."""
+        led.core.update_cache_and_offsets(log_start_offset)
+        self.fetches.cache.changed(led)
+
+    def _until(self, led: LedPartition, offset: int) -> int:
+        """The offset up to which records may be acquired."""
+        left = self.parameters.max_records - self._count
+        return max(led.core.end_offset, offset) + min(left, led.settings().max_record_locks)
 
     def _fetch_from(
         self, led: LedPartition, offset: int, limit_bytes: int, fetched: FetchedRecords | None
     ) -> Callable[[], FetchedRecords | None] | None:
         """Returns a job for a worker, if headers must be read from the disk first. `fetched`: what it has read."""
-        key = led.key.topic_id_partition
-        data = self._answers[key] = PartitionData(partition_index=key.partition, records=EMPTY_RECORDS)
-        parameters, core = self.parameters, led.core
-        self._work += 1
-        left = parameters.max_records - self._count
-        if self._is_abandoned or left <= 0 or self._ranges >= RANGES_MAX or core.state is not ACTIVE:
+        data = self._data_of(led)
+        if data is None:
             return None
         log = led.partition.log
-        if not led.partition.is_leader:
-            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return None
-        end = led.readable_end(read_committed=parameters.read_committed)
+        end = led.readable_end(read_committed=self.parameters.read_committed)
+        max_bytes, least_one = min(limit_bytes, self._budget), not self._has_records
         try:
-            read = log.read(offset, min(limit_bytes, self._budget), end, not self._has_records)
+            read = log.read(offset, max_bytes, end, least_one)
             if not len(read.records):
                 return None
             self._work += READ_WORK
             aborted, read = self._aborted(led, offset, read)
             if fetched is None:
-                until = max(core.end_offset, offset) + min(left, led.settings().max_record_locks)
+                until = self._until(led, offset)
                 fetched = read_batches(read.records, until, finds_markers=bool(aborted), waits=False)
                 if fetched is None:
                     return partial(read_batches, read.records, until, finds_markers=bool(aborted), waits=True)
         except LogRefused as refused:
             if refused.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                # The log begins later now. The member fetches again.
-                core.update_cache_and_offsets(log.log_start_offset)
-                self.fetches.cache.changed(led)
+                self._begin_later(led, log.log_start_offset)
+            elif (
+                refused.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+                and self.fetches.manager.remote is not None
+            ):
+                self._moved.append((led, RemoteFetch(led.partition, offset, max_bytes, least_one)))
             else:
                 data.error_code = refused.code
             return None
-        if not fetched.batches:
-            return None
-        acquired = core.acquire(
+        if fetched.batches:
+            self._acquire(led, offset, data, fetched, aborted)
+        return None
+
+    def _acquire(
+        self,
+        led: LedPartition,
+        offset: int,
+        data: PartitionData,
+        fetched: FetchedRecords,
+        aborted: list[AbortedTransaction],
+    ) -> None:
+        """Acquire what was read from an offset on, and put it into the answer."""
+        parameters = self.parameters
+        acquired = led.core.acquire(
             parameters.member_id,
             parameters.acquire_mode,
             parameters.batch_size,
-            left,
+            parameters.max_records - self._count,
             offset,
             fetched.batches,
             aborted,
@@ -438,7 +541,7 @@ class DelayedShareFetch(DelayedOperation):
         self._has_records = True
         self._work += len(fetched.batches) + len(acquired.records)
         self._ranges += len(acquired.records)
-        self._budget = max(self._budget - len(read.records), 0)
+        self._budget = max(self._budget - len(fetched.records), 0)
         if acquired.records:
             data.records = fetched.slice_of(acquired.records)
             data.acquired_records = [
@@ -449,7 +552,6 @@ class DelayedShareFetch(DelayedOperation):
             ]
             self._count += acquired.count
         self.fetches.cache.changed(led)
-        return None
 
     def _aborted(
         self, led: LedPartition, offset: int, read: LogRead
@@ -496,16 +598,16 @@ class FetchedRecords:
 
     __slots__ = ("batches", "records", "starts")
 
-    def __init__(self, records: Records, batches: list[FetchedBatch], starts: list[int]) -> None:
+    def __init__(self, records: Records | memoryview, batches: list[FetchedBatch], starts: list[int]) -> None:
         self.records = records
         self.batches = batches
         self.starts = starts
         """Where each batch begins in the slice, and where the last one ends."""
 
-    def slice_of(self, acquired: Sequence[AcquiredRecords]) -> Records:
+    def slice_of(self, acquired: Sequence[AcquiredRecords]) -> Records | memoryview:
         """The batches with the acquired records. As in Kafka, those between the first and the last are all sent."""
         records = self.records
-        if not acquired or not isinstance(records, FileSlice):
+        if not acquired:
             return EMPTY_RECORDS
         first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
         batches, starts = self.batches, self.starts
@@ -515,25 +617,47 @@ class FetchedRecords:
             first += 1
         while last > first and batches[last].base_offset > last_offset:
             last -= 1
-        start = starts[first]
-        return FileSlice(records.file, records.position + start, starts[last + 1] - start)
+        start, end = starts[first], starts[last + 1]
+        if isinstance(records, FileSlice):
+            return FileSlice(records.file, records.position + start, end - start)
+        return records[start:end]
+
+
+def _until_many_aborted(found: FetchedRemotely) -> tuple[memoryview, list[AbortedTransaction]]:
+    """The records before the first one that too many aborted transactions come before, and those transactions."""
+    aborted = sorted(found.aborted_transactions, key=lambda each: each.first_offset)
+    records = found.records
+    if len(aborted) > ABORTED_MAX:
+        end_offset = aborted[ABORTED_MAX].first_offset
+        at = next(
+            (each.position for each in iterate_batches(records) if each.base_offset >= end_offset),
+            len(records),
+        )
+        records, aborted = records[:at], aborted[:ABORTED_MAX]
+    return records, [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]
 
 
 def read_batches(
-    records: Records, until_offset: int, *, finds_markers: bool, waits: bool
+    records: Records | memoryview, until_offset: int, *, finds_markers: bool, waits: bool
 ) -> FetchedRecords | None:
-    """The headers of the complete batches of a slice, up to the one with `until_offset`.
+    """The headers of the complete batches of a slice, or of a view of memory, up to the one with `until_offset`.
 
     None if they are not in the page cache and this must not wait. `finds_markers`: tell the markers of aborted
     transactions apart. Raises BatchCorrupt, OSError.
     """
     batches: list[FetchedBatch] = []
     starts: list[int] = []
-    if not isinstance(records, FileSlice):
-        return FetchedRecords(records, batches, starts)
-    file, begin = records.file, records.position
-    read: Read = file.read_cold if waits else file.try_read
-    unpack, position, end = _HEADER.unpack_from, 0, records.length
+    read: Read
+    if isinstance(records, FileSlice):
+        file, begin = records.file, records.position
+        read, where = file.read_cold if waits else file.try_read, file.path
+    else:
+        in_memory, begin, where = records, 0, "the remote storage"
+
+        def read(position: int, size: int) -> bytes:
+            return bytes(in_memory[position : position + size])
+
+    unpack, position, end = _HEADER.unpack_from, 0, len(records)
     data = b""
     at = 0
     wanted = _READ_BYTES_MIN
@@ -547,14 +671,14 @@ def read_batches(
                 return None
             data, at, inside = piece, position, 0
             if len(data) < MINIMUM_PREFIX:
-                raise BatchCorrupt(f"{file.path} ends before byte {begin + end}")
+                raise BatchCorrupt(f"{where} ends before byte {begin + end}")
         if len(data) - inside < HEADER_SIZE or data[inside + 16] != 2:
             batch, size = _other_batch(data, inside)
         else:
             base_offset, length, _, attributes, delta, producer_id = unpack(data, inside)
             size = length + LOG_OVERHEAD
             if size < HEADER_SIZE:
-                raise BatchCorrupt(f"a batch of {size} bytes at {begin + position} of {file.path}")
+                raise BatchCorrupt(f"a batch of {size} bytes at {begin + position} of {where}")
             is_marker = False
             if finds_markers and attributes & CONTROL_BIT and size <= end - position:
                 found = _is_abort_marker(read, begin + position, size)
