@@ -79,8 +79,8 @@ def test_a_topic_unfolds_to_its_partitions_and_stays_so(page: Page) -> None:
     page.open("#/cluster").wait_for("#topics", "logs.summary")
     page.click("[data-key='topic logs.summary']")
     page.wait_for("#topics .nested", "Leader", "Replicas", "In sync", "Offsets")
-    assert [row[:4] for row in page.rows("#topics .nested")] == [
-        [str(each), "1", "1", "1"] for each in range(3)
+    assert [row[:5] for row in page.rows("#topics .nested")] == [
+        [str(each), "in sync", "1", "1", "1"] for each in range(3)
     ]
     assert page.text("#nodes-note").startswith("cluster ")
     gone = "return document.querySelector('#topics [data-drawn]') === null"
@@ -90,6 +90,25 @@ def test_a_topic_unfolds_to_its_partitions_and_stays_so(page: Page) -> None:
         wait_until(lambda: page.script(gone), "the topics are drawn again")
         assert len(page.rows("#topics .nested")) == 3
         assert page.script("return document.activeElement.dataset.key") == "topic logs.summary"
+
+
+def test_the_page_of_a_topic_has_the_settings_that_are_set_before_the_others(page: Page) -> None:
+    page.open("#/cluster").wait_for("#topics", "logs.summary")
+    page.click("a[aria-label='settings of logs.summary']")
+    page.wait_for("#topic-settings", "cleanup.policy", "settings with the default")
+    rows = [row[:3] for row in page.rows("#topic-settings > .scroll")]
+    assert rows[:2] == [["cleanup.policy", "compact", "topic"], ["retention.ms", "-1", "topic"]]
+    assert "segment.bytes" not in page.text("#topic-settings")
+    page.click("#topic-settings summary")
+    page.wait_for("#topic-settings", "segment.bytes", "1.0 GiB")
+    page.wait_for("#topic-note", "3 partitions")
+    assert [row[:3] for row in page.rows("#topic-partitions")] == [
+        [str(each), "in sync", "1"] for each in range(3)
+    ]
+    page.size((420, 900))
+    assert page.script("return document.documentElement.scrollWidth") == 420
+    page.click("#topic-links a")
+    page.wait_for("#browse-title", "logs.summary, all partitions")
 
 
 def test_text_that_a_user_has_selected_stays_while_there_is_news(

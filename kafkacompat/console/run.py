@@ -111,7 +111,7 @@ async def run_console(
     if token is None and is_beyond_loopback(listener.getsockname()[0]):
         made = secrets.token_urlsafe(TOKEN_BYTES)
     decoder = Decoder(registry) if registry is not None else None
-    app = application(state, wall_clock_ms, allowed_hosts, token or made, decoder)
+    app = application(state, wall_clock_ms, allowed_hosts, token or made, decoder, security)
     with (
         contextlib.closing(decoder or contextlib.ExitStack()),
         trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,

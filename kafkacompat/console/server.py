@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from kafkacompat.console.browse import Page, records_page
 from kafkacompat.console.core.connection import UNREACHABLE
-from kafkacompat.console.core.parameters import BadParameter, records_query, search_query
+from kafkacompat.console.core.parameters import BadParameter, records_query, search_query, topic_name
 from kafkacompat.console.core.prometheus import CONTENT_TYPE, metrics_text
 from kafkacompat.console.core.tokens import Access
 from kafkacompat.console.core.views import reading_view
@@ -31,6 +31,8 @@ from kafkacompat.console.guard import Guard
 from kafkacompat.console.searching import search_page
 from kafkacompat.console.state import ConsoleState, ViewCache
 from kafkacompat.console.token_gate import TokenGate
+from kafkacompat.console.topic_settings import settings_of
+from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -58,6 +60,7 @@ API = {
         "records that match, the newest first: topic, partition (all), key (whole), value (text in it), from_ms, to_ms, "
         "limit (25), value_bytes (4096), uncommitted (false), and ends from `older` of the answer before, to go on"
     ),
+    "/api/topic": "the settings of a topic, those that are set first: topic",
     "/health": "200 if the broker answers, else 503",
     "/metrics": "Prometheus' text format",
 }
@@ -76,14 +79,22 @@ def static_files() -> dict[str, Response]:
 class Pages:
     """The handlers of all routes. They share one state."""
 
-    __slots__ = ("_browsers", "_clock", "_decoder", "_files", "_searches", "_state")
+    __slots__ = ("_askers", "_browsers", "_clock", "_decoder", "_files", "_searches", "_security", "_state")
 
-    def __init__(self, state: ConsoleState, clock: Callable[[], int], decoder: Decoder | None = None) -> None:
+    def __init__(
+        self,
+        state: ConsoleState,
+        clock: Callable[[], int],
+        decoder: Decoder | None = None,
+        security: ClientSecurity = NO_SECURITY,
+    ) -> None:
         self._state = state
         self._clock = clock
         self._decoder = decoder
+        self._security = security
         self._files = static_files()
         self._browsers = trio.CapacityLimiter(MAX_BROWSERS)
+        self._askers = trio.CapacityLimiter(MAX_BROWSERS)
         self._searches = trio.CapacityLimiter(MAX_SEARCHES)
 
     async def page(self, request: Request) -> Response:
@@ -145,6 +156,22 @@ class Pages:
             return _error(UNAVAILABLE, str(error))
         return JSONResponse(page, headers={"cache-control": "no-store"})
 
+    async def topic(self, request: Request) -> Response:
+        """The settings of a topic."""
+        try:
+            topic = topic_name(request.query_params.multi_items())
+            if self._askers.statistics().tasks_waiting >= MAX_WAITING_BROWSERS:
+                raise Busy("too many requests for settings at once; try again")
+            snapshot = self._state.snapshot
+            nodes = snapshot.nodes if snapshot is not None else ()
+            async with self._askers:
+                settings = await settings_of(topic, nodes, self._security)
+        except BadParameter as error:
+            return _error(BAD_REQUEST, str(error))
+        except (Busy, BrokerAway) as error:
+            return _error(UNAVAILABLE, str(error))
+        return JSONResponse({"topic": topic, "settings": settings}, headers={"cache-control": "no-store"})
+
     async def health(self, request: Request) -> Response:
         """Whether the broker answers."""
         status = 200 if self._state.connection.reachable else UNAVAILABLE
@@ -169,6 +196,7 @@ def routes_of(pages: Pages) -> list[Route]:
         Route("/api/cluster", pages.cluster),
         Route("/api/records", pages.records),
         Route("/api/search", pages.search),
+        Route("/api/topic", pages.topic),
         Route("/health", pages.health),
         Route("/metrics", pages.metrics),
     ]
@@ -180,9 +208,11 @@ def application(
     allowed_hosts: Collection[str],
     token: str | None = None,
     decoder: Decoder | None = None,
+    security: ClientSecurity = NO_SECURITY,
 ) -> ASGIApp:
-    """The ASGI application. token: what every request must bear; None lets everybody read. decoder: of a schema registry."""
-    served: ASGIApp = Starlette(routes=routes_of(Pages(state, clock, decoder)))
+    """The ASGI application. token: what every request must bear; None lets everybody read. decoder: of a schema registry.
+    security: of connections to the nodes."""
+    served: ASGIApp = Starlette(routes=routes_of(Pages(state, clock, decoder, security)))
     if token is not None:
         served = TokenGate(served, Access(token))
     return Guard(served, allowed_hosts)

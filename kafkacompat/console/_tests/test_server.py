@@ -206,6 +206,13 @@ async def test_a_bad_parameter_is_answered_with_400_and_a_line(state: ConsoleSta
     assert answer.json["error"].startswith("nothing to look for")
 
 
+async def test_settings_of_a_topic_that_no_node_tells_are_unknown(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    assert (await ask(app, "/api/topic", "topic=..%2F")).status == 400
+    answer = await ask(app, "/api/topic", "topic=t")
+    assert (answer.status, answer.json) == (503, {"error": "no node is known"})
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(NotThere("no topic t"), 404), (BrokerAway("refused"), 503), (NotRead("no record of t-0"), 503)],

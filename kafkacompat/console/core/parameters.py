@@ -143,6 +143,11 @@ def search_query(pairs: Iterable[tuple[str, str]]) -> SearchQuery:
     )
 
 
+def topic_name(pairs: Iterable[tuple[str, str]]) -> str:
+    """Parse the name-value pairs of GET /api/topic."""
+    return _topic(_given(pairs, ("topic",)))
+
+
 def _given(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, text in pairs:

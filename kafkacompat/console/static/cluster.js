@@ -92,8 +92,8 @@ export class ClusterView {
       { title: "Records", number: true, class: "hide-small", cell: (topic) => h("span", { title: "offsets between start and end; compaction leaves fewer records" }, count(topic.records)) },
       { title: "Records/s", number: true, cell: (topic) => rate(topic.records_per_s) },
       { title: "On disk", number: true, cell: (topic) => bytes(topic.size_bytes) },
-      { title: "", number: true, class: "hide-small", cell: (topic) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}${topic.partitions.length > 1 ? "&partition=all" : ""}`, "aria-label": `records of ${topic.topic}` }, "records") },
-    ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && partitionTable(topic)), unlisted);
+      { title: "", number: true, class: "hide-small", cell: linksOf },
+    ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && h("div", { class: "nested" }, h("p", { class: "only-small" }, linksOf(topic)), partitionTable(topic))), unlisted);
   }
 
   drawGroups({ groups, groups_hidden: more, share_groups_error: error, share_numbers: numbers }) {
@@ -130,15 +130,23 @@ function topicState(topic) {
   return h("span", { class: "tag good" }, "in sync");
 }
 
-function partitionTable(topic) {
-  return h("div", { class: "nested" }, table(`Partitions of ${topic.topic}`, [
+function linksOf(topic) {
+  return [
+    h("a", { href: `#/topic?topic=${encodeURIComponent(topic.topic)}`, "aria-label": `settings of ${topic.topic}` }, "settings"), " · ",
+    h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}${topic.partitions.length > 1 ? "&partition=all" : ""}`, "aria-label": `records of ${topic.topic}` }, "records"),
+  ];
+}
+
+export function partitionTable(topic) {
+  return table(`Partitions of ${topic.topic}`, [
     { title: "Partition", cell: (row) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}&partition=${row.partition}` }, row.partition) },
-    { title: "Leader", cell: (row) => row.leader ?? h("span", { class: "tag bad" }, "none") },
+    { title: "State", cell: (row) => (row.leader === null ? h("span", { class: "tag bad" }, "no leader") : row.under_replicated ? h("span", { class: "tag warning" }, "under-replicated") : h("span", { class: "tag good" }, "in sync")) },
+    { title: "Leader", cell: (row) => row.leader ?? "none" },
     { title: "Replicas", cell: (row) => row.replicas.join(", ") },
-    { title: "In sync", cell: (row) => [row.in_sync.join(", ") || "none", row.under_replicated && [" ", h("span", { class: "tag warning" }, "under-replicated")]] },
+    { title: "In sync", class: "hide-small", cell: (row) => row.in_sync.join(", ") || "none" },
     { title: "Offsets", number: true, cell: (row) => (row.latest === null ? "–" : `${count(row.earliest)} to ${count(row.latest)}`) },
-    { title: "On disk", number: true, cell: (row) => bytes(row.size_bytes) },
-  ], topic.partitions));
+    { title: "On disk", number: true, class: "hide-small", cell: (row) => bytes(row.size_bytes) },
+  ], topic.partitions);
 }
 
 function groupDetails(group, numbers) {

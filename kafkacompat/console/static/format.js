@@ -32,6 +32,9 @@ export function duration(value) {
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 
+// A length of time that somebody has set: days, if it is so many.
+export const setDuration = (value) => (value >= 172_800_000 ? `${decimal(value / 86_400_000)} days` : duration(value));
+
 // Date supports only times within 8.64e15 ms of 1970.
 const iso = (ms) => (known(ms) && Math.abs(ms) < 8.64e15 ? new Date(ms).toISOString() : null);
 export const clock = (ms) => iso(ms)?.slice(11, 16) ?? NONE;
