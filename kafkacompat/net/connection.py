@@ -257,7 +257,9 @@ class Connection:
             self.last_active_ms = self._host.clock.monotonic_ms()
             if replies.waiting:
                 self._release_replies()
-            more = self._dispatch_frames(monotonic() + TURN_S if until_s is None else until_s)
+            more = buffer.start != buffer.end and self._dispatch_frames(
+                monotonic() + TURN_S if until_s is None else until_s
+            )
             if replies.output.queued_bytes and not replies.is_full and not replies.is_warming:
                 more = self._send() or more
                 # Sending may have gone below the bound that had stopped dispatch.

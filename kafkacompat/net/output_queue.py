@@ -93,7 +93,7 @@ class ByteSocket(Protocol):
 
 
 class OutputQueue:
-    __slots__ = ("_head_sent", "_known_warm_to", "_parts", "_socket", "queued_bytes")
+    __slots__ = ("_head_sent", "_known_warm_to", "_parts", "_socket", "_took_less", "queued_bytes")
 
     def __init__(self, sock: ByteSocket) -> None:
         self._socket = sock
@@ -101,6 +101,8 @@ class OutputQueue:
         self._head_sent = 0
         self._known_warm_to = 0
         """Bytes of the first slice, from its start, that are known to be in the page cache."""
+        self._took_less = False
+        """The socket took less of a slice than it could have: it is full, and need not be asked again."""
         self.queued_bytes = 0
 
     def add(self, reply: Reply) -> int:
@@ -153,15 +155,18 @@ class OutputQueue:
                 if budget_bytes <= 0:
                     return _TURN_OVER
                 head = parts[0]
+                is_slice = isinstance(head, FileSlice)
                 sent: int | None
-                if len(parts) == 1 and not isinstance(head, FileSlice) and not self._head_sent:
-                    sent = self._socket.send(head)
+                if len(parts) == 1 and not is_slice and not self._head_sent:
+                    sent = self._socket.send(head)  # type: ignore[arg-type]  # no slice
                     if sent == len(head):  # nearly always
                         parts.clear()
                         self.queued_bytes = 0
                         return _EMPTY
                 else:
-                    sent = self._send_gathered()
+                    # A large slice is sent in many pieces.
+                    is_large = is_slice and head.length > COPIED_BYTES_MAX  # type: ignore[union-attr]
+                    sent = 0 if is_large else self._send_gathered()
                     if sent == self.queued_bytes and not self._head_sent:  # mostly
                         parts.clear()
                         self.queued_bytes = self._known_warm_to = 0
@@ -172,6 +177,9 @@ class OutputQueue:
                         if sent is None:
                             return _COLD
                 budget_bytes -= sent + PART_BYTES * self._advance(sent)
+                if self._took_less:
+                    self._took_less = False
+                    return _FULL
         except BlockingIOError:
             return _FULL
         return _EMPTY
@@ -205,7 +213,9 @@ class OutputQueue:
             if not warm_bytes:
                 return None
             self._known_warm_to = done + warm_bytes
-        sent = file.send_to(self._socket.fileno(), position, self._known_warm_to - done)
+        wanted = self._known_warm_to - done
+        sent = file.send_to(self._socket.fileno(), position, wanted)
+        self._took_less = 0 < sent < wanted
         if not sent:
             raise SliceTooShort(
                 f"{file.path} ends before byte {part.position + part.length}, which a reply needs"

@@ -368,9 +368,19 @@ def test_a_slice_too_large_to_be_copied_leaves_by_sendfile() -> None:
 def test_a_small_slice_that_is_partly_sent_goes_on_where_it_stopped() -> None:
     calls = Calls(os.urandom(100), 45)
     output, whole = output_of(calls, 100, 70)
-    assert output.flush(10**6) is Flushed.EMPTY
+    while output.flush(10**6) is Flushed.FULL:
+        assert output.queued_bytes == len(whole) - len(calls.sent)
     assert calls.sent == whole
     assert output.queued_bytes == 0
+
+
+def test_a_socket_that_takes_less_of_a_slice_is_full_and_not_asked_again() -> None:
+    calls = Calls(os.urandom(COPIED_BYTES_MAX + 2), COPIED_BYTES_MAX + 1)
+    output, whole = output_of(calls, COPIED_BYTES_MAX + 2)
+    assert output.flush(10**6) is Flushed.FULL
+    assert calls.calls == ["send", "sendfile"]
+    assert output.flush(10**6) is Flushed.EMPTY
+    assert (calls.calls, calls.sent) == (["send", "sendfile", "sendfile", "send"], whole)
 
 
 def test_a_small_slice_that_is_not_in_the_cache_is_waited_for() -> None:
