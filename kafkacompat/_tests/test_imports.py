@@ -15,6 +15,7 @@ FREE = {
     "ids",
     "ports",
     "config",
+    "dataclass",
     "deferred",
     "expressions",
     "faults",
@@ -28,6 +29,7 @@ FREE = {
 EVERYTHING = {"*"}
 ALLOWED: dict[str, set[str]] = {
     "addresses": set(),
+    "dataclass": set(),
     "ids": set(),
     "deferred": set(),
     "expressions": set(),

@@ -7,10 +7,10 @@ for the APIs that it lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
+from kafkacompat.dataclass import dataclass
 from kafkacompat.security.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from kafkacompat.security.authorizer import Asker, StandardAuthorizer
 from kafkacompat.tasks import TURN_COST, Work

@@ -7,11 +7,12 @@ Handlers do not use sockets, files or threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from kafkacompat.api.encoded_topics import EncodedTopics
 from kafkacompat.api.returning import ReturningBrokers
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.quota.client_quotas import QuotaManagers
 

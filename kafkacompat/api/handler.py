@@ -8,10 +8,10 @@ nor dispatch.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
 from operator import attrgetter
@@ -20,6 +19,7 @@ from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, acce
 from kafkacompat.api.request_context import NotController
 from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType

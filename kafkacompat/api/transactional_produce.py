@@ -7,9 +7,10 @@ refused partition. A partition whose log already has the open transaction needs 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import TopicPartition
 from kafkacompat.late import NotMade
 from kafkacompat.ports import LogRefused, TransactionTerms

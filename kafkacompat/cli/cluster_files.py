@@ -13,12 +13,13 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.settings import LAYOUT_FILE
 from kafkacompat.config import ConfigError
+from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 

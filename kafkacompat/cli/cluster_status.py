@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kafkacompat.cli.cluster_files import HOST, Layout, Node
 from kafkacompat.cli.node_process import NodeProcesses, how_it_ended
 from kafkacompat.cli.view import Broker, Partition, Quorum, brokers_of, partitions_of, quorum_of
 from kafkacompat.client.blocking import Connection
+from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.sasl_client import ClientSecurity
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from kafkacompat.cli.facts import BrokerFacts, ClusterFacts, LocalFacts, LogDir, PartitionFacts, QuorumFacts
+from kafkacompat.dataclass import dataclass
 
 LEAST_USABLE_SHARE, LEAST_USABLE_BYTES = 0.05, 1 << 30
 """A disk with less is reported. With a tenth of the bytes it fails."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 
 TEXT, JSON = "text", "json"

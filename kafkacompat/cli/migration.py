@@ -8,7 +8,7 @@ another joins, votes and gets the partitions; those from before give up their vo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from kafkacompat.cli.diagnosis import Finding, Level, listed
@@ -21,6 +21,7 @@ from kafkacompat.controller.features import (
     SUPPORTED_FEATURES,
     controller_unregistration_supported,
 )
+from kafkacompat.dataclass import dataclass
 from kafkacompat.remote.stores import CLASS_NAME as STORE
 from kafkacompat.remote.stores import LOCAL_TIERED_STORAGE
 from kafkacompat.security.authorizer import CLASS_NAME, STANDARD_AUTHORIZER

@@ -7,7 +7,6 @@ those of KIP-1279, as far as it is public.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkacompat.cli.cluster_address import add_bootstrap, address_of
@@ -18,6 +17,7 @@ from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import bootstrap_address, check
 from kafkacompat.config import ConfigError, topic_keys
 from kafkacompat.config.topic import MIRRORING, STOPPED
+from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import INTERNAL_TOPICS, uuid_to_text
 from kafkacompat.security.cluster_address import ClusterAddress

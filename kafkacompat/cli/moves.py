@@ -11,7 +11,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkacompat.cli.output import MoveProgress
@@ -20,6 +19,7 @@ from kafkacompat.cli.settings import warn
 from kafkacompat.cli.view import brokers_of, partitions_of, settings_of_topics
 from kafkacompat.client.blocking import Cluster, Remote
 from kafkacompat.client.brokers import check
+from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.errors import ErrorCode

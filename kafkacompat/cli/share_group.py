@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from kafkacompat.cli.described_group import NONE, assigned, assigned_text, described_group, group_lines
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import check
+from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode

@@ -10,7 +10,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from kafkacompat.cli.reader import FETCH_RETRIABLE
 from kafkacompat.cli.share_member import ShareMember, TopicPartition
@@ -27,6 +26,7 @@ from kafkacompat.cli.trouble import Trouble
 from kafkacompat.client.blocking import API_TIMEOUT_S, Backoff, Cluster
 from kafkacompat.client.brokers import check, error_name
 from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed

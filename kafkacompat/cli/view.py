@@ -6,10 +6,11 @@ This module knows the protocol, and neither processes nor directories.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkacompat.client.blocking import Remote
 from kafkacompat.client.brokers import check
+from kafkacompat.dataclass import dataclass
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest

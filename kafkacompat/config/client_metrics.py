@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafkacompat.config.keys import ConfigError
+from kafkacompat.dataclass import dataclass
 from kafkacompat.expressions import ExpressionRefused, Expressions
 from kafkacompat.ids import parse_int
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.config.group import group_values
@@ -29,6 +28,7 @@ from kafkacompat.config.keys import (
     topic_keys,
 )
 from kafkacompat.config.topic import broker_default
+from kafkacompat.dataclass import dataclass
 
 
 class ConfigSource(enum.IntEnum):

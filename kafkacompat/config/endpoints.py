@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from kafkacompat.config.keys import ConfigError
+from kafkacompat.dataclass import dataclass
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:\[\]/@]*)):(-?[0-9]{1,10})")

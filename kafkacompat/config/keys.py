@@ -14,11 +14,12 @@ import enum
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, cast
+
+from kafkacompat.dataclass import dataclass
 
 
 class ConfigError(Exception):

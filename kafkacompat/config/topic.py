@@ -7,7 +7,6 @@ precedence, then the broker's setting of the same meaning, then the built-in def
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafkacompat.config.keys import (
@@ -21,6 +20,7 @@ from kafkacompat.config.keys import (
     topic_keys,
 )
 from kafkacompat.config.server import ServerConfig
+from kafkacompat.dataclass import dataclass
 
 MIRRORING, STOPPED = "mirroring", "stopped"
 """Values of mirror.state. Between them there is `paused`."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafkacompat.config.properties import parse_properties
+from kafkacompat.dataclass import dataclass
 
 PREFIX: Final = "KAFKA_"
 CLUSTER_ID: Final = "CLUSTER_ID"

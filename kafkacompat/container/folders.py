@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from kafkacompat.dataclass import dataclass
 
 FILE = "server.properties"
 LOG4J_FILES = ("log4j2.yaml", "tools-log4j2.yaml")

@@ -7,9 +7,10 @@ sends heartbeats has a session too. Records and elections are unknown here. Time
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_OFFSET
 
 MAX_OFFSET = 2**63 - 1

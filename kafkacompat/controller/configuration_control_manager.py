@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
@@ -46,6 +45,7 @@ from kafkacompat.controller.features import (
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION, ControllerSettings
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import parse_int
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode

@@ -10,10 +10,10 @@ the caller logs it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Generic, ParamSpec, TypeVar
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message

@@ -6,10 +6,11 @@ component may keep an image."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ image does not contain the broker's change yet, so the caller passes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from kafkacompat.controller.controller_result import RECORD_COST, SCANNED_A_STEP
@@ -30,6 +30,7 @@ from kafkacompat.controller.image import (
 )
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord

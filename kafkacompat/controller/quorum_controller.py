@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +21,7 @@ from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.ports import Clock, Random, Timers

@@ -19,7 +19,6 @@ CreatePartitions and DeleteTopics are in topics.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from kafkacompat.controller.cluster_control_manager import check_broker_epoch
 from kafkacompat.controller.controller_result import (
@@ -47,6 +46,7 @@ from kafkacompat.controller.partition_change_builder import (
 )
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.errors import ErrorCode

@@ -8,7 +8,6 @@ numbers for ids and placement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kafkacompat.controller.configuration_control_manager import (
     MIRROR_LEADER_EPOCH,
@@ -30,6 +29,7 @@ from kafkacompat.controller.image import (
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 from kafkacompat.ports import Random
 from kafkacompat.quota.client_quotas import MayMutate, unlimited

@@ -7,9 +7,9 @@ client.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NewType, Protocol, TypeAlias, TypeVar
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import VerificationGuard
 from kafkacompat.records.record import Record, encode_records

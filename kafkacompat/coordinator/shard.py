@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -42,6 +41,7 @@ from kafkacompat.coordinator.loading import (
     Loader,
 )
 from kafkacompat.coordinator.partition_writer import ShardLog
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import forget_locals, report
 from kafkacompat.records.batch import NO_SEQUENCE

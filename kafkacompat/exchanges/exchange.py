@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, Pending
 from kafkacompat.wire.apis import APIS, ApiKey
 from kafkacompat.wire.errors import WireError

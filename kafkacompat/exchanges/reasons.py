@@ -7,10 +7,10 @@ is known it says what the node has answered.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.causes import Causes
 from kafkacompat.exchanges.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.ids import uuid_to_text

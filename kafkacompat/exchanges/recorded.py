@@ -7,11 +7,12 @@ reason is in the state of that moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from kafkacompat.config.keys import broker_keys
+from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.exchange import BODY_BYTES_MAX, Exchange
 from kafkacompat.exchanges.levels import (
     COORDINATOR_KEY,

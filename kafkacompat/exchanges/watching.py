@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.exchange import Exchange
 from kafkacompat.exchanges.levels import TOPIC, TOPIC_ID, levels_of, named_in
 from kafkacompat.exchanges.message_json import bytes_as_json, message_as_json

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from kafkacompat.config.group import GroupConfigManager, consumer_assignors, share_assignor
 from kafkacompat.config.keys import Settings
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.group import Group
 from kafkacompat.group.records import GroupKind, GroupRecord
 from kafkacompat.group.topics import NoTopics, Topic, Topics

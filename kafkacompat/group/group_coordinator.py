@@ -8,7 +8,7 @@ shard is carried out beside its requests, and its result comes back as an operat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,7 @@ from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.coordinator.shards import Shards
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.classic.members import JoinCaller, heartbeat, join, leave, sync

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition

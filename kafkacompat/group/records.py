@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.coordinator.core import LoadFailure, RecordRun, decoded_in_steps
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.group.streams.tasks_tuple import sorted_tasks

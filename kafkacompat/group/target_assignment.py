@@ -8,11 +8,11 @@ interval of their kind. Follows Kafka's TargetAssignmentBuilder.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.environment import Environment, GroupResult, nothing
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import INTERNAL_TOPICS, OffsetAndEpoch, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,

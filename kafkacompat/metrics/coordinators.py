@@ -4,9 +4,10 @@ of Kafka's MBeans."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.metrics.families import (
     COUNTED_A_STEP,

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+
+from kafkacompat.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkacompat.meters import Histogram

@@ -4,11 +4,11 @@ Kafka's MBeans."""
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.log.cleaner.candidates import first_dirty_offset
 from kafkacompat.metrics.families import (
     COUNTED_A_STEP,

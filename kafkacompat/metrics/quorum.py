@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.metrics.families import (
     COUNTED_A_STEP,

@@ -7,9 +7,10 @@ only its own partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid, uuid_to_text
 from kafkacompat.partition.following import (
     BATCH_US,

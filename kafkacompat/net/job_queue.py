@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from kafkacompat.dataclass import dataclass
 
 J = TypeVar("J")
 

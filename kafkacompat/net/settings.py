@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkacompat.config import ServerConfig, parse_connection_overrides
+from kafkacompat.dataclass import dataclass
 
 UNLIMITED = 2**31 - 1
 SYSTEM_DEFAULT = -1

@@ -16,11 +16,11 @@ predecessor may arrive after its registration. If the other incarnation is alive
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_EPOCH, Uuid
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.features import (
@@ -17,6 +16,7 @@ from kafkacompat.controller.features import (
     metadata_version,
 )
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.dataclass import dataclass
 from kafkacompat.faults import report
 from kafkacompat.ids import Uuid
 from kafkacompat.node.broker_lifecycle import endpoint_records

@@ -10,9 +10,9 @@ always its log end offset. An error delays only its own partition. Settings: rep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid
 from kafkacompat.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from kafkacompat.ports import LogRefused

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig

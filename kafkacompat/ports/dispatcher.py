@@ -4,10 +4,10 @@ dispatcher no socket."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from kafkacompat.addresses import host_and_port
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.files import FileSlice
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ports.files import FileSlice
 
 if TYPE_CHECKING:

@@ -6,8 +6,10 @@ Protocols; nothing here acts. The implementations are in shells and in the simul
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kafkacompat.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred

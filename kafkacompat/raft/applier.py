@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.ports import passes
 from kafkacompat.raft import control_records

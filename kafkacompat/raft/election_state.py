@@ -7,9 +7,10 @@ text only.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
 
 QUORUM_STATE_FILE = "quorum-state"

@@ -7,9 +7,9 @@ and KIP-996's check-quorum at one and a half fetch timeouts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_OFFSET
 from kafkacompat.raft.messages import FetchRequest
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet

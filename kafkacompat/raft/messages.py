@@ -8,9 +8,9 @@ that a shell fills in `records` and `data` of a response.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
 from kafkacompat.raft.log_shape import BOOTSTRAP_SNAPSHOT
 from kafkacompat.raft.voter_node import VoterNode

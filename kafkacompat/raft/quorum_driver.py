@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch, Uuid
 from kafkacompat.meters import RecentTimes

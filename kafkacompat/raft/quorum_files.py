@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.meters import RecentTimes
 from kafkacompat.ports import SyncFailed, passes

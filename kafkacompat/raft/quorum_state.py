@@ -7,8 +7,9 @@ here, before anything that tells other nodes. Follows KIP-595, KIP-853, KIP-996.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch, Uuid
 from kafkacompat.meters import RecentTimes
 from kafkacompat.ports import Random

@@ -5,9 +5,10 @@ Pure data. Follows KIP-595, KIP-853 and KIP-996. An observer uses only UNATTACHE
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.epoch_election import EpochElection
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey

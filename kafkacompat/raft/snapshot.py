@@ -14,10 +14,10 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft import control_records
 from kafkacompat.raft.contracts import RECORDS_A_STEP

@@ -10,9 +10,9 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kafkacompat.config.properties import parse_properties
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid, is_reserved_uuid, parse_int, uuid_from_text, uuid_to_text
 from kafkacompat.ports import DirectoryLock, Disk, Random
 from kafkacompat.raft.snapshot import FROZEN_MODE, SnapshotContent, format_snapshot, snapshot_file_name

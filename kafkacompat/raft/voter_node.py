@@ -6,8 +6,7 @@ ids are ZERO.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid
 
 

@@ -6,9 +6,9 @@ of which are parsed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.records.compression import FRAMES_MAX, UNPACKED_BYTES_MAX
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ of the log. A copy that does not belong to it was made by a leader whose records
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.quota.rate import Rate
 from kafkacompat.remote.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from kafkacompat.tasks import Work

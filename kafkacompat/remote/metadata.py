@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import TopicPartition, Uuid, uuid_to_text
 
 

@@ -6,9 +6,10 @@ Protocols, their values and their errors; nothing here acts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
+
+from kafkacompat.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred

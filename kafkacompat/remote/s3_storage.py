@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import obstore
 from obstore.store import S3Store
 
 from kafkacompat.config import ConfigError
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import parse_int, uuid_to_text
 from kafkacompat.remote.local_tiered_storage import SEGMENT, SUFFIXES
 from kafkacompat.remote.ports import (

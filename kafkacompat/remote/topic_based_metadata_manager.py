@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.config import ConfigError
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition, parse_int

@@ -6,9 +6,10 @@ It provides the settings for our own client, for librdkafka and for Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkacompat.config import ConfigError, load_properties, resolved
+from kafkacompat.dataclass import dataclass
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
 DEFAULT_SERVERS = "127.0.0.1:9092"

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.security.distinguished_name import (
     OBJECT_IDENTIFIER,
     OCTET_STRING,

@@ -11,12 +11,13 @@ import json
 import time
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.config import ConfigError, broker_keys, parse_value
 from kafkacompat.config.properties import open_regular
+from kafkacompat.dataclass import dataclass
 from kafkacompat.security.http_fetch import Bounds, FetchFailed, HttpAddress, fetch, http_address
 from kafkacompat.security.jaas import LoginModule
 from kafkacompat.security.oauthbearer import (

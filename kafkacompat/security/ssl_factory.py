@@ -13,10 +13,11 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ConfigError, broker_keys, parse_value
+from kafkacompat.dataclass import dataclass
 from kafkacompat.security import stores
 from kafkacompat.security.stores import PEM, Store, StoreError
 

@@ -8,10 +8,10 @@ settings).
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkacompat.config.keys import listener_prefix
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
 from kafkacompat.ports.network import Unidentified
 from kafkacompat.security.distinguished_name import DerError, rfc2253, subject

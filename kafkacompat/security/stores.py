@@ -8,10 +8,11 @@ contains secrets. `cryptography` is imported when a store is read, so a node wit
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkacompat.config.properties import open_regular
+from kafkacompat.dataclass import dataclass
 from kafkacompat.security import pem
 from kafkacompat.security.distinguished_name import DerError, issuer, rfc2253, subject
 from kafkacompat.security.jks import MAGIC, JksError, JksStore, WrongPassword, parse_jks

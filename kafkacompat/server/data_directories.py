@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import EndPoint, ServerConfig, parse_voters
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.ports import Disk, Random
 from kafkacompat.raft.contracts import NetworkChannel

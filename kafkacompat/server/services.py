@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.dataclass import dataclass
 from kafkacompat.late import Provisions
 from kafkacompat.log.directory import random_text
 from kafkacompat.ports import Clock, Disk, Network, Random, Timers, WorkerPools

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, build_batch, iterate_batches
 from kafkacompat.records.compression import DecompressionFailed, unpack

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.coordinator.core import OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, SHARE_STATE_TOPIC, Uuid

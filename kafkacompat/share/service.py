@@ -8,9 +8,9 @@ a partition delivers its records to the members of share groups.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_OFFSET, Uuid, uuid_to_text
 from kafkacompat.wire.errors import ErrorCode
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from kafkacompat.config import ServerConfig, group_values
+from kafkacompat.dataclass import dataclass
 from kafkacompat.partition.list_offsets import EARLIEST, LATEST
 from kafkacompat.share.dead_letters import DeadLetterPolicy
 from kafkacompat.share.values import ShareSettings

@@ -8,7 +8,6 @@ one shard are written as one batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from kafkacompat.coordinator.loading import LOAD_STEP_BYTES, LoadCosts
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardTimers
 from kafkacompat.coordinator.shards import Shards
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.ids import SHARE_STATE_TOPIC, Uuid

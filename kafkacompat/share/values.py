@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_PRODUCER_ID
 from kafkacompat.share.service import ShareError, WriteState
 from kafkacompat.wire.errors import ErrorCode

@@ -5,9 +5,10 @@ Clients and oracles derive a topic's purpose from its name alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.sim.chance import Chance
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.raft.quorum_state import QuorumSettings
 from kafkacompat.sim.chance import Chance
 

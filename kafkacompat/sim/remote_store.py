@@ -8,10 +8,11 @@ reader can tell it does not lie: those of aborted transactions, producer snapsho
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid
 from kafkacompat.remote.ports import (
     IndexType,

@@ -7,9 +7,10 @@ For most requests that is one image. The judgement goes through all entries, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, PatternType
 from kafkacompat.security.scram import SCRAM_BY_NAME

@@ -9,9 +9,9 @@ partner of the topic of "0", which needs as many partitions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.sim.cluster_options import APPLICATION, LATE, MADE_ANEW, TOPIC, ClusterOptions
 from kafkacompat.wire.messages.streams_group_heartbeat_request import (
     CopartitionGroup,

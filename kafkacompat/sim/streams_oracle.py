@@ -9,9 +9,10 @@ applies its records as it appends them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.breach import Breach

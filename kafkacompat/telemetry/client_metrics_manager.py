@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from kafkacompat.config import ConfigError
@@ -20,6 +20,7 @@ from kafkacompat.config.client_metrics import (
     Subscription,
     parse_subscription,
 )
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid, in_hash_order
 from kafkacompat.quota.rate import Counted
 from kafkacompat.records.crc import crc32c

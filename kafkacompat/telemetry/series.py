@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.telemetry.client_metrics_manager import Attributes, PointsRefused
 

@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.net.runtime import TrioTimers
 from kafkacompat.ports import WorkerPools
 from kafkacompat.testing.transit import Transit

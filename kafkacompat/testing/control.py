@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, unquote
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.recorded import APIS_BY_NAME, Recorded
 from kafkacompat.faults import report
 from kafkacompat.testing.clock import NotAtRest

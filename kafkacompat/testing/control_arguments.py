@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from kafkacompat.dataclass import dataclass
 
 Values = Mapping[str, Any]
 Schema = Mapping[str, Any]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.testing.control_arguments import Problem
 from kafkacompat.testing.faults import Fault
 from kafkacompat.testing.kafka import Kafka, Snapshot

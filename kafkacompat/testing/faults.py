@@ -12,11 +12,12 @@ connection, and meets nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from random import Random
 from threading import Condition
 from typing import Any, Protocol
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.wire.apis import APIS

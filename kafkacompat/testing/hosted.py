@@ -10,9 +10,10 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.exchange import Exchange
 from kafkacompat.exchanges.recorded import Recorded
 from kafkacompat.testing.channel import Channel

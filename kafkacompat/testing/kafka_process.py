@@ -11,11 +11,12 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.exchange import Watcher
 from kafkacompat.faults import report
 from kafkacompat.testing import cluster

@@ -7,9 +7,10 @@ A socket server passes requests to whichever node serves. Between two nodes it h
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.testing.around import PassedNetwork

@@ -13,9 +13,10 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.waiting import in_thread
 

@@ -12,11 +12,11 @@ import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.testing.channel import Channel
 
 if TYPE_CHECKING:

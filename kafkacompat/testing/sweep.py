@@ -24,11 +24,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.testing.copies import carried_out, processors
 from kafkacompat.testing.faults import CHANGES
 from kafkacompat.testing.node import NodeEnded

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from kafkacompat.dataclass import dataclass
 
 Headers = tuple[tuple[str, bytes | None], ...]
 TransactionOutcome = Literal["open", "committed", "aborted"]

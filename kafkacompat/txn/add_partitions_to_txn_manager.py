@@ -9,11 +9,11 @@ requests for the same id wait for a node, the newer one replaces the older one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TRANSACTION_TOPIC, TopicPartition, partition_for_key

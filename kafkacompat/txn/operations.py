@@ -16,12 +16,13 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
 from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.tasks import pause

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.coordinator.shards import TOMBSTONE_COST, Rounds, Shards, stretches
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.expressions import ExpressionRefused
 from kafkacompat.faults import report

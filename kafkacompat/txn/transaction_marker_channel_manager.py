@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.coordinator.inter_broker_sender import InterBrokerSender, NodeLost, Requests
+from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition

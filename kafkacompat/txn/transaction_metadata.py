@@ -9,9 +9,10 @@ otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
 from kafkacompat.memory import Held
 

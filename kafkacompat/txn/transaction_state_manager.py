@@ -9,11 +9,12 @@ CONCURRENT_TRANSACTIONS, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from sys import getsizeof
 from typing import NamedTuple, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, Reply
+from kafkacompat.dataclass import dataclass
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
 from kafkacompat.memory import NO_CONNECTION, Memory

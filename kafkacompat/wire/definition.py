@@ -8,9 +8,10 @@ default must be explicit.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from kafkacompat.dataclass import dataclass
 
 ROOT = Path(__file__).parent / "definitions"
 NO_VERSION = 32767

@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import ref
 
 from kafkacompat.coordinator.core import Caller, CoordinatorResult
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.classic.classic_group import (
     EMPTY_ASSIGNMENT,
     ClassicGroup,

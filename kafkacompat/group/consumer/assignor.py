@@ -8,9 +8,9 @@ members come in the group's order.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
 from struct import Struct
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid
 
 Assignment = dict[Uuid, frozenset[int]]

@@ -8,10 +8,11 @@ owners of partitions. Each join of a member sets the timers of its id anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.faults import report
 from kafkacompat.group.consumer.assignor import Assignment
 from kafkacompat.group.consumer.consumer_group_member import (

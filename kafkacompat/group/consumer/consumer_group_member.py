@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.sizes import size_of_modern_member, size_of_protocols
 
 if TYPE_CHECKING:

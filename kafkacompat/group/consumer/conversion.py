@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, RecordRun, encoded_run
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.classic.classic_group import (
     EMPTY_ASSIGNMENT,
     ClassicGroup,

@@ -7,10 +7,11 @@ CurrentAssignmentBuilder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember, MemberState, OwnedPartitions
 from kafkacompat.wire.errors import ErrorCode
 

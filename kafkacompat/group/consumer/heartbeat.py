@@ -11,12 +11,13 @@ effects that consumer_group_heartbeat would have: the session goes on, and expre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 from weakref import ref
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.classic.rebalance import refuse_all_parked
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.consumer_group_member import (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.group.sizes import size_of_modern_member
 

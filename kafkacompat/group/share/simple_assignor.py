@@ -9,10 +9,10 @@ order here. Follows Kafka's SimpleAssignor; `_shared_out` explains what it does 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import Assignment, Meter, uuid_order
 
 if TYPE_CHECKING:

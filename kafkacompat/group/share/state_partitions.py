@@ -8,8 +8,10 @@ again. Follows Kafka's ShareGroupStatePartitionMetadata.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkacompat.group.share.share_group_member import Partitions

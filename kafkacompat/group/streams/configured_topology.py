@@ -9,12 +9,12 @@ ChangelogTopics.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from kafkacompat.coordinator.core import OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.ids import in_hash_order
 from kafkacompat.wire.errors import ErrorCode

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kafkacompat.coordinator.core import OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.streams.streams_group_member import MemberState, StreamsGroupMember
 from kafkacompat.group.streams.tasks_tuple import (
     NOTHING_ASSIGNED,

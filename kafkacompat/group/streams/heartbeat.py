@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.config.keys import entries_of
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import Meter
 from kafkacompat.group.environment import (
     METADATA_REFRESH_INTERVAL_MS,

@@ -8,9 +8,10 @@ loaded processes the order of Java's collections decides, so that the result is 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import Meter, string_order
 from kafkacompat.group.streams.tasks_tuple import Tasks, TasksTuple
 from kafkacompat.ids import hash_capacity, hash_place, in_hash_order, java_string_hash

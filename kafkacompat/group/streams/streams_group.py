@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import OperationRefused
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.modern_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     ModernGroup,

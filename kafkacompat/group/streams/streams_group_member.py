@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.consumer_group_member import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from kafkacompat.group.sizes import size_of_modern_member
 from kafkacompat.group.streams.tasks_tuple import NOTHING_ASSIGNED, TasksTupleWithEpochs

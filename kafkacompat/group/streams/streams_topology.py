@@ -6,9 +6,10 @@ Follows Kafka's StreamsTopology.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from sys import getsizeof
 from typing import Any, TypeAlias
+
+from kafkacompat.dataclass import dataclass
 
 SUBTOPOLOGY_BYTES = 1_500
 TOPIC_BYTES = 400

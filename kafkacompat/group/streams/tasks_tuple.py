@@ -6,9 +6,10 @@ Follows Kafka's TasksTuple and TasksTupleWithEpochs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import string_order
 
 Tasks: TypeAlias = "Mapping[str, frozenset[int]]"

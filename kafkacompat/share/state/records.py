@@ -7,10 +7,10 @@ Both have the share-partition as key, and values of version 0. A tombstone is a 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafkacompat.coordinator.core import STEP_COST, LoadFailure
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_OFFSET
 from kafkacompat.share.service import UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, StateBatch
 from kafkacompat.share.state.batches import Batches, are_sound, combine, taking

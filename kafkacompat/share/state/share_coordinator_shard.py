@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, Reply
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_OFFSET, Uuid
 from kafkacompat.share.service import (
     UNKNOWN_DELIVERY_COMPLETE_COUNT,

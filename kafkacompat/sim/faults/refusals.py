@@ -11,9 +11,9 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 
+from kafkacompat.dataclass import dataclass
 from kafkacompat.ports import SyncFailed
 from kafkacompat.ports.files import CHANGES, SYNCS, WRITES
 
