@@ -100,6 +100,8 @@ class MetadataMachine:
         self.when_active: Callable[[], None] | None = None
         """Called when this node has become the active controller and may append."""
         self.when_deposed: Callable[[], None] | None = None
+        self.when_it_serves: list[Callable[[], None]] = []
+        """Called when the active controller is this node, and takes requests: its first records are written."""
         self._quorum: ProposalQuorum | None = None
         self._max_bytes_between_snapshots = max_bytes_between_snapshots
         self._max_ms_between_snapshots = max_ms_between_snapshots

@@ -99,6 +99,8 @@ class Leadership:
         self._activated_epoch = machine.active_epoch
         self._liveness.start()
         self._periodic_tasks.activate()
+        for call in machine.when_it_serves:
+            call()
         return True
 
     def _resign(self) -> None:

@@ -113,8 +113,8 @@ class NodeToControllerChannelManager:
             )
         return call.answer
 
-    def leader_changed(self) -> None:
-        """Another controller may be active: requests that wait for their next attempt are sent now."""
+    def try_now(self) -> None:
+        """Another controller may be active, or serve: requests that wait for their next attempt are sent now."""
         for call in list(self._calls):
             call.retry.call()
 

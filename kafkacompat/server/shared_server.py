@@ -211,7 +211,8 @@ class SharedServer:
             self.call_own,
             services.config.get_int("controller.socket.timeout.ms"),
         )
-        self.machine.when_leader_changes.append(channel.leader_changed)
+        self.machine.when_leader_changes.append(channel.try_now)
+        self.machine.when_it_serves.append(channel.try_now)
         return channel
 
     def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:

@@ -105,9 +105,9 @@ def test_a_new_leader_is_tried_at_once() -> None:
     answer = w.ask()
     assert w.channels.sent == []
     w.active = (2, "c2", 9093)
-    w.channel.leader_changed()
+    w.channel.try_now()
     assert len(w.channels.sent) == 1
-    w.channel.leader_changed()
+    w.channel.try_now()
     assert len(w.channels.sent) == 1
     w.channels.sent[0].answer.resolve(BrokerHeartbeatResponse())
     assert answer.done
