@@ -26,7 +26,7 @@ from kafkacompat.cli.settings import (
 )
 from kafkacompat.config import ServerConfig
 from kafkacompat.failure import CommandFailed
-from kafkacompat.server.process_wide import StopSignals, collect_seldom
+from kafkacompat.server.process_wide import StopSignals, collect_seldom, while_importing
 
 LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -91,7 +91,8 @@ def serve(
 ) -> int:
     """Run the node until a signal stops it, and return the exit status. `tell_ready` gets the line when it serves, of
     which the service manager hears too, and `tell_metrics` the port of its metrics."""
-    from kafkacompat.server.process import StartRefused, serve_until_stopped
+    with while_importing():
+        from kafkacompat.server.process import StartRefused, serve_until_stopped
 
     def on_ready(line: str) -> None:
         tell_ready(line)

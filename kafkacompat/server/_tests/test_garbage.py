@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkacompat.server.process_wide import collect_seldom, freeze_long_lived, keep_long_lived
+from kafkacompat.server.process_wide import (
+    collect_seldom,
+    freeze_long_lived,
+    keep_long_lived,
+    while_importing,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +54,25 @@ def test_what_is_kept_is_not_looked_at_again() -> None:
     gc.collect()
     gc.unfreeze()
     assert rings() == 1
+
+
+def test_no_pass_looks_at_what_is_imported() -> None:
+    passes: list[str] = []
+
+    def began(phase: str, info: dict[str, int]) -> None:
+        passes.append(phase)
+
+    gc.set_threshold(10)
+    gc.callbacks.append(began)
+    try:
+        with while_importing():
+            passes.clear()
+            kept: list[list[object]] = [[] for _ in range(10_000)]
+            assert not passes
+    finally:
+        gc.callbacks.remove(began)
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > len(kept)
 
 
 def test_a_pass_looks_at_no_more_than_takes_a_moment() -> None:
