@@ -54,7 +54,12 @@ class SnapshotWriter:
         """Call it instead of `finish`."""
 
     def finish(self) -> None:
-        self._write(self._built.finish())
+        try:
+            parts = self._built.finish()
+        except Exception:
+            self.give_up()
+            raise
+        self._write(parts)
 
 
 class SnapshotWork:

@@ -28,7 +28,7 @@ from kafkacompat.raft.metadata_log import PartitionMetadataLog
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum_files import ANSWER_BYTES_MAX
 from kafkacompat.raft.quorum_snapshots import AGAIN_MS, LACK_AGAIN_MS
-from kafkacompat.raft.snapshot import SnapshotStore
+from kafkacompat.raft.snapshot import SnapshotFormat, SnapshotStore
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request, vote_request
 
@@ -663,6 +663,28 @@ def test_a_snapshot_that_finds_no_room_is_noted_and_what_is_unexpected_halts(
     node.begin_snapshot()
     cluster.world.advance(10)
     assert [type(each) for each in node.failures] == [KeyError]
+
+
+def test_a_snapshot_for_whose_end_there_is_no_memory_keeps_no_later_one_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    node.propose(b"a")
+    cluster.run(10)
+    right, lacking = SnapshotFormat.finish, [MemoryError()]
+
+    def finish(self: SnapshotFormat) -> list[bytearray]:
+        if lacking:
+            raise lacking.pop()
+        return right(self)
+
+    monkeypatch.setattr(SnapshotFormat, "finish", finish)
+    with pytest.raises(MemoryError):
+        node.begin_snapshot()
+    cluster.world.advance(AGAIN_MS)
+    node.write_snapshot()
+    assert node.failures == []
 
 
 LACK_MS = 5_000
