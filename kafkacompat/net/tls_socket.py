@@ -130,48 +130,56 @@ class TlsSocket:
     def recv_into(self, room: memoryview) -> int:
         """Fill the room with bytes, as far as available, or less if they take long. 0 at the end. Raises BlockingIOError if
         there are none, or ConnectionError."""
-        read, wanted = self._tls.read, len(room)
+        incoming, tls, wanted = self._incoming, self._tls, len(room)
         got = before = 0
-        given = self._incoming.pending
+        given = incoming.pending
+        pending = given or tls.pending()
+        is_emptied = False
         try:
             while got < wanted:
-                try:
-                    count = read(wanted - got, room[got:])
-                except ssl.SSLWantReadError:
+                if not pending:
                     if given >= RECEIVED_AT_ONCE_BYTES and (got - before) * DATA_SHARE < given:
                         if (got - before) * LEAST_DATA_SHARE < given:
                             raise ConnectionAbortedError(
                                 "TLS: the client sends hardly anything but messages of TLS's own"
-                            ) from None
+                            )
                         break
-                    before = got
-                    given = self._receive(wanted - got)
+                    if is_emptied:
+                        break
+                    before, asked = got, min(max(wanted - got, RECORD_BYTES_MAX), RECEIVED_AT_ONCE_BYTES)
+                    given = self._receive(asked)
                     if not given:
                         break
+                    is_emptied = given < asked
+                try:
+                    count = tls.read(wanted - got, room[got:] if got else room)
+                except ssl.SSLWantReadError:
+                    pending = 0
                     continue
                 if not count:
                     self._is_over = True
                     break
                 got += count  # type: ignore[operator]  # returns a number if a buffer is given
+                pending = incoming.pending or tls.pending()
         except ssl.SSLEOFError:
             self._is_over = True
         except ssl.SSLError as error:
             self._give_up()
             raise ConnectionAbortedError(f"TLS: {reason_of(error)}") from None
-        self.has_more = got == wanted and bool(self._incoming.pending or self._tls.pending())
+        self.has_more = got == wanted and bool(incoming.pending or tls.pending())
         if self._outgoing.pending:
             self.push()
         if not got and not self._is_over:
             raise BlockingIOError
         return got
 
-    def _receive(self, wanted: int) -> int:
+    def _receive(self, most: int) -> int:
         """Pass OpenSSL a piece of the socket's bytes, or its end. Returns the length of the piece, 1 for the end. 0: there is
         none."""
         if self._is_over:
             return 0
         try:
-            count = self._socket.recv_into(_received[: max(wanted, RECORD_BYTES_MAX)])
+            count = self._socket.recv_into(_received[:most])
         except BlockingIOError:
             return 0
         if count:

@@ -260,8 +260,10 @@ class AllThere:
 
     def __init__(self) -> None:
         self.arrived = self.sent = b""
+        self.calls = 0
 
     def recv_into(self, room: memoryview) -> int:
+        self.calls += 1
         count = min(len(room), len(self.arrived))
         if not count:
             raise BlockingIOError
@@ -285,6 +287,21 @@ def secured_pair() -> tuple[AllThere, TlsSocket, Client]:
         client.incoming.write(below.sent)
         below.sent = b""
     return below, served, client
+
+
+@pytest.mark.parametrize("size", [1, 1000, 16_000, 30_000])
+def test_a_socket_that_gave_all_it_had_is_not_asked_again(size: int) -> None:
+    """That would be a system call and three exceptions for each request."""
+    below, served, client = secured_pair()
+    room = memoryview(bytearray(64 * 1024))
+    for _ in range(3):
+        client.tls.write(bytes(size))
+        below.arrived, below.calls = client.outgoing.read(), 0
+        assert served.recv_into(room) == size
+        assert not served.has_more
+        assert below.calls == 1
+    with pytest.raises(BlockingIOError):
+        served.recv_into(room)
 
 
 def test_tiny_records_are_read_a_piece_at_a_time() -> None:
