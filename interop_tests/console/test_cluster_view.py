@@ -154,6 +154,13 @@ def test_groups_are_listed_with_their_lag(page: Page, console: ConsoleProcess) -
     page.wait_for("#groups .nested", "metrics.windows-0", "metrics.windows-1")
     assert page.rows("#groups .nested")[0][1:] == ["20", str(ends[0]), str(ends[0] - 20)]
     assert "kafkacompat-console" not in page.text("#groups"), "the console itself commits nothing"
+    page.click("#groups .history a")
+    page.wait_for("#group-note", "classic", f"lag {lag:,}")
+    page.wait_for("#group-details", "metrics.windows-0")
+    latest = "return document.querySelector('#lag-chart [role=img]').ariaLabel"
+    wait_until(lambda: f"Latest: lag {lag:,}." in (page.script(latest) or ""), "the history is drawn")
+    page.size((420, 900))
+    assert page.script("return document.documentElement.scrollWidth") == 420
 
 
 def test_a_group_of_the_consumer_protocol_unfolds_to_its_epochs_and_assignments(

@@ -10,6 +10,7 @@ import trio
 from kafkacompat.addresses import split_host_and_port
 from kafkacompat.client.trio_connection import reason_of
 from kafkacompat.console.admin import ClusterClient
+from kafkacompat.console.core.lag_history import lags_of
 from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize
 from kafkacompat.console.epochs import epochs_of
 from kafkacompat.console.failure import BrokerAway
@@ -103,6 +104,9 @@ async def keep_looking(
         if looks % LOOKS_PER_SIZES == 0:
             sizes, error = await sizes_of(snapshot.nodes, security)
             state.sized(sizes, error)
+        if state.snapshot is not None and state.lags.is_due(snapshot.taken_ms):
+            lags = await trio.to_thread.run_sync(lags_of, state.snapshot)
+            state.lags.add(snapshot.taken_ms, lags)
         looks += 1
         await trio.sleep(LOOK_INTERVAL_S)
 

@@ -21,7 +21,13 @@ from starlette.types import ASGIApp
 
 from kafkacompat.console.browse import Page, records_page
 from kafkacompat.console.core.connection import UNREACHABLE
-from kafkacompat.console.core.parameters import BadParameter, records_query, search_query, topic_name
+from kafkacompat.console.core.parameters import (
+    BadParameter,
+    group_name,
+    records_query,
+    search_query,
+    topic_name,
+)
 from kafkacompat.console.core.prometheus import CONTENT_TYPE, metrics_text
 from kafkacompat.console.core.tokens import Access
 from kafkacompat.console.core.views import reading_view
@@ -60,6 +66,7 @@ API = {
         "records that match, the newest first: topic, partition (all), key (whole), value (text in it), from_ms, to_ms, "
         "limit (25), value_bytes (4096), uncommitted (false), and ends from `older` of the answer before, to go on"
     ),
+    "/api/lag": "the lag of a group over the last two hours: group",
     "/api/topic": "the settings of a topic, those that are set first: topic",
     "/health": "200 if the broker answers, else 503",
     "/metrics": "Prometheus' text format",
@@ -172,6 +179,15 @@ class Pages:
             return _error(UNAVAILABLE, str(error))
         return JSONResponse({"topic": topic, "settings": settings}, headers={"cache-control": "no-store"})
 
+    async def lag(self, request: Request) -> Response:
+        """The history of a group's lag."""
+        try:
+            group = group_name(request.query_params.multi_items())
+        except BadParameter as error:
+            return _error(BAD_REQUEST, str(error))
+        points = [{"at_ms": at_ms, "lag": lag} for at_ms, lag in self._state.lags.of(group)]
+        return JSONResponse({"group": group, "points": points}, headers={"cache-control": "no-store"})
+
     async def health(self, request: Request) -> Response:
         """Whether the broker answers."""
         status = 200 if self._state.connection.reachable else UNAVAILABLE
@@ -196,6 +212,7 @@ def routes_of(pages: Pages) -> list[Route]:
         Route("/api/cluster", pages.cluster),
         Route("/api/records", pages.records),
         Route("/api/search", pages.search),
+        Route("/api/lag", pages.lag),
         Route("/api/topic", pages.topic),
         Route("/health", pages.health),
         Route("/metrics", pages.metrics),

@@ -15,6 +15,7 @@ import trio
 
 from kafkacompat.console.core.cluster_view import broker_view, cluster_view, health_view
 from kafkacompat.console.core.connection import BrokerConnection
+from kafkacompat.console.core.lag_history import LagHistory
 from kafkacompat.console.core.queries_view import Standing, ends_of, queries_view
 from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.result_topics import PIPELINE_PROGRESS
@@ -72,6 +73,7 @@ class ConsoleState:
         "_standing",
         "address",
         "connection",
+        "lags",
         "positions",
         "rates",
         "results",
@@ -83,6 +85,7 @@ class ConsoleState:
         self.address = bootstrap
         self.connection = BrokerConnection(bootstrap.servers, now_ms)
         self.rates = Rates()
+        self.lags = LagHistory()
         self.snapshot: Snapshot | None = None
         self.positions: dict[Place, int] = {}
         self._counted: NumbersTold | None = None

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from kafkacompat.console._tests.making import partition, snapshot, topic
-from kafkacompat.console.core.snapshot import NodeSeen, Snapshot
+from kafkacompat.console.core.snapshot import GroupSeen, NodeSeen, Snapshot
 from kafkacompat.console.failure import BrokerAway
 from kafkacompat.console.looking import addresses, keep_looking, require_listener
 from kafkacompat.console.sizes import sizes_of
@@ -98,7 +98,8 @@ async def test_looking_goes_on_after_a_broker_was_away(
 
     monkeypatch.setattr("kafkacompat.console.looking.require_listener", listening)
     monkeypatch.setattr("kafkacompat.console.looking.sizes_of", no_sizes)
-    seen = snapshot(topic("t", partition(0)), at_ms=70)
+    group = GroupSeen("g", "classic", "empty", 0, 1, {("t", 0): 4})
+    seen = snapshot(topic("t", partition(0)), at_ms=70, groups=(group,))
     state, reader = ConsoleState(ClusterAddress("h:1"), 0, "run"), Followed()
     client = ScriptedClient(BrokerAway("timed out"), seen)
     states: list[str] = []
@@ -113,3 +114,4 @@ async def test_looking_goes_on_after_a_broker_was_away(
     assert state.connection.since_ms == 70
     assert state.snapshot is not None
     assert (state.snapshot.sizes, state.snapshot.sizes_error) == (None, "asked for a login")
+    assert state.lags.of("g") == [(70, 6)], "one point, however many looks"

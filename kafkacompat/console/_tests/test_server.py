@@ -7,6 +7,7 @@ import struct
 import threading
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import trio
@@ -204,6 +205,18 @@ async def test_a_bad_parameter_is_answered_with_400_and_a_line(state: ConsoleSta
     answer = await ask(app, "/api/search", "topic=t")
     assert answer.status == 400
     assert answer.json["error"].startswith("nothing to look for")
+
+
+async def test_the_history_of_a_group_of_any_name_is_told(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    name = "<b> & ?/\u00e9"
+    state.lags.add(1_000, {name: 7, "": 1})
+    answer = await ask(app, "/api/lag", urlencode({"group": name}))
+    assert answer.json == {"group": name, "points": [{"at_ms": 1_000, "lag": 7}]}
+    assert (await ask(app, "/api/lag", "group=")).json["points"] == [{"at_ms": 1_000, "lag": 1}]
+    assert (await ask(app, "/api/lag", "group=unknown")).json["points"] == []
+    for query in ("", "group=a&group=b", "group=" + "x" * 9_000):
+        assert (await ask(app, "/api/lag", query)).status == 400
 
 
 async def test_settings_of_a_topic_that_no_node_tells_are_unknown(state: ConsoleState, clock: Clock) -> None:

@@ -10,6 +10,7 @@ from kafkacompat.console.core.columns import columns_of
 from kafkacompat.pipeline.formats.named_fields import Place
 
 MAX_TOPIC_CHARACTERS = 249
+MAX_GROUP_CHARACTERS = 8_000
 MAX_PARTITION = 1_000_000
 MAX_LIMIT = 200
 DEFAULT_LIMIT = 25
@@ -146,6 +147,14 @@ def search_query(pairs: Iterable[tuple[str, str]]) -> SearchQuery:
 def topic_name(pairs: Iterable[tuple[str, str]]) -> str:
     """Parse the name-value pairs of GET /api/topic."""
     return _topic(_given(pairs, ("topic",)))
+
+
+def group_name(pairs: Iterable[tuple[str, str]]) -> str:
+    """Parse the name-value pairs of GET /api/lag. A group may have any name."""
+    group = _given(pairs, ("group",)).get("group")
+    if group is None or len(group) > MAX_GROUP_CHARACTERS:
+        raise BadParameter(f"group must have at most {MAX_GROUP_CHARACTERS} characters")
+    return group
 
 
 def _given(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import { PipelineView } from "./pipeline.js";
 import { ClusterView, lastSeen } from "./cluster.js";
 import { BrowseView } from "./browse.js";
 import { TopicView } from "./topic.js";
+import { GroupView } from "./group.js";
 
 const RESULTS_INTERVAL_MS = 1000;
 const CLUSTER_INTERVAL_MS = 1000;
@@ -16,6 +17,7 @@ const pipeline = new PipelineView();
 const cluster = new ClusterView();
 const browse = new BrowseView();
 const topic = new TopicView();
+const group = new GroupView();
 let broker = null;
 let consoleAwaySince = null;
 
@@ -78,17 +80,19 @@ function keepAsking(path, interval, use) {
 
 function route() {
   const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
-  const view = { "/cluster": "cluster", "/browse": "browse", "/topic": "topic" }[path] ?? "pipeline";
+  const view = { "/cluster": "cluster", "/browse": "browse", "/topic": "topic", "/group": "group" }[path] ?? "pipeline";
   for (const each of document.querySelectorAll(".view")) each.hidden = each.id !== `view-${view}`;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === (view === "topic" ? "cluster" : view)) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === (view === "topic" || view === "group" ? "cluster" : view)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   if (view === "browse") browse.show(new URLSearchParams(query));
   if (view === "topic") topic.show(new URLSearchParams(query));
+  if (view === "group") group.show(new URLSearchParams(query));
+  else group.leave();
 }
 
 window.addEventListener("hashchange", route);
 route();
-keepAsking("/api/cluster", CLUSTER_INTERVAL_MS, (view) => { showHealth(view); pipeline.updateCluster(view); cluster.update(view); browse.updateCluster(view); topic.update(view); });
+keepAsking("/api/cluster", CLUSTER_INTERVAL_MS, (view) => { showHealth(view); pipeline.updateCluster(view); cluster.update(view); browse.updateCluster(view); topic.update(view); group.update(view); });
 keepAsking("/api/results", RESULTS_INTERVAL_MS, (view) => pipeline.updateResults(view));

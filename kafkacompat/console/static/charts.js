@@ -40,10 +40,12 @@ export function timeTicks(from, to, most) {
   return ticks;
 }
 
-// The time from one point to the next. Windows follow each other; other points have no length.
+// The time from one point to the next. Windows follow each other; other points have no length. Of two points nobody knows whether there
+// is a gap between them.
 function stepOf(points) {
   const length = points.at(-1).end - points.at(-1).start;
-  if (length > 0 || points.length < 3) return Math.max(1, length);
+  if (length > 0) return length;
+  if (points.length < 3) return Math.max(1, points.at(-1).start - points[0].start);
   const steps = points.slice(1).map((point, number) => point.start - points[number].start).sort((one, other) => one - other);
   return Math.max(1, steps[Math.floor(steps.length / 2)]);
 }

@@ -107,7 +107,7 @@ export class ClusterView {
       { title: "Members", number: true, cell: (group) => count(group.members) },
       { title: "Lag", number: true, cell: (group) => (group.lag === null ? "–" : h("b", {}, count(group.lag))) },
       { title: "Topics", class: "clip", cell: (group) => group.topics.join(", ") || "–" },
-    ], groups, (group) => this.open.has(`group ${group.group}`) && groupDetails(group, numbers)), unshown);
+    ], groups, (group) => this.open.has(`group ${group.group}`) && [h("p", { class: "history" }, h("a", { href: `#/group?group=${encodeURIComponent(group.group)}` }, "Lag over time")), ...groupDetails(group, numbers)]), unshown);
   }
 
   fold(key, text) {
@@ -149,7 +149,7 @@ export function partitionTable(topic) {
   ], topic.partitions);
 }
 
-function groupDetails(group, numbers) {
+export function groupDetails(group, numbers) {
   const unshown = group.members - group.member_list.length;
   return [
     group.kind === "streams" && h("p", { class: "muted epochs" }, `group epoch ${group.group_epoch} · target assignment epoch ${group.assignment_epoch}`),
