@@ -153,7 +153,13 @@ ALLOWED: dict[str, set[str]] = {
     "net": {"wire", "quota", "security.sasl_client"},
     "security": {"wire"},
     "exchanges": {"records", "wire"},
-    "client": {"failure", "wire", "security.cluster_address", "security.sasl_client"},
+    "client": {
+        "failure",
+        "wire",
+        "security.cluster_address",
+        "security.http_fetch",
+        "security.sasl_client",
+    },
     "console": {
         "client",
         "failure",

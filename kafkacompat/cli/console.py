@@ -34,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="metrics listeners of the nodes (metrics.listener.port), which alone tell how many records of share groups are in "
         "flight: http://HOST:PORT",
     )
+    parser.add_argument(
+        "--watch-token-file",
+        metavar="FILE",
+        help="show the requests of the nodes of --metrics, live: the file that watch.token.file of the nodes names. Only on "
+        "loopback, and the console then asks for a token there too",
+    )
     add_registry(parser)
     parser.add_argument(
         "--allow-host",
@@ -50,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         from kafkacompat.console.failure import ConsoleError
         from kafkacompat.console.run import run_console, token_of_file
         from kafkacompat.console.share_numbers import metrics_addresses
+        from kafkacompat.console.watching import watched_nodes
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         print(
@@ -74,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
         if registry is not None:
             require_extra("registry", "fastavro", "grpc_tools")
         metrics = metrics_addresses(arguments.metrics) if arguments.metrics is not None else ()
+        watch_file = arguments.watch_token_file
+        watched = watched_nodes(metrics, watch_file) if watch_file is not None else None
         trio.run(
             run_console,
             address_of(arguments),
@@ -84,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             token,
             metrics,
             registry,
+            watched,
         )
     except (ConsoleError, PipelineFailed) as error:
         print(f"kafkacompat: {error}", file=sys.stderr)

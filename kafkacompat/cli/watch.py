@@ -9,12 +9,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 import trio
 
 from kafkacompat.cli.output import failing_clearly
+from kafkacompat.client.watching import follow, watch_target, watch_token
 from kafkacompat.config import ConfigError
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int
@@ -22,11 +23,6 @@ from kafkacompat.security.http_fetch import HttpAddress, http_address
 
 OPTION = "--metrics"
 DEFAULT_ADDRESS = "http://127.0.0.1:9404"
-CONNECT_S = 5.0
-SILENT_S = 30.0
-"""A node sends something every few seconds."""
-LINE_BYTES_MAX = 4 << 20
-TOKEN_CHARACTERS_MAX = 1_024
 RED, GREY, YELLOW, PLAIN = "\x1b[31m", "\x1b[90m", "\x1b[33m", "\x1b[0m"
 
 
@@ -80,7 +76,7 @@ def _number(text: str) -> int:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
-    addresses, token = _addresses(arguments.metrics), _token(arguments.token_file)
+    addresses, token = _addresses(arguments.metrics), watch_token(arguments.token_file, "--token-file")
     printer = _Printer(arguments)
     with suppress(KeyboardInterrupt):  # the usual end
         trio.run(_watch, addresses, _target(arguments), token, printer, arguments.seconds)
@@ -102,19 +98,6 @@ def _addresses(text: str) -> list[HttpAddress]:
     return found
 
 
-def _token(path: str) -> str:
-    """What stands in the file is not quoted."""
-    try:
-        with open(path, encoding="ascii") as file:
-            token = file.read(TOKEN_CHARACTERS_MAX).strip()
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is no ASCII text"
-        raise CommandFailed(f"cannot read the file {path} of --token-file: {reason}") from None
-    if not token or not token.isprintable():
-        raise CommandFailed(f"the file {path} of --token-file has no token")
-    return token
-
-
 def _target(arguments: argparse.Namespace) -> str:
     wanted: list[tuple[str, str]] = [("api", name) for name in arguments.api]
     for name in ("client_id", "topic", "principal"):
@@ -122,7 +105,7 @@ def _target(arguments: argparse.Namespace) -> str:
         if value is not None:
             wanted.append((name, value))
     wanted += [(name, "true") for name in ("errors", "values") if getattr(arguments, name)]
-    return "/watch" + (f"?{urlencode(wanted)}" if wanted else "")
+    return watch_target(wanted)
 
 
 class Enough(Exception):
@@ -136,15 +119,19 @@ class _Printer:
         self._is_verbose: bool = arguments.verbose or arguments.values
         self._is_terminal = sys.stdout.isatty() and not arguments.json
 
-    def lost(self, count: int) -> None:
-        print(
-            f"kafkacompat: {count} exchanges are not shown: they came faster than they are read",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    def exchange(self, line: bytes, told: dict[str, Any]) -> None:
+    async def tell(self, line: bytes, told: dict[str, Any]) -> None:
         """Raises Enough."""
+        if "lost" in told:
+            count = told["lost"]
+            print(
+                f"kafkacompat: {count} exchanges are not shown: they came faster than they are read",
+                file=sys.stderr,
+                flush=True,
+            )
+        else:
+            self._exchange(line, told)
+
+    def _exchange(self, line: bytes, told: dict[str, Any]) -> None:
         if self._is_json:
             print(line.decode(), flush=True)
         else:
@@ -201,10 +188,15 @@ async def _watch(
         with trio.move_on_after(seconds if seconds is not None else float("inf")):
             async with trio.open_nursery() as nursery:
                 for address in addresses:
-                    nursery.start_soon(_follow, address, target, token, printer)
+                    begun = partial(_say, address.place)
+                    nursery.start_soon(follow, address, target, token, begun, printer.tell)
     except BaseExceptionGroup as group:
         if group.subgroup((Enough, KeyboardInterrupt)) is None:
             raise _first(group) from None
+
+
+async def _say(place: str) -> None:
+    print(f"kafkacompat: watching {place}", file=sys.stderr, flush=True)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -214,62 +206,3 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-async def _follow(address: HttpAddress, target: str, token: str, printer: _Printer) -> None:
-    """Show what a node tells. Raises Enough, CommandFailed."""
-    try:
-        with trio.fail_after(CONNECT_S):
-            stream = await trio.open_tcp_stream(address.host, address.port)
-    except (OSError, trio.TooSlowError) as problem:
-        raise CommandFailed(f"{address.place} does not answer: {problem or 'timed out'}") from None
-    async with stream:
-        request = (
-            f"GET {target} HTTP/1.0\r\nHost: {address.host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
-        )
-        lines = _Lines(stream, address.place)
-        try:
-            await stream.send_all(request)
-            status = await lines.next()
-            while (await lines.next()).strip():
-                pass
-            if b" 200 " not in status:
-                text = (await lines.next()).decode("utf-8", "replace").strip()
-                if b" 404 " in status:
-                    text = "nobody may watch it (watch.token.file is not set)"
-                raise CommandFailed(f"{address.place}: {text}")
-            print(f"kafkacompat: watching {address.place}", file=sys.stderr, flush=True)
-            while True:
-                line = (await lines.next()).strip()
-                told = json.loads(line) if line else {}
-                if "lost" in told:
-                    printer.lost(told["lost"])
-                elif told:
-                    printer.exchange(line, told)
-        except (trio.BrokenResourceError, ValueError):
-            raise CommandFailed(f"{address.place}: it tells no exchanges any more") from None
-
-
-class _Lines:
-    def __init__(self, stream: trio.SocketStream, place: str) -> None:
-        self._stream = stream
-        self._place = place
-        self._received = bytearray()
-
-    async def next(self) -> bytes:
-        """With its end. Raises CommandFailed."""
-        searched = 0
-        while (end := self._received.find(b"\n", searched)) < 0:
-            searched = len(self._received)
-            if searched > LINE_BYTES_MAX:
-                raise CommandFailed(f"{self._place}: a line is too long")
-            with trio.move_on_after(SILENT_S) as silence:
-                data = await self._stream.receive_some(64 << 10)
-            if silence.cancelled_caught:
-                raise CommandFailed(f"{self._place} has told nothing for {SILENT_S:g} s")
-            if not data:
-                raise CommandFailed(f"{self._place} has closed the connection")
-            self._received += data
-        line = bytes(self._received[: end + 1])
-        del self._received[: end + 1]
-        return line

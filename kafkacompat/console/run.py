@@ -23,6 +23,7 @@ from kafkacompat.console.looking import keep_counting, keep_looking, wall_clock_
 from kafkacompat.console.reader import MAX_WAITING_BATCHES, Batch, ResultReader
 from kafkacompat.console.server import application
 from kafkacompat.console.state import ConsoleState
+from kafkacompat.console.watching import OPTION, Nodes
 from kafkacompat.pipeline.schemas.client import RegistrySettings
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.http_fetch import HttpAddress
@@ -91,13 +92,15 @@ async def run_console(
     token: str | None = None,
     metrics: Sequence[HttpAddress] = (),
     registry: RegistrySettings | None = None,
+    watched: Nodes | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. ConsoleError if the port is not available.
 
     `ready` is called with the page's address, and with the token if this function made one. `token` is what requests must
-    bear. Without it, a random token is made if other machines can reach the console; on loopback none is needed.
+    bear. Without it, a random token is made if other machines can reach the console, or nodes are watched. Otherwise none is
+    needed.
     `metrics` are listeners for metrics, which are asked for what is in flight with share groups. `registry` has the schemas of
-    Avro and Protobuf.
+    Avro and Protobuf. `watched` are nodes whose requests are shown, on loopback only and only with a token.
 
     Port 0 means any free port. Without a broker the page says so, and continues when the broker answers.
     """
@@ -108,10 +111,16 @@ async def run_console(
     client = ClusterClient(bootstrap)
     send, receive = trio.open_memory_channel[Batch](MAX_WAITING_BATCHES)
     made = None
-    if token is None and is_beyond_loopback(listener.getsockname()[0]):
+    is_beyond = is_beyond_loopback(listener.getsockname()[0])
+    if watched is not None and is_beyond:
+        listener.close()
+        raise ConsoleError(
+            f"{OPTION}: requests are shown on this machine only, so --listen is a loopback address"
+        )
+    if token is None and (is_beyond or watched is not None):
         made = secrets.token_urlsafe(TOKEN_BYTES)
     decoder = Decoder(registry) if registry is not None else None
-    app = application(state, wall_clock_ms, allowed_hosts, token or made, decoder, security)
+    app = application(state, wall_clock_ms, allowed_hosts, token or made, decoder, security, watched)
     with (
         contextlib.closing(decoder or contextlib.ExitStack()),
         trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,

@@ -38,6 +38,7 @@ from kafkacompat.console.searching import search_page
 from kafkacompat.console.state import ConsoleState, ViewCache
 from kafkacompat.console.token_gate import TokenGate
 from kafkacompat.console.topic_settings import settings_of
+from kafkacompat.console.watching import EventStream, Nodes, NotWatched, WatchingBrowsers
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
 Pairs = Iterable[tuple[str, str]]
@@ -46,7 +47,7 @@ MAX_BROWSERS = 4
 MAX_SEARCHES = 2
 """A search takes longer than a page, and no page waits for it."""
 MAX_WAITING_BROWSERS = 16
-BAD_REQUEST, NOT_FOUND, UNAVAILABLE, NOT_MODIFIED = 400, 404, 503, 304
+BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED, UNAVAILABLE, NOT_MODIFIED = 400, 404, 405, 503, 304
 NO_CACHE = {"cache-control": "no-cache"}
 CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -54,7 +55,7 @@ CONTENT_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-PAGE = "index.html"
+PAGE, WATCH_PAGE = "index.html", "watch.html"
 API = {
     "/api/results": "the three jobs' results: logs, activity, metrics, and how far they are read",
     "/api/cluster": "broker, health, nodes, topics with partitions, rates and sizes, groups with lag",
@@ -68,6 +69,10 @@ API = {
     ),
     "/api/lag": "the lag of a group over the last two hours: group",
     "/api/topic": "the settings of a topic, those that are set first: topic",
+    "/api/watch": (
+        "requests of clients and what becomes of them, live, as server-sent events: api (several), client_id, topic, principal, "
+        "errors (false), values (false)"
+    ),
     "/health": "200 if the broker answers, else 503",
     "/metrics": "Prometheus' text format",
 }
@@ -86,7 +91,17 @@ def static_files() -> dict[str, Response]:
 class Pages:
     """The handlers of all routes. They share one state."""
 
-    __slots__ = ("_askers", "_browsers", "_clock", "_decoder", "_files", "_searches", "_security", "_state")
+    __slots__ = (
+        "_askers",
+        "_browsers",
+        "_clock",
+        "_decoder",
+        "_files",
+        "_searches",
+        "_security",
+        "_state",
+        "_watching",
+    )
 
     def __init__(
         self,
@@ -94,7 +109,9 @@ class Pages:
         clock: Callable[[], int],
         decoder: Decoder | None = None,
         security: ClientSecurity = NO_SECURITY,
+        watched: Nodes | None = None,
     ) -> None:
+        self._watching = WatchingBrowsers(watched)
         self._state = state
         self._clock = clock
         self._decoder = decoder
@@ -188,6 +205,19 @@ class Pages:
         points = [{"at_ms": at_ms, "lag": lag} for at_ms, lag in self._state.lags.of(group)]
         return JSONResponse({"group": group, "points": points}, headers={"cache-control": "no-store"})
 
+    async def watch_page(self, request: Request) -> Response:
+        """The page of requests, which is one of its own: it follows nodes, and not the cluster."""
+        return self._files[WATCH_PAGE]
+
+    async def watch(self, request: Request) -> Response | EventStream:
+        """The requests of clients, live."""
+        if request.method != "GET":
+            return _error(METHOD_NOT_ALLOWED, "GET is served")
+        try:
+            return self._watching.stream(request)
+        except NotWatched as error:
+            return _error(UNAVAILABLE, str(error))
+
     async def health(self, request: Request) -> Response:
         """Whether the broker answers."""
         status = 200 if self._state.connection.reachable else UNAVAILABLE
@@ -214,6 +244,8 @@ def routes_of(pages: Pages) -> list[Route]:
         Route("/api/search", pages.search),
         Route("/api/lag", pages.lag),
         Route("/api/topic", pages.topic),
+        Route("/watch", pages.watch_page),
+        Route("/api/watch", pages.watch),
         Route("/health", pages.health),
         Route("/metrics", pages.metrics),
     ]
@@ -226,10 +258,11 @@ def application(
     token: str | None = None,
     decoder: Decoder | None = None,
     security: ClientSecurity = NO_SECURITY,
+    watched: Nodes | None = None,
 ) -> ASGIApp:
     """The ASGI application. token: what every request must bear; None lets everybody read. decoder: of a schema registry.
-    security: of connections to the nodes."""
-    served: ASGIApp = Starlette(routes=routes_of(Pages(state, clock, decoder, security)))
+    security: of connections to the nodes. watched: the nodes whose requests are shown, only with a token."""
+    served: ASGIApp = Starlette(routes=routes_of(Pages(state, clock, decoder, security, watched)))
     if token is not None:
         served = TokenGate(served, Access(token))
     return Guard(served, allowed_hosts)
