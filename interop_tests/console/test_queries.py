@@ -49,6 +49,13 @@ def test_a_job_is_known_to_run_and_a_query_that_drops_events_is_not_healthy(
         [name, "running", "none yet"] for name in ("activity-live", "logs-summary", "metrics-live")
     ]
 
+    writer.send([report("logs-summary", state="failed", reason="<b>boom</b> " * 200)])
+    page.wait_for("#health", "logs-summary <b>boom</b>")
+    for size in (PHONE, DESKTOP):
+        page.size(size)
+        assert page.boxes("#health")[0]["height"] < 40, "a long reason does not push the page away"
+    writer.send([report("logs-summary")])
+
     batch = {"batch": 7, "batch_records": 430, "batch_start_ms": 1_790_000_000_000, "batch_ms": 1500}
     dropped = {"records": 900, "late": 412, "recent_late": 412, "recent_kept": 18}
     writer.send([report("activity-live", watermark_ms=1_790_000_000_000, **batch, **dropped)])

@@ -32,6 +32,8 @@ function showBanner() {
   if (health) {
     byId("health").className = `pill ${health.level}`;
     setText(byId("health"), health.text);
+    // A reason may be longer than the room for it.
+    byId("health").title = health.text;
   }
   let text = "";
   let from = null;

@@ -35,6 +35,7 @@ export class PipelineView {
     this.rateHistory = [];
     this.results = null;
     this.queries = [];
+    this.groups = new Set();
     this.known = "";
   }
 
@@ -42,6 +43,7 @@ export class PipelineView {
     bootstrap = view.broker.bootstrap;
     this.rateHistory = view.cluster?.rate_history ?? [];
     this.queries = view.queries;
+    this.groups = new Set((view.cluster?.groups ?? []).map((each) => each.group));
     this.drawQueries();
     // What is said in an empty place depends on the jobs that run, and contains the broker's address.
     const known = JSON.stringify([bootstrap, this.queries.map((each) => [each.query, each.state, each.said, each.records])]);
@@ -88,7 +90,7 @@ export class PipelineView {
     replace(byId("queries"), this.queries.length === 0
       ? empty("No job has reported here in the last day.", run("all"))
       : table("Queries of the jobs: the last batch, late records and the watermark", [
-        { title: "Query", cell: (row) => row.query },
+        { title: "Query", cell: (row) => (this.groups.has(groupOf(row)) ? h("a", { href: `#/group?group=${encodeURIComponent(groupOf(row))}`, title: "its group, with its lag over time" }, row.query) : row.query) },
         { title: "State", cell: (row) => h("span", { class: `tag ${{ good: row.state === "running" ? "good" : "", warning: "warning", bad: "bad" }[row.level]}`, title: row.said || null }, row.state === "running" && row.level !== "good" ? row.said.split(" ")[0] : row.state) },
         { title: "Last batch", class: "nowrap", cell: (row) => (row.batch === null ? "none yet" : seconds(row.batch_start_ms)) },
         { title: "Took", number: true, class: "hide-small", cell: (row) => milliseconds(row.batch_ms) },
@@ -228,6 +230,9 @@ export class PipelineView {
     hint(byId("errors-chart"), starts.length === 0, "No errors measured yet.");
   }
 }
+
+// The group to which a query commits, unless the run was given another prefix.
+const groupOf = (query) => `pipeline-${query.query}`;
 
 function tile(title, figure, unit, note, mood, line) {
   return h("div", { class: `tile ${mood}` }, h("h3", {}, title), h("div", { class: "figure" }, figure ?? "–", figure && unit && h("span", {}, unit)), h("div", { class: "note", title: note }, note), line);
