@@ -35,7 +35,7 @@ from kafkacompat.console.decoder import Decoder
 from kafkacompat.console.failure import BrokerAway, Busy, NotRead, NotThere
 from kafkacompat.console.guard import Guard
 from kafkacompat.console.searching import search_page
-from kafkacompat.console.state import ConsoleState, ViewCache
+from kafkacompat.console.state import ConsoleState, ViewCache, encoded
 from kafkacompat.console.token_gate import TokenGate
 from kafkacompat.console.topic_settings import settings_of
 from kafkacompat.console.watching import EventStream, Nodes, NotWatched, WatchingBrowsers
@@ -167,7 +167,10 @@ class Pages:
                 raise Busy("too many requests for records at once; try again")
             if self._state.connection.state == UNREACHABLE:
                 raise BrokerAway(self._state.connection.reason)
-            page = await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=limiter)
+            # A page may have megabytes, so it is also encoded in the thread, and in pieces.
+            page = await trio.to_thread.run_sync(
+                lambda: encoded(read()), abandon_on_cancel=True, limiter=limiter
+            )
         except BadParameter as error:
             return _error(BAD_REQUEST, str(error))
         except NotThere as error:
@@ -178,7 +181,7 @@ class Pages:
             )
         except (Busy, NotRead) as error:
             return _error(UNAVAILABLE, str(error))
-        return JSONResponse(page, headers={"cache-control": "no-store"})
+        return Response(page, headers={"cache-control": "no-store"}, media_type="application/json")
 
     async def topic(self, request: Request) -> Response:
         """The settings of a topic."""

@@ -155,6 +155,32 @@ async def test_the_view_of_a_large_cluster_holds_up_nobody_else(
     assert longest < len(view.body) / 50
 
 
+@pytest.mark.parametrize("path", ["/api/records", "/api/search"])
+async def test_a_page_of_large_records_holds_up_nobody_else(
+    path: str, state: ConsoleState, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not encoded in the loop's thread, and at most one part of a record in one piece."""
+    threads, longest = set(), 0
+    dumped = json.dumps
+
+    def dumps(value: object, **options: Any) -> str:
+        nonlocal longest
+        text = dumped(value, **options)
+        threads.add(threading.get_ident())
+        longest = max(longest, len(text))
+        return text
+
+    page = {"topic": "t", "records": [{"offset": at, "value": {"text": "x" * 1_000}} for at in range(200)]}
+    monkeypatch.setattr(server, "records_page", lambda *parts: page)
+    monkeypatch.setattr(server, "search_page", lambda *parts: page)
+    monkeypatch.setattr("kafkacompat.console.state.json.dumps", dumps)
+    answer = await ask(application(state, clock, ()), path, "topic=t" + "&key=k" * (path == "/api/search"))
+    assert (answer.json, answer.headers["content-type"]) == (page, "application/json")
+    assert threads
+    assert threading.get_ident() not in threads
+    assert longest < 2_000
+
+
 @pytest.mark.parametrize("broken", ["\ud800", float("nan"), b"bytes"])
 def test_a_view_that_cannot_be_encoded_is_not_taken_for_made(broken: object) -> None:
     """Otherwise every later request would get nothing, or the bytes of another view under a new tag."""
