@@ -1,4 +1,4 @@
-"""Follows docs/how-to/read-log-formats.md: what `pipeline try` shows, and one run with two topics of lines, a format each."""
+"""Follows docs/how-to/read-log-formats.md: what `pipeline try` shows, and one run with three topics of lines, a format each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_page_shows_what_try_says(tmp_path: Path) -> None:
     tried(tmp_path)
 
 
-def test_one_run_reads_two_topics_with_a_format_each(
+def test_one_run_reads_three_topics_with_a_format_each(
     bootstrap: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     require_program("java")
@@ -73,9 +73,11 @@ def test_one_run_reads_two_topics_with_a_format_each(
     assert [(row["topic"], row["reason"], row["column"]) for row in rejects] == [
         ("logs.web", "malformed line: it is not one JSON object", None)
     ]
-    assert max(row["requests"] for row in summaries) == 2
+    assert max(row["requests"] for row in summaries) == 4
     events = spark.read.parquet(str(tmp_path / "run/tables/logs/events")).collect()
     assert sorted((row["path"], row["status"], row["extra"]) for row in events) == [
         ("/a", 200, {"stream": "stdout"}),
         ("/c", 200, {"level": "INFO", "took": "3"}),
+        ("/d", 200, None),
+        ("/e?a=b", 404, {"time-taken": "15"}),
     ]

@@ -27,6 +27,7 @@ from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import (
     CUT_HEADER,
     DEFAULT_TIMEOUT_S,
+    FIELDS_HEADER,
     FILE_HEADER,
     LOGS_RAW,
     POSITION_HEADER,
@@ -44,7 +45,7 @@ TOPICS_AGAIN_TIMEOUT_S: Final = 3.0
 STDIN: Final = "-"
 FIELDS_MAX: Final = 16
 FIELD_CHARACTERS_MAX: Final = 256
-OWN_HEADERS: Final = (SOURCE_HEADER, FILE_HEADER, POSITION_HEADER, CUT_HEADER)
+OWN_HEADERS: Final = (SOURCE_HEADER, FILE_HEADER, POSITION_HEADER, CUT_HEADER, FIELDS_HEADER)
 
 OTHER_HANDLES: Final = 96
 """File descriptors reserved for the state, the connections to brokers and the interpreter."""

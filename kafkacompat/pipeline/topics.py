@@ -46,6 +46,10 @@ POSITION_HEADER: Final = "position"
 CUT_HEADER: Final = "cut_from_bytes"
 """The header of a record of logs.raw with only the beginning of a line: the length of the line in its file, in decimal."""
 
+FIELDS_HEADER: Final = "fields"
+"""The header of a record of logs.raw with the names of the `#Fields` line that is in force in the file for this line, if there is
+one."""
+
 DEFAULT_PARTITIONS: Final = 3
 BROKERS_REPLICATION: Final = -1
 """The protocol's value for the broker's default.replication.factor."""

@@ -17,6 +17,7 @@ from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.formats.patterns import FormatProblem
 from kafkacompat.pipeline.formats.reading import Reading, read_line
 from kafkacompat.pipeline.formats.registry import log_format
+from kafkacompat.pipeline.formats.w3c import fields_after
 from kafkacompat.pipeline.options import add_registry, registry_of
 from kafkacompat.pipeline.schemas.client import registry_at
 from kafkacompat.pipeline.schemas.reading import MODULES, Format, Record, Schemas
@@ -80,11 +81,15 @@ def run(arguments: argparse.Namespace) -> int:
     say = Terminal(gone).say
     events = silent = 0
     refused: Counter[str] = Counter()
+    fields = b""
     with _opened(arguments.file) as file:
         for number, line in enumerate(_lines(file, arguments.lines), 1):
             if not is_read:
                 break
-            reading = read_line(form, line) if len(line) <= LINE_BYTES_MAX else Reading(reason=OVERSIZED)
+            fields = fields_after(line, fields)
+            reading = Reading(reason=OVERSIZED)
+            if len(line) <= LINE_BYTES_MAX:
+                reading = read_line(form, line, fields)
             if reading.event is not None:
                 events += 1
                 if events <= arguments.show:

@@ -32,8 +32,12 @@ class Shipper:
     acknowledged_bytes = cut_lines = resent_lines = 0
     trouble = None
 
-    def __init__(self, arrived: dict[tuple[str, int], set[bytes]]) -> None:
+    def __init__(
+        self, arrived: dict[tuple[str, int], set[bytes]], fields: dict[bytes, set[bytes]] | None = None
+    ) -> None:
+        """fields: gets the fields with which each value has arrived."""
         self.arrived = arrived
+        self.fields = defaultdict(set) if fields is None else fields
         self.allowed = 1 << 30
         self.acknowledged_lines = 0
         self.on_the_way: list[tuple[Chunk, str, list[Line]]] = []
@@ -55,6 +59,7 @@ class Shipper:
             chunk, identity, lines = self.on_the_way.pop(index % len(self.on_the_way))
             for line in lines:
                 self.arrived[identity, line.position].add(line.value)
+                self.fields[line.value].add(line.fields)
             self.acknowledged_lines += len(lines)
             chunk.missing = 0
             chunk.file.acknowledge()
@@ -82,6 +87,7 @@ class Written:
     def __init__(self, path: Path) -> None:
         self.stream = open(path, "ab", buffering=0)  # noqa: SIM115 - held until the server reopens its log
         self.lines: list[bytes] = []
+        self.fields = b""
         self.deleted = False
         status = os.fstat(self.stream.fileno())
         self.key = status.st_dev, status.st_ino
@@ -97,6 +103,9 @@ class CollectorKit:
         self.now_s = 1000.0
         self.count = 0
         self.arrived: dict[tuple[str, int], set[bytes]] = defaultdict(set)
+        self.fields: dict[bytes, set[bytes]] = defaultdict(set)
+        self.written_fields: dict[bytes, bytes] = {}
+        """The fields that are in force for each line in its file."""
         self.excused: set[bytes] = set()
         self.troubles = ""
         self.state = State(folder)
@@ -107,7 +116,7 @@ class CollectorKit:
 
     def begin(self) -> None:
         self.disk = Disk([str(self.folder / "access.log*")])
-        self.shipper = Shipper(self.arrived)
+        self.shipper = Shipper(self.arrived, self.fields)
         self.collector = Collector(self.disk, self.state, self.shipper, begins=self.begins)  # type: ignore[arg-type]
 
     def reopen(self) -> None:
@@ -119,8 +128,21 @@ class CollectorKit:
         for _ in range(lines):
             line = b"%06d %s" % (self.count, b"x" * size_bytes)
             self.count += 1
-            self.files[-1].stream.write(line + b"\n")
-            self.files[-1].lines.append(line)
+            self._write(line)
+
+    def append_fields(self, is_usable: bool, lines: int) -> None:
+        """Write a `#Fields` line, and then lines."""
+        names = b"n%06d sc-status" % self.count
+        self.count += 1
+        self.files[-1].fields = names if is_usable else b""
+        self._write(b"#Fields: %s%s" % (names, b"" if is_usable else b" \x01"))
+        self.append(lines)
+
+    def _write(self, line: bytes) -> None:
+        file = self.files[-1]
+        file.stream.write(line + b"\n")
+        file.lines.append(line)
+        self.written_fields[line] = file.fields
 
     def turn(self) -> None:
         self.now_s += TURN_S
@@ -157,6 +179,7 @@ class CollectorKit:
         self.count += 1
         (self.folder / f"access.log.copy{self.count}").write_bytes(self.log.read_bytes())
         os.truncate(self.log, 0)
+        self.files[-1].fields = b""
 
     def replace_by_copy(self, lines: int, late: int = 0) -> None:
         """Replace the log by a copy of itself with more lines, as `sed -i` and rsync do. The server notices after that
@@ -166,7 +189,9 @@ class CollectorKit:
         copy.replace(self.log)
         self.files[-1].deleted = True
         self.append(late)
+        fields = self.files[-1].fields
         self.reopen()
+        self.files[-1].fields = fields
         self.append(lines)
 
     def delete(self, lines: int, seconds: float) -> None:

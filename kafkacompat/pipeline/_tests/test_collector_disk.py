@@ -94,6 +94,21 @@ def test_every_line_arrives_though_its_file_was_copied_and_truncated(operations:
         assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
 
 
+FIELDS = st.tuples(st.just("append_fields"), st.booleans(), LINES)
+
+
+@settings(max_examples=150 * ROUNDS)
+@given(st.lists(st.one_of(FIELDS, OPERATION, st.tuples(st.just("copy_and_truncate"))), max_size=30))
+def test_every_line_arrives_with_the_fields_that_its_file_has_for_it(operations: list[tuple]) -> None:
+    with a_collector() as world:
+        run(world, operations)
+        world.drain()
+        assert world.missing() == []
+        assert {
+            line: found for line, found in world.fields.items() if found != {world.written_fields[line]}
+        } == {}
+
+
 def begins(line: bytes) -> bool:
     """Every third line begins a record."""
     return line[:6].isdigit() and int(line[:6]) % 3 == 0

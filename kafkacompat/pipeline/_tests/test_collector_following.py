@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.pipeline.collector.followed import Chunk
+from kafkacompat.pipeline.collector.followed import Chunk, Mark, Saved
 from kafkacompat.pipeline.collector.following import MOST_LOOKS, SETTLE_LOOKS, Following, Look
 from kafkacompat.pipeline.collector.identity import HEAD_BYTES, fingerprint, is_compressed
 from kafkacompat.pipeline.collector.lines import RECORD_LINES_MAX, Line, LineCutter, RecordCutter
@@ -351,6 +352,29 @@ def test_a_host_that_is_renamed_goes_on_with_its_files() -> None:
 def test_a_state_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(StateUnreadable):
         decode(text)
+
+
+def saved_file(fields: bytes, *marks: Mark) -> Saved:
+    return Saved("id", 1, 2, "print", "/a.log", marks[0].position, marks, False, fields=fields)
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        saved_file(b"", Mark(10, "a"), Mark(20, "b", b"date time")),
+        saved_file(b"date time", Mark(10, "a", b"date time"), Mark(20, "b", b"date"), Mark(30, "c")),
+    ],
+)
+def test_fields_are_saved_with_the_position_and_the_marks(saved: Saved) -> None:
+    assert decode(encode([saved], [])) == ([saved], [])
+
+
+def test_a_state_without_fields_is_read_and_unusable_ones_are_refused() -> None:
+    text = encode([saved_file(b"date time", Mark(10, "a", b"date time"))], [])
+    older = re.sub(r',\s*"fields": "date time"', "", text)
+    assert decode(older)[0] == [saved_file(b"", Mark(10, "a"))]
+    with pytest.raises(StateUnreadable, match="no usable fields"):
+        decode(text.replace("date time", "date\\u0007"))
 
 
 def test_a_fingerprint_does_not_change_while_the_file_grows() -> None:

@@ -154,6 +154,15 @@ def test_what_arrives_is_acknowledged_and_makes_room(make: Callable[..., Shipper
     assert producer.arrived[1] == (b"two", {"source": b"web/a.log", "file": b"id", "position": b"100"})
 
 
+def test_a_line_has_the_fields_of_its_file(make: Callable[..., Shipper]) -> None:
+    producer = Producer(lambda values: None)
+    shipper = make(producer)
+    lines = [Line(0, b"#Fields: a b", 12, b"a b"), Line(13, b"1 2", 3, b"a b"), Line(17, b"3", 1)]
+    shipper.ship(chunk_of(lines), lines, "id", "/a.log")
+    shipper.turn(0.0)
+    assert [headers.get("fields") for _, headers in producer.arrived] == [b"a b", b"a b", None]
+
+
 def test_there_is_no_room_beyond_the_bound(make: Callable[..., Shipper]) -> None:
     shipper = make(Producer(lambda values: None))
     assert shipper.room

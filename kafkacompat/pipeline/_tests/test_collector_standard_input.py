@@ -12,6 +12,7 @@ import pytest
 from kafkacompat.pipeline import collect_command
 from kafkacompat.pipeline._tests.collector_kit import Shipper
 from kafkacompat.pipeline._tests.test_collect_command import words
+from kafkacompat.pipeline.collector.lines import Line
 from kafkacompat.pipeline.collector.running import RECORD_WAIT_S
 from kafkacompat.pipeline.collector.standard_input import StandardInput
 from kafkacompat.pipeline.failure import PipelineFailed
@@ -82,7 +83,7 @@ def test_a_long_line_is_cut_and_counted_with_its_length(pipe: tuple[int, int]) -
     os.write(pipe[1], b"x" * 25 + b"\n")
     source.turn(0, 0)
     ((_, _, lines),) = shipper.on_the_way
-    assert lines == [(0, b"x" * 10, 25)]
+    assert lines == [Line(0, b"x" * 10, 25)]
 
 
 def test_nothing_is_read_while_the_broker_is_behind(pipe: tuple[int, int]) -> None:

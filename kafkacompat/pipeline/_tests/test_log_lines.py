@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from kafkacompat.pipeline.formats.envelopes import ENVELOPES
-from kafkacompat.pipeline.formats.patterns import FormatProblem
+from kafkacompat.pipeline.formats.patterns import FormatProblem, LineFormat
 from kafkacompat.pipeline.formats.reading import Reading, read_line
 from kafkacompat.pipeline.formats.registry import FORMATS, log_format
+from kafkacompat.pipeline.formats.w3c import fields_after
+from kafkacompat.pipeline.topics import FIELDS_HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,13 +30,19 @@ KINDS_MIN: Final = 56
 FORMATS_AT_ONCE: Final = 6
 
 
+def form_of(entry: dict[str, Any]) -> tuple[str, bytes]:
+    """Return the format of the line, and the fields that its file gives for it."""
+    return entry["format"], entry.get("fields", "").encode()
+
+
 def expected(entry: dict[str, Any]) -> Reading:
     return Reading(entry.get("event"), entry.get("reason"), entry.get("column"))
 
 
 @pytest.mark.parametrize("entry", LINES, ids=[entry["kind"] for entry in LINES])
 def test_a_line_is_read_as_its_document_says(entry: dict[str, Any]) -> None:
-    assert read_line(log_format(entry["format"]), entry["line"].encode()) == expected(entry)
+    form, fields = form_of(entry)
+    assert read_line(log_format(form), entry["line"].encode(), fields) == expected(entry)
 
 
 def test_every_format_has_good_and_refused_lines() -> None:
@@ -52,14 +60,16 @@ SERVERS_OWN: Final = ("auto", "vhost_combined", "main", "upstreaminfo")
 """Formats whose refused lines test_log_formats.py has."""
 
 
-_NAMES: Final = sorted({entry["format"] for entry in LINES})
+_NAMES: Final = sorted(set(map(form_of, LINES)))
 _AT_ONCE: Final = [
     tuple(_NAMES[start : start + FORMATS_AT_ONCE]) for start in range(0, len(_NAMES), FORMATS_AT_ONCE)
 ]
 
 
 @pytest.mark.parametrize("forms", _AT_ONCE, ids=range(len(_AT_ONCE)))
-def test_spark_reads_lines_of_many_topics_as_python_does(records: Records, forms: tuple[str, ...]) -> None:
+def test_spark_reads_lines_of_many_topics_as_python_does(
+    records: Records, forms: tuple[tuple[str, bytes], ...]
+) -> None:
     from kafkacompat.pipeline.jobs import logs
     from kafkacompat.pipeline.jobs.validation import ANCIENT, FUTURE
 
@@ -68,27 +78,31 @@ def test_spark_reads_lines_of_many_topics_as_python_does(records: Records, forms
         form: [
             line
             for entry in LINES
-            if entry["format"] == form
+            if form_of(entry) == form
             for line in (entry["line"].encode(), *changed(entry["line"].encode()))
         ]
         for form in forms
     }
-    frames = [records(topics[form], *lines[form]) for form in forms]
+    frames = [records(topics[form], *lines[form], headers=_headers(form[1])) for form in forms]
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.union(other)
-    validated = logs.validate(frame, {topic: log_format(form) for form, topic in topics.items()})
+    validated = logs.validate(frame, {topic: log_format(form) for (form, _), topic in topics.items()})
     found = {(row["topic"], row["offset"]): row.asDict(recursive=True) for row in validated.collect()}
     for form in forms:
-        made = log_format(form)
+        made = log_format(form[0])
         for offset, line in enumerate(lines[form]):
-            told = read_line(made, line)
+            told = read_line(made, line, form[1])
             row = found.get((topics[form], offset))
             if row is not None and row["reason"] in (FUTURE, ANCIENT):
                 # Only the job knows when the line arrived.
                 assert told.event is not None
                 continue
             assert _reading(row) == told, (form, line)
+
+
+def _headers(fields: bytes) -> list[tuple[str, bytes]] | None:
+    return [(FIELDS_HEADER, fields)] if fields else None
 
 
 CHANGES: Final = 20
@@ -164,6 +178,52 @@ def test_a_hostile_line_is_refused_in_one_pass(form: str) -> None:
         assert read_line(made, line).reason is not None
 
 
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        (b"2026-09-21 14:13:20 200", b"before"),
+        (b"#Software: Microsoft Internet Information Services 10.0", b"before"),
+        (b"#Fields: date time sc-status\r", b"date time sc-status"),
+        (b"#Fields:date\ttime", b"date\ttime"),
+        (b"\0\0#Fields: date", b"date"),
+        (b"#Fields:", b""),
+        (b"#Fields: date date", b""),
+        (b"#Fields: date \x1b[2J", b""),
+        (b"#Fields: date \xc3\xa9", b""),
+        (b"#Fields: one\ntwo", b""),
+        (b"#Fields: " + b" ".join(b"f%d" % number for number in range(40)), None),
+        (b"#Fields: " + b" ".join(b"f%d" % number for number in range(41)), b""),
+        (b"#Fields: " + b"f" * 2000, None),
+        (b"#Fields: " + b"f" * 2001, b""),
+        (b"#Fields: " + b"f " * 250_000 + b"f\n", b""),
+    ],
+)
+def test_a_fields_line_counts_if_its_names_can_be_used(line: bytes, after: bytes | None) -> None:
+    """after: None for the names as they stand in the line."""
+    assert fields_after(line, b"before") == (line[len("#Fields: ") :] if after is None else after)
+
+
+def test_the_fields_of_a_file_are_read_as_a_format_of_that_text() -> None:
+    """The lines of a format with its `#Fields` line are the same events by their fields."""
+    compared = 0
+    for entry in LINES:
+        form = log_format(entry["format"])
+        if "event" not in entry or not isinstance(form, LineFormat) or form.fields_line is None:
+            continue
+        fields = form.fields_line.encode()
+        assert read_line(log_format("w3c"), entry["line"].encode(), fields) == expected(entry)
+        compared += 1
+    assert compared >= 4
+
+
+FIELDS: Final = b"date time sc-status"
+
+
+def test_fields_of_a_file_make_no_hostile_line_slow() -> None:
+    for line in HOSTILE:
+        assert read_line(log_format("w3c"), line, FIELDS).reason is not None
+
+
 def test_spark_refuses_hostile_lines_too(records: Records) -> None:
     from kafkacompat.pipeline.jobs import logs
 
@@ -173,6 +233,10 @@ def test_spark_refuses_hostile_lines_too(records: Records) -> None:
         rows = logs.validate(records(topic, *HOSTILE), form).collect()
         found = [Reading(reason=row["reason"], column=row["column"]) for row in rows]
         assert found == [read_line(form, line) for line in HOSTILE], topic
+    own = log_format("w3c")
+    rows = logs.validate(records("four", *HOSTILE, headers=_headers(FIELDS)), {"four": own}).collect()
+    found = [Reading(reason=row["reason"], column=row["column"]) for row in rows]
+    assert found == [read_line(own, line, FIELDS) for line in HOSTILE]
 
 
 @pytest.mark.parametrize(
@@ -208,6 +272,7 @@ def test_spark_refuses_hostile_lines_too(records: Records) -> None:
         ("pattern:{time:iso} {status}\n{a}", "it has more than one line"),
         ("pattern:" + "x" * 2001, "it has 2001 characters, more than 2000"),
         ("#Fields: time date sc-status", "date and time must stand side by side"),
+        ("docker+w3c", "w3c is for lines as they stand in their file"),
         ("#Fields: date time", "it has no status"),
         ("#Fields: date time sc-status sc-status", "sc-status appears in it twice"),
     ],

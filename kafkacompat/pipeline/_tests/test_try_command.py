@@ -53,6 +53,18 @@ def test_a_terminal_obeys_no_line(file: Path, capsys: pytest.CaptureFixture[str]
     assert "\ufffd[2J" in said
 
 
+def test_the_fields_of_a_file_are_learned_from_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(
+        "#Fields: date time sc-status\n2026-09-21 14:13:20 200\n"
+        "#Fields: sc-status date time\n404 2026-09-21 14:13:21\n"
+        "#Fields: date date\n2026-09-21 14:13:22 500\n"
+    )
+    assert tried("w3c", str(file)) == 1
+    said = capsys.readouterr().out
+    assert [line.split()[1] for line in said.splitlines() if line.startswith("  status ")] == ["200", "404"]
+    assert said.splitlines()[-2] == "lines 6: events 2, refused 2, about the file 2"
+
+
 def test_a_refused_line_is_shown_from_its_place_and_counted(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

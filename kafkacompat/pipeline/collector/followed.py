@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, digest, fingerprint
-from kafkacompat.pipeline.collector.lines import Begins, Line, LineCutter, RecordCutter
+from kafkacompat.pipeline.collector.lines import Begins, Line, LineCutter, RecordCutter, with_fields
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 Read = Callable[[int, int], bytes]
@@ -26,6 +26,8 @@ class Mark(NamedTuple):
     position: int
     digest: str
     """The digest of the CHECK_BYTES before the position, or of fewer at the beginning of the file."""
+    fields: bytes = b""
+    """The names of the `#Fields` line that is in force there, if there is one (formats/w3c.py)."""
 
 
 class Saved(NamedTuple):
@@ -45,6 +47,8 @@ class Saved(NamedTuple):
     """The content is no longer at this device and inode: it was truncated, or has disappeared."""
     sought: bool = False
     """The file must still be searched for among compressed files."""
+    fields: bytes = b""
+    """The names of the `#Fields` line that is in force at the position."""
 
 
 class Likeness(NamedTuple):
@@ -88,6 +92,8 @@ class Followed:
         "chunks",
         "cutter",
         "device",
+        "fields",
+        "fields_read",
         "fingerprint",
         "given_up_bytes",
         "identity",
@@ -121,6 +127,9 @@ class Followed:
         self.modified_ns = -1
         self.position = 0
         self.saved_to = 0
+        self.fields = b""
+        """The names of the `#Fields` line that is in force at the position. Those at `cutter.start` are fields_read."""
+        self.fields_read = b""
         self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
         self.chunks: deque[Chunk] = deque()
         self.cutter: LineCutter | RecordCutter = LineCutter(0)
@@ -164,13 +173,15 @@ class Followed:
         position: int = 0,
         marks: tuple[Mark, ...] = (),
         begins: Begins | None = None,
+        fields: bytes = b"",
     ) -> None:
         """Set the identity and continue at `position`, if the file has the content of the last mark. begins: the rule that
-        puts lines together."""
+        puts lines together. fields: of the `#Fields` line that is in force there."""
         self.identity = identity
         self.fingerprint = print_of_head
         self.marks.extend(marks)
         self.position = position
+        self.fields = self.fields_read = fields
         if begins is None:
             self.cutter = LineCutter(position, max_line_bytes)
         else:
@@ -181,7 +192,7 @@ class Followed:
     def unchanged(self, read: Read) -> bool:
         """Whether the bytes that were read last are still there."""
         if self.unchecked:
-            end, wanted = self.marks[-1]
+            end, wanted, _ = self.marks[-1]
             length = min(CHECK_BYTES, end)
             if digest(read(end - length, length)) != wanted:
                 return False
@@ -213,7 +224,7 @@ class Followed:
         if data[:overlap] != self._before:
             return None
         data = data[: overlap + _end_of_lines(data[overlap:], MAX_CHUNK_LINES)]
-        lines = self.cutter.feed(data[overlap:])
+        lines = self._with_fields(self.cutter.feed(data[overlap:]))
         self._before = data[-CHECK_BYTES:]
         self.size_bytes = max(self.size_bytes, self.cutter.scanned)
         if not lines:
@@ -226,15 +237,20 @@ class Followed:
         else:
             # A record that waits may have begun in an earlier read.
             before = _before(read, end)
-        return lines, self._passed_on(lines, Mark(end, digest(before)))
+        return lines, self._passed_on(lines, Mark(end, digest(before), self.fields_read))
 
     def finish_record(self, read: Read) -> tuple[list[Line], Chunk | None]:
         """Return the record that waits with its chunk, if there is one."""
-        lines = self.cutter.finish() if isinstance(self.cutter, RecordCutter) else []
+        lines = self._with_fields(self.cutter.finish()) if isinstance(self.cutter, RecordCutter) else []
         if not lines:
             return [], None
         end = self.cutter.start
-        return lines, self._passed_on(lines, Mark(end, digest(_before(read, end))))
+        return lines, self._passed_on(lines, Mark(end, digest(_before(read, end)), self.fields_read))
+
+    def _with_fields(self, lines: list[Line]) -> list[Line]:
+        """Return the lines with the fields that are in force for each, if there are any."""
+        self.fields_read, found = with_fields(lines, self.fields_read)
+        return found
 
     def _passed_on(self, lines: list[Line], end: Mark) -> Chunk:
         chunk = Chunk(self, end, len(lines), sum(len(line.value) for line in lines))
@@ -257,6 +273,7 @@ class Followed:
         self.marks.append(end)
         self.marks.extend(beyond)
         self.position = end.position
+        self.fields = end.fields
 
     def _known(self) -> list[Mark]:
         """Return all marks in ascending order."""
@@ -269,7 +286,7 @@ class Followed:
         known = self._known()
         if self.is_open and not self.left:
             # A record that waits has no mark yet.
-            known.append(Mark(self.scanned, digest(self._before)))
+            known.append(Mark(self.scanned, digest(self._before), self.fields_read))
         found = UNLIKE
         for index in range(len(known) - 1, -1, -1):
             mark = known[index]
@@ -300,6 +317,7 @@ class Followed:
             self.position,
             marks,
             self.left,
+            fields=self.fields,
         )
 
 
@@ -318,6 +336,8 @@ def _end_of_lines(data: bytes, most: int) -> int:
 def restored(saved: Saved, max_line_bytes: int = LINE_BYTES_MAX, begins: Begins | None = None) -> Followed:
     """Return the file as an earlier run saved it."""
     file = Followed(saved.device, saved.inode, saved.path)
-    file.begin(saved.identity, saved.fingerprint, max_line_bytes, saved.position, saved.marks, begins)
+    file.begin(
+        saved.identity, saved.fingerprint, max_line_bytes, saved.position, saved.marks, begins, saved.fields
+    )
     file.left = saved.left
     return file

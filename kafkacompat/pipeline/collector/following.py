@@ -197,8 +197,9 @@ class Following:
         print_of_head: str,
         position: int = 0,
         marks: tuple[Mark, ...] = (),
+        fields: bytes = b"",
     ) -> None:
-        file.begin(identity, print_of_head, self._max_line_bytes, position, marks, self._begins)
+        file.begin(identity, print_of_head, self._max_line_bytes, position, marks, self._begins, fields)
 
     def resume(self, look: Look, saved: Saved) -> None:
         """Continue a file of the previous run. The shell has checked that its content is the same."""
@@ -207,7 +208,7 @@ class Following:
                 self._found_again(other, look.size_bytes)
         self._left = [other for other in self._left if other.identity != saved.identity]
         file = self._files[look.device, look.inode] = Followed(look.device, look.inode, saved.path)
-        self._begin(file, saved.identity, saved.fingerprint, saved.position, saved.marks)
+        self._begin(file, saved.identity, saved.fingerprint, saved.position, saved.marks, saved.fields)
         file.size_bytes = look.size_bytes
         file.modified_ns = look.modified_ns
         self.must_save = True
@@ -291,7 +292,7 @@ class Following:
         if shared is None:
             self._begin(file, identity, print_of_head)
         else:
-            self._begin(file, identity, print_of_head, shared.position, (shared,))
+            self._begin(file, identity, print_of_head, shared.position, (shared,), shared.fields)
         self.must_save = True
         unread = self._unread.get(print_of_head)
         if unread is not None and (unread.device, unread.inode) != key:
@@ -374,7 +375,7 @@ class Following:
         assert old.identity is not None
         assert old.fingerprint is not None
         file.path = old.path
-        self._begin(file, old.identity, old.fingerprint, old.position, tuple(old.marks))
+        self._begin(file, old.identity, old.fingerprint, old.position, tuple(old.marks), old.fields)
         if old.left:
             self._left.remove(old)
             self._found_again(old, size_bytes)

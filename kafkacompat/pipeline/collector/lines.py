@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from kafkacompat.pipeline.formats.w3c import BEGINNING_BYTES as BEGINNING
+from kafkacompat.pipeline.formats.w3c import fields_after
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
 RECORD_LINES_MAX: Final = 1000
@@ -29,6 +31,21 @@ class Line(NamedTuple):
     value: bytes
     length_bytes: int
     """The length in the file, which is more than len(value) if the line was cut."""
+    fields: bytes = b""
+    """The names of the `#Fields` line that is in force for it, if there is one (formats/w3c.py)."""
+
+
+def with_fields(lines: list[Line], before: bytes) -> tuple[bytes, list[Line]]:
+    """Return the fields that are in force after these lines of one file, and the lines, each with those that are in force for
+    it. before: those before the first line."""
+    fields = before
+    if not fields and not any(BEGINNING in line.value for line in lines):
+        return fields, lines
+    found = []
+    for line in lines:
+        fields = fields_after(line.value, fields)
+        found.append(line._replace(fields=fields))
+    return fields, found
 
 
 class LineCutter:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kafkacompat.pipeline.collector.followed import Mark, Saved
 from kafkacompat.pipeline.collector.following import Held
+from kafkacompat.pipeline.formats.w3c import names_of
 
 VERSION: Final = 1
 
@@ -19,8 +20,18 @@ class StateUnreadable(Exception):
 
 
 def encode(saved: list[Saved], held: list[Held]) -> str:
-    """Encode the state. Each file is an object with `position`, where to continue, and `marks`, its [position, digest] pairs."""
-    files = [{**entry._asdict(), "marks": [list(mark) for mark in entry.marks]} for entry in saved]
+    """Encode the state. Each file is an object with `position`, where to continue, and `marks`, its [position, digest] pairs.
+
+    `fields` are the names that are in force at the position. A mark with others has them as its third element.
+    """
+    files = [
+        {
+            **entry._asdict(),
+            "marks": [_encoded(mark, entry.fields) for mark in entry.marks],
+            "fields": entry.fields.decode("ascii"),
+        }
+        for entry in saved
+    ]
     return json.dumps({"version": VERSION, "files": files, "held": [list(one) for one in held]}, indent=1)
 
 
@@ -37,8 +48,18 @@ def decode(text: str) -> tuple[list[Saved], list[Held]]:
         raise StateUnreadable(f"{type(error).__name__}: {error}") from error
 
 
+def _encoded(mark: Mark, fields: bytes) -> list[int | str]:
+    if mark.fields == fields:
+        return [mark.position, mark.digest]
+    return [mark.position, mark.digest, mark.fields.decode("ascii")]
+
+
 def _saved(entry: dict[str, Any]) -> Saved:
-    marks = tuple(Mark(int(position), str(digest)) for position, digest in entry["marks"])
+    fields = _fields(entry.get("fields", ""))
+    marks = tuple(
+        Mark(int(position), str(digest), _fields(other[0]) if other else fields)
+        for position, digest, *other in entry["marks"]
+    )
     position = int(entry["position"])
     if not 0 <= position <= (marks[-1].position if marks else 0):
         raise ValueError(f"no usable position for {entry['path']!r}")
@@ -52,4 +73,12 @@ def _saved(entry: dict[str, Any]) -> Saved:
         marks,
         bool(entry["left"]),
         bool(entry.get("sought", False)),
+        fields,
     )
+
+
+def _fields(text: object) -> bytes:
+    fields = str(text).encode("ascii")
+    if fields and names_of(fields) is None:
+        raise ValueError(f"no usable fields {text!r}")
+    return fields

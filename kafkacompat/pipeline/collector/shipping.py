@@ -15,7 +15,14 @@ from typing import Any, Final
 from kafkacompat.pipeline.collector.followed import Chunk
 from kafkacompat.pipeline.collector.lines import Line
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.topics import CUT_HEADER, FILE_HEADER, LOGS_RAW, POSITION_HEADER, SOURCE_HEADER
+from kafkacompat.pipeline.topics import (
+    CUT_HEADER,
+    FIELDS_HEADER,
+    FILE_HEADER,
+    LOGS_RAW,
+    POSITION_HEADER,
+    SOURCE_HEADER,
+)
 from kafkacompat.security.cluster_address import ClusterAddress
 
 MAX_ON_THE_WAY_BYTES: Final = 16 * 1024 * 1024
@@ -94,8 +101,10 @@ class Shipper:
         fixed = [(SOURCE_HEADER, source), (FILE_HEADER, identity.encode("ascii")), *self._fields]
         produce = self._produce
         self.on_the_way_bytes += chunk.size_bytes + len(lines) * LINE_COST_BYTES
-        for position, value, length in lines:
+        for position, value, length, fields in lines:
             headers = [*fixed, (POSITION_HEADER, b"%d" % position)]
+            if fields:
+                headers.append((FIELDS_HEADER, fields))
             if length != len(value):
                 self.cut_lines += 1
                 headers.append((CUT_HEADER, b"%d" % length))

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkacompat.pipeline.collector.followed import Chunk, Mark
 from kafkacompat.pipeline.collector.identity import origin_of
-from kafkacompat.pipeline.collector.lines import Begins, Line, LineCutter, RecordCutter
+from kafkacompat.pipeline.collector.lines import Begins, Line, LineCutter, RecordCutter, with_fields
 from kafkacompat.pipeline.collector.running import (
     READ_BYTES,
     RECORD_WAIT_S,
@@ -41,6 +41,7 @@ class StandardInput:
         self._descriptor = descriptor
         self._identity = f"{origin_of(host)}-stdin-{secrets.token_hex(8)}"
         self._cutter = LineCutter(0) if begins is None else RecordCutter(0, LINE_BYTES_MAX, begins)
+        self._fields = b""
         self._read_s = float("-inf")
         self.has_ended = False
 
@@ -91,6 +92,7 @@ class StandardInput:
         return True
 
     def _ship(self, lines: list[Line]) -> None:
+        self._fields, lines = with_fields(lines, self._fields)
         end = Mark(self._cutter.start, "")
         chunk = Chunk(self, end, len(lines), sum(len(line.value) for line in lines))
         self._shipper.ship(chunk, lines, self._identity, PATH)

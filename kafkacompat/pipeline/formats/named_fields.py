@@ -1,4 +1,5 @@
-"""Formats whose lines name their fields: JSON objects, by paths, and logfmt (key=value), by keys."""
+"""Formats whose fields have names: JSON objects, by paths, logfmt (key=value), by keys, and the W3C format, whose names come
+with the record."""
 
 from __future__ import annotations
 
@@ -35,6 +36,8 @@ ADDRESS_WITH_PORT: Final = r"^(?:\[([^\]]*+)\]|([^:]*+)):[0-9]{1,5}$"
 class Syntax(Enum):
     JSON = "json"
     LOGFMT = "logfmt"
+    W3C = "w3c"
+    """Values alone. What goes with the line has the names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class FieldsFormat:
     syntax: Syntax
     parts: tuple[str, ...]
     places: tuple[tuple[Place, ...], ...]
+    # The part that stands after the path and a question mark.
+    query: str | None = None
 
     @property
     def extra(self) -> tuple[str, ...]:
@@ -83,6 +88,8 @@ class FieldsFormat:
         """The reason for a line without the syntax."""
         if self.syntax is Syntax.JSON:
             return f"{MALFORMED_LINE}: it is not one JSON object"
+        if self.syntax is Syntax.W3C:
+            return f"{MALFORMED_LINE}: expected as many values as its #Fields line has names"
         return f'{MALFORMED_LINE}: expected KEY=VALUE or KEY="VALUE", separated by blanks'
 
     def wanted(self, part: str) -> str:

@@ -34,7 +34,16 @@ from kafkacompat.pipeline.formats.patterns import (
     Time,
 )
 from kafkacompat.pipeline.formats.registry import Enveloped, LogFormat
-from kafkacompat.pipeline.formats.w3c import BEGINNING, OTHER_FIELDS
+from kafkacompat.pipeline.formats.w3c import (
+    BEGINNING,
+    DATE_AND_TIME,
+    EDGE,
+    NO_FIELDS,
+    OTHER_FIELDS,
+    TRAILING,
+    names_of,
+    separator_of,
+)
 
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,8 +70,9 @@ class Reading:
     column: int | None = None
 
 
-def read_line(form: LogFormat, line: bytes) -> Reading:
-    """Read one line without its newline. Only what needs the time of arrival is not checked."""
+def read_line(form: LogFormat, line: bytes, fields: bytes = b"") -> Reading:
+    """Read one line without its newline. Only what needs the time of arrival is not checked. fields: the names that its file
+    gives for it, as of `w3c.fields_after`. Only the format w3c needs them."""
     text = line.decode("utf-8", errors="replace")
     body = form.body if isinstance(form, Enveloped) else form
     counted, outer_ms = len(text), None
@@ -73,6 +83,8 @@ def read_line(form: LogFormat, line: bytes) -> Reading:
         and _is_directive(text, body.fields_line)
     ):
         return Reading()
+    if isinstance(body, FieldsFormat) and body.syntax is Syntax.W3C:
+        return _of_its_file(body, text, fields)
     for envelope in form.envelopes if isinstance(form, Enveloped) else ():
         if MARK in text:
             return Reading(reason=MARKED)
@@ -169,14 +181,47 @@ def _named(
         if len(tree) < len(pairs):
             return Reading(reason=TWICE)
 
+    return _of_tree(form, tree, outer_ms, outer, is_enveloped=is_enveloped)
+
+
+def _of_its_file(form: FieldsFormat, text: str, fields: bytes) -> Reading:
+    names = names_of(fields)
+    text = text.lstrip("\0")
+    if text.startswith("#") and (names is not None or not text.startswith(BEGINNING)):
+        return Reading()
+    if MARK in text:
+        return Reading(reason=MARKED)
+    if names is None:
+        return Reading(reason=NO_FIELDS)
+    values = text.rstrip(TRAILING).split(separator_of(fields, names))
+    if len(values) != len(names):
+        return Reading(reason=form.malformed)
+    tree = dict(zip(names, values, strict=True))
+    if "date" in tree and "time" in tree:
+        tree[DATE_AND_TIME] = f"{tree.pop('date')} {tree.pop('time')}"
+    escapes = Escapes.PERCENT if any(name.startswith(EDGE) for name in names) else Escapes.PLUS
+    return _of_tree(form, tree, None, [], is_enveloped=False, escapes=escapes)
+
+
+def _of_tree(
+    form: FieldsFormat,
+    tree: dict[str, Any],
+    outer_ms: int | None,
+    outer: list[tuple[str, str]],
+    *,
+    is_enveloped: bool,
+    escapes: Escapes = Escapes.NONE,
+) -> Reading:
     def value(steps: Sequence[str | int]) -> str | None:
         return _text_of(_at(tree, steps))
 
     part: dict[str, str] = {}
+    counted = []
     for name, places in zip(form.parts, form.places, strict=True):
         for place in places:
             if (found := value(place.steps)) is not None:
                 part[name] = found
+                counted.append(str(place.steps[0]))
                 break
     if "client" in part:
         part["client"] = re.sub(ADDRESS_WITH_PORT, r"\1\2", part["client"], flags=re.ASCII)
@@ -195,13 +240,17 @@ def _named(
     if re.match(SIZE_SHAPE, part.get("bytes", "")) is None:
         return Reading(reason=form.wanted("bytes"))
     request = part.get("request", "")
-    own = [(name, part.get(name, "").strip(" ")) for name in form.extra]
-    left_out = {*form.used, *(name for name, _ in outer)}
+    own = [(name, part.get(name, "").strip(" ")) for name in form.extra if name != form.query]
+    left_out = {*(counted if form.syntax is Syntax.W3C else form.used), *(name for name, _ in outer)}
     rest = [(name, _text_of(value) or "") for name, value in tree.items() if name not in left_out]
     names = [name for name, _ in own]
     extra = [*own, *((name, value) for name, value in outer if name not in names), *rest]
     if _absent(part.get("client")) is None:
         part.pop("client", None)
+    if form.query is not None and (query := _absent(part.get(form.query))) is not None:
+        part["path"] = f"{part.get('path', '')}?{query}"
+    if "user_agent" in part:
+        part["user_agent"] = _user_agent(part["user_agent"], escapes)
     return _event(
         part, _words("" if MARK in request else request), milliseconds, extra, is_absent_below_1=True
     )

@@ -37,6 +37,7 @@ FORMATS: Final[dict[str, Body]] = {
     **FIELDS_FORMATS,
     **TEMPLATE_FORMATS,
     **W3C_FORMATS,
+    w3c.NAME: w3c.OWN_FIELDS,
 }
 """The formats that have a name."""
 
@@ -55,6 +56,10 @@ def log_format(text: str) -> LogFormat:
     if len(envelopes) > ENVELOPES_MAX:
         raise FormatProblem(f"it has {len(envelopes)} envelopes, more than {ENVELOPES_MAX}")
     body = _body(rest, has_time=any(envelope.has_time for envelope in envelopes))
+    if envelopes and body is w3c.OWN_FIELDS:
+        raise FormatProblem(
+            f"{w3c.NAME} is for lines as they stand in their file, whose #Fields line is at its beginning"
+        )
     return Enveloped(tuple(envelopes), body) if envelopes else body
 
 

@@ -1,16 +1,23 @@
-"""The W3C extended log format: the `#Fields` line of a file names the fields. IIS writes it with blanks, CloudFront with tabs."""
+"""The W3C extended log format: the `#Fields` line of a file names the fields. IIS writes it with blanks, CloudFront with tabs.
+
+A format may be one such line. Or each line has the names that its own file had for it: whoever reads the file learns them with
+`fields_after`, and they go with the line.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from kafkacompat.pipeline.formats.named_fields import FieldsFormat, Place, Syntax
 from kafkacompat.pipeline.formats.patterns import (
+    FIELDS_MAX,
     FORMAT_CHARACTERS_MAX,
     MALFORMED_LINE,
     FormatProblem,
     Kind,
     LineFormat,
+    Time,
     Token,
     compiled,
 )
@@ -39,12 +46,28 @@ OTHER_FIELDS: Final = f"{MALFORMED_LINE}: its fields are not those of the format
 """The reason for a `#Fields` line that is not the format's. What follows it in its file must not be read by the format."""
 
 
+NAME: Final = "w3c"
+NAMES: Final = r"^[\x21-\x7e]++(?:[ \t]++[\x21-\x7e]++)*+$"
+"""The names of a `#Fields` line, as they go with a line."""
+TRAILING: Final = " \t\r\n\v\f"
+"""What is left out at the end of a line."""
+EDGE: Final = "x-edge-"
+"""How names of CloudFront begin. It separates values by tabs, and names by blanks."""
+DATE_AND_TIME: Final = "date time"
+"""The name of the value that the fields date and time are together."""
+NO_FIELDS: Final = (
+    f"{MALFORMED_LINE}: no #Fields line tells its fields: the record has no header `fields`, or one with other names than "
+    f"{FIELDS_MAX} different words"
+)
+BEGINNING_BYTES: Final = BEGINNING.encode()
+
+
 def of_fields(text: str, *, has_time: bool = False) -> LineFormat:
     """Return the format for a `#Fields` line. FormatProblem. has_time is as in `compiled`."""
     if len(text) > FORMAT_CHARACTERS_MAX:
         raise FormatProblem(f"it has {len(text)} characters, more than {FORMAT_CHARACTERS_MAX}")
     names = text.removeprefix(BEGINNING).split()
-    is_cloudfront = any(name.startswith("x-edge-") for name in names)
+    is_cloudfront = any(name.startswith(EDGE) for name in names)
     separator = "\t" if is_cloudfront or "\t" in text.strip() else " "
     host = next((name for name in _HOSTS if name in names), None)
     tokens: list[Token] = []
@@ -86,3 +109,70 @@ W3C_FORMATS: Final = {
     ),
 }
 """What IIS and CloudFront's standard logs write unless they are told otherwise."""
+
+# Lines with the fields of their own file.
+
+
+def fields_after(line: bytes, before: bytes) -> bytes:
+    """Return the names that are in force after a line of a file. before: those before it.
+
+    b"" stands for none. So it does after a `#Fields` line that cannot be used, because the lines after it do not have the names
+    before it.
+    """
+    line = line.lstrip(b"\0")
+    if not line.startswith(BEGINNING_BYTES):
+        return before
+    told = line[len(BEGINNING_BYTES) :].strip()
+    return told if names_of(told) is not None else b""
+
+
+def names_of(told: bytes) -> list[str] | None:
+    """Return the names in the header of a line. None if they cannot be used."""
+    if len(told) > FORMAT_CHARACTERS_MAX or re.match(NAMES.encode(), told) is None:
+        return None
+    names = told.decode("ascii").split()
+    return names if len(set(names)) == len(names) <= FIELDS_MAX else None
+
+
+def separator_of(told: bytes, names: list[str]) -> str:
+    """Return what stands between the values of a line."""
+    return "\t" if b"\t" in told or any(name.startswith(EDGE) for name in names) else " "
+
+
+def _place(name: str, time: Time | None = None) -> Place:
+    return Place((name,), name, time)
+
+
+OWN_FIELDS: Final = FieldsFormat(
+    Syntax.W3C,
+    (
+        "time",
+        "client",
+        "user",
+        "method",
+        "path",
+        "protocol",
+        "status",
+        "bytes",
+        "referrer",
+        "user_agent",
+        "virtual_host",
+        _QUERY,
+    ),
+    (
+        (_place(DATE_AND_TIME, Time.UTC),),
+        (_place("c-ip"),),
+        (_place("cs-username"),),
+        (_place("cs-method"),),
+        (_place("cs-uri-stem"),),
+        (_place("cs-version"), _place("cs-protocol-version")),
+        (_place("sc-status"),),
+        (_place("sc-bytes"),),
+        (_place("cs(Referer)"),),
+        (_place("cs(User-Agent)"),),
+        tuple(map(_place, _HOSTS)),
+        (_place(_QUERY),),
+    ),
+    query=_QUERY,
+)
+"""Lines of any files in the W3C format."""

@@ -31,16 +31,32 @@ from kafkacompat.pipeline.formats.named_fields import (
     Place,
     Syntax,
 )
-from kafkacompat.pipeline.formats.patterns import ESCAPED, MARK, Escapes, LineFormat, Time
+from kafkacompat.pipeline.formats.patterns import (
+    ESCAPED,
+    FIELDS_MAX,
+    FORMAT_CHARACTERS_MAX,
+    MARK,
+    Escapes,
+    LineFormat,
+    Time,
+)
 from kafkacompat.pipeline.formats.registry import Body, Enveloped, LogFormat
-from kafkacompat.pipeline.formats.w3c import BEGINNING, OTHER_FIELDS
+from kafkacompat.pipeline.formats.w3c import (
+    BEGINNING,
+    DATE_AND_TIME,
+    EDGE,
+    NAMES,
+    NO_FIELDS,
+    OTHER_FIELDS,
+    TRAILING,
+)
 from kafkacompat.pipeline.jobs.validation import (
     closed_json,
     first_reason,
     json_mark,
     with_optimization_barrier,
 )
-from kafkacompat.pipeline.topics import LINE_BYTES_MAX
+from kafkacompat.pipeline.topics import FIELDS_HEADER, LINE_BYTES_MAX
 
 Formats = Mapping[str, LogFormat]
 """The format of the lines of each topic. A single one is for all topics."""
@@ -69,6 +85,12 @@ def by_topic(forms: Formats, make: Callable[[LogFormat], Column]) -> Column:
         chosen = F.when(condition, make(form)) if chosen is None else chosen.when(condition, make(form))
     assert chosen is not None
     return chosen
+
+
+def header_of(name: str) -> Column:
+    """Return the text of a record's first header of this name, or null."""
+    found = F.filter("headers", lambda header: header["key"] == name)
+    return F.make_valid_utf8(F.get(found, F.lit(0))["value"].cast("string"))
 
 
 def unescaped(text: Column) -> Column:
@@ -101,6 +123,12 @@ def user_agent(text: Column, escapes: Escapes) -> Column:
     if escapes is Escapes.PERCENT:
         return F.coalesce(F.try_url_decode(F.replace(text, F.lit("+"), F.lit("%2B"))), text)
     return text
+
+
+def user_agent_of_its_file(text: Column) -> Column:
+    """Return the user agent of a line in the W3C format as the client sent it."""
+    is_of_edge = _is_of_edge(F.col("keys"))
+    return F.when(is_of_edge, user_agent(text, Escapes.PERCENT)).otherwise(user_agent(text, Escapes.PLUS))
 
 
 def moment(text: Column, time: Time) -> Column:
@@ -153,25 +181,42 @@ def _where(text: Column, reached_and_rest: str, refusals: Sequence[str], length:
 
 def without_directives(lines: DataFrame, forms: Formats) -> DataFrame:
     """Drop the lines that tell about a file of the W3C format. A `#Fields` line stays if it is not the format's."""
-    if not any(_fields_line(form) for form in forms.values()):
+    made = {form: _is_directive(form) for form in forms.values()}
+    if all(is_directive is None for is_directive in made.values()):
         return lines
 
     def is_directive(form: LogFormat) -> Column:
-        return F.lit(False) if _fields_line(form) is None else F.coalesce(_is_directive(form), F.lit(False))
+        found = made[form]
+        return F.lit(False) if found is None else F.coalesce(found, F.lit(False))
 
     return lines.where(~by_topic(forms, is_directive))
 
 
-def _fields_line(form: LogFormat) -> str | None:
-    body = body_of(form)
-    return body.fields_line if isinstance(body, LineFormat) else None
+def _is_directive(form: LogFormat) -> Column | None:
+    body, text = body_of(form), F.col("text")
+    if isinstance(body, FieldsFormat):
+        if body.syntax is not Syntax.W3C:
+            return None
+        text = _without_hole(text)
+        is_known = _names().isNotNull() | ~F.startswith(text, F.lit(BEGINNING))
+    elif body.fields_line is None:
+        return None
+    else:
+        told = F.trim(F.regexp_replace(F.substring(text, len(BEGINNING) + 1, LINE_BYTES_MAX), r"\s++", " "))
+        is_known = ~F.startswith(text, F.lit(BEGINNING)) | (told == body.fields_line)
+    return F.startswith(text, F.lit("#")) & is_known
 
 
-def _is_directive(form: LogFormat) -> Column:
-    text = F.col("text")
-    told = F.trim(F.regexp_replace(F.substring(text, len(BEGINNING) + 1, LINE_BYTES_MAX), r"\s++", " "))
-    is_same = ~F.startswith(text, F.lit(BEGINNING)) | (told == _fields_line(form))
-    return F.startswith(text, F.lit("#")) & is_same
+def _names() -> Column:
+    """Return the names of a record's fields by the `#Fields` line of its file. Null if there are none that can be used."""
+    told = header_of(FIELDS_HEADER)
+    short = F.when(F.length(told) <= FORMAT_CHARACTERS_MAX, told)
+    names = F.split(F.when(short.rlike(NAMES), short), "[ \t]++")
+    return F.when((F.size(names) <= FIELDS_MAX) & (F.size(names) == F.size(F.array_distinct(names))), names)
+
+
+def _without_hole(text: Column) -> Column:
+    return F.ltrim(text, F.lit("\0"))
 
 
 # Envelopes.
@@ -282,24 +327,45 @@ def with_named_fields(lines: DataFrame, forms: Formats) -> DataFrame:
     columns = []
     text = F.when(_is_readable(), F.col("text"))
 
-    def only(syntax: Syntax, made: Column, column_type: str) -> Column:
+    def each(made: Mapping[Syntax, Column], column_type: str) -> Column:
         def of(form: LogFormat) -> Column:
             body = body_of(form)
-            wanted = isinstance(body, FieldsFormat) and body.syntax is syntax
-            return made if wanted else F.lit(None).cast(column_type)
+            found = made.get(body.syntax) if isinstance(body, FieldsFormat) else None
+            return F.lit(None).cast(column_type) if found is None else found
 
         return by_topic(forms, of)
 
     if Syntax.JSON in syntaxes:
-        columns.append(only(Syntax.JSON, F.try_parse_json(closed_json(text)), "variant").alias("tree"))
-    if Syntax.LOGFMT in syntaxes:
+        tree = F.try_parse_json(closed_json(text))
+        columns.append(each({Syntax.JSON: tree}, "variant").alias("tree"))
+    if syntaxes & {Syntax.LOGFMT, Syntax.W3C}:
         whole = F.when(text.rlike(PAIRS), text)
-        for name, group in (("keys", 1), ("texts", 2)):
-            made = F.regexp_extract_all(whole, F.lit(PAIR), F.lit(group))
-            columns.append(only(Syntax.LOGFMT, made, "array<string>").alias(name))
+        keys, texts = (F.regexp_extract_all(whole, F.lit(PAIR), F.lit(group)) for group in (1, 2))
+        own = {Syntax.LOGFMT: (keys, texts)}
+        if Syntax.W3C in syntaxes:
+            own[Syntax.W3C] = (_names(), _values(text))
+        columns += [
+            each({syntax: found[number] for syntax, found in own.items()}, "array<string>").alias(name)
+            for number, name in enumerate(("keys", "texts"))
+        ]
     if not columns:
         return lines
     return with_optimization_barrier(lines, columns, lines.columns)
+
+
+def _values(text: Column) -> Column:
+    """Return the values of a line in the W3C format. Of too many values the last one has all that are beyond."""
+    told = header_of(FIELDS_HEADER)
+    has_tabs = F.contains(told, F.lit("\t")) | _is_of_edge(_names())
+    return F.split(
+        F.rtrim(_without_hole(text), F.lit(TRAILING)),
+        F.when(has_tabs, F.lit("\t")).otherwise(F.lit(" ")),
+        FIELDS_MAX + 1,
+    )
+
+
+def _is_of_edge(names: Column) -> Column:
+    return F.exists(names, lambda name: F.startswith(name, F.lit(EDGE)))
 
 
 def _is_one_object(tree: Column, text: Column) -> Column:
@@ -310,10 +376,17 @@ def _is_one_object(tree: Column, text: Column) -> Column:
 def _value(form: FieldsFormat, place: Place) -> Column:
     if form.syntax is Syntax.JSON:
         return F.try_variant_get("tree", f"$[0]{place.json_path}", "string")
-    # A position of 0 stands for none.
-    at = F.array_position("keys", place.steps[0])
-    text = F.get(F.col("texts"), at.cast("int") - 1)
+    if form.syntax is Syntax.W3C:
+        if place.steps[0] != DATE_AND_TIME:
+            return _text_at(place.steps[0])
+        return F.concat(_text_at("date"), F.lit(" "), _text_at("time"))
+    text = _text_at(place.steps[0])
     return F.when(F.startswith(text, F.lit('"')), unescaped(_in_quotes(text))).otherwise(text)
+
+
+def _text_at(key: str | int) -> Column:
+    # A position of 0 stands for none.
+    return F.get(F.col("texts"), F.array_position("keys", key).cast("int") - 1)
 
 
 def _in_quotes(text: Column) -> Column:
@@ -335,6 +408,8 @@ def named_parts(form: FieldsFormat) -> Column:
     text = F.col("text")
     if form.syntax is Syntax.JSON:
         is_whole = _is_one_object(F.col("tree"), text)
+    elif form.syntax is Syntax.W3C:
+        is_whole = F.size("keys") == F.size("texts")
     else:
         is_whole = F.size("keys") == F.size(F.array_distinct("keys"))
     return F.when(is_whole, F.array(*values))
@@ -346,6 +421,9 @@ def named_refusal(form: FieldsFormat, parts: Column, counted: Column, *, has_tim
     of = {part: F.get(parts, F.lit(number)) for number, part in enumerate(form.parts)}
     if form.syntax is Syntax.JSON:
         malformed = F.when(parts.isNull(), _refusal(form.malformed))
+    elif form.syntax is Syntax.W3C:
+        malformed = F.when(F.col("keys").isNull(), _refusal(NO_FIELDS))
+        malformed = malformed.when(parts.isNull(), _refusal(form.malformed))
     else:
         rest = F.regexp_replace(F.col("text"), PAIRS_BEGUN, "$1")
         at = counted - F.length(rest) + 1
@@ -381,6 +459,18 @@ def named_rest(form: FieldsFormat, not_kept: Sequence[str]) -> Column:
         named = F.transform(
             fields, lambda one: F.struct(one["key"].alias("name"), one["value"].alias("text"))
         )
+    elif form.syntax is Syntax.W3C:
+        counted = [F.lit("date"), F.lit("time")]
+        for places in form.places:
+            held = [
+                F.when(F.array_contains("keys", place.steps[0]), F.lit(place.steps[0])) for place in places
+            ]
+            counted.append(F.coalesce(*held, F.lit("")))
+        rest = F.filter(
+            F.arrays_zip(F.col("keys").alias("name"), F.col("texts").alias("text")),
+            lambda one: ~F.array_contains(F.array(*counted), one["name"]),
+        )
+        return F.coalesce(rest.cast(_NAMED), F.array().cast(_NAMED))
     else:
         named = F.zip_with(
             "keys",

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkacompat.pipeline.formats.named_fields import FieldsFormat
+from kafkacompat.pipeline.formats.named_fields import FieldsFormat, Syntax
 from kafkacompat.pipeline.formats.patterns import (
     EVENT_PARTS,
     MARK,
@@ -25,6 +25,7 @@ from kafkacompat.pipeline.jobs.log_lines import (
     concatenated,
     groups,
     has_outer_time,
+    header_of,
     moment,
     named,
     named_parts,
@@ -36,6 +37,7 @@ from kafkacompat.pipeline.jobs.log_lines import (
     pattern_refusal,
     unescaped,
     user_agent,
+    user_agent_of_its_file,
     with_named_fields,
     without_directives,
     without_hashes,
@@ -83,11 +85,6 @@ there are none."""
 
 OPENED: Final = ("outer_time", "outer", "outer_refused", "counted")
 """The columns that `opened` adds."""
-
-
-def _header(name: str) -> Column:
-    found = F.filter("headers", lambda header: header["key"] == name)
-    return F.make_valid_utf8(F.get(found, F.lit(0))["value"].cast("string"))
 
 
 def _absent_as_null(column: Column) -> Column:
@@ -143,20 +140,23 @@ def _event_columns(form: LogFormat) -> dict[str, Column]:
     }
     times = [F.col("outer_time")] if has_outer_time(form) else []
     status = part["status"].try_cast("int")
-    path, escapes = part["path"], Escapes.NONE
+    path, agent = part["path"], part["user_agent"]
     if isinstance(body, FieldsFormat):
         times = [*named_time(body, F.col("parts")), *times]
         # What is no time must not become the time of the envelope.
         status = F.when(status > 0, status)
+        if body.syntax is Syntax.W3C:
+            agent = user_agent_of_its_file(agent)
     else:
-        escapes = body.escapes
+        agent = user_agent(agent, body.escapes)
         if body.time is not None:
             times = [moment(part["time"], body.time)]
         if body.status_may_be_absent:
             status = F.when(status > 0, status)
-        if body.query is not None:
-            query = _absent_as_null(part[body.query])
-            path = F.when(query.isNotNull(), F.concat(path, F.lit("?"), query)).otherwise(path)
+    if body.query is not None:
+        query = _absent_as_null(part[body.query])
+        asked = F.concat(F.coalesce(path, F.lit("")), F.lit("?"), query)
+        path = F.when(query.isNotNull(), asked).otherwise(path)
     proper = F.size("words") == 3
     user = _absent_as_null(part["user"])
     client = part["client"] if not isinstance(body, FieldsFormat) else _absent_as_null(part["client"])
@@ -171,7 +171,7 @@ def _event_columns(form: LogFormat) -> dict[str, Column]:
         "status": status,
         "bytes": F.coalesce(part["bytes"].try_cast("bigint"), F.lit(0)),
         "referrer": _absent_as_null(part["referrer"]),
-        "user_agent": _absent_as_null(user_agent(part["user_agent"], escapes)),
+        "user_agent": _absent_as_null(agent),
         "virtual_host": _absent_as_null(part["virtual_host"]),
         "extra": _extra(form, part),
     }
@@ -179,8 +179,7 @@ def _event_columns(form: LogFormat) -> dict[str, Column]:
 
 def _extra(form: LogFormat, part: dict[str, Column]) -> Column:
     body = body_of(form)
-    query = None if isinstance(body, FieldsFormat) else body.query
-    own = [name for name in body.extra if name != query]
+    own = [name for name in body.extra if name != body.query]
     arrays = [F.array(*named(part, own))] if own else []
     outer: list[str] = []
     if isinstance(form, Enveloped):
@@ -217,7 +216,7 @@ def validate(records: DataFrame, form: LogFormat | Formats = AUTO_FORMAT) -> Dat
         body = body_of(form)
         return named_parts(body) if isinstance(body, FieldsFormat) else pattern_parts(body, text)
 
-    position = F.concat(_header(FILE_HEADER), F.lit("@"), _header(POSITION_HEADER))
+    position = F.concat(header_of(FILE_HEADER), F.lit("@"), header_of(POSITION_HEADER))
     lines = with_optimization_barrier(
         lines,
         [
@@ -225,8 +224,8 @@ def validate(records: DataFrame, form: LogFormat | Formats = AUTO_FORMAT) -> Dat
             F.when(readable, by_topic(forms, matched)).alias("parts"),
             F.coalesce(marked, F.lit(False)).alias("marked"),
             F.coalesce(position, F.concat_ws("-", "topic", "partition", "offset")).alias("event_id"),
-            F.coalesce(_header(SOURCE_HEADER), F.col("source")).alias("source"),
-            _header(CUT_HEADER).isNotNull().alias("cut"),
+            F.coalesce(header_of(SOURCE_HEADER), F.col("source")).alias("source"),
+            header_of(CUT_HEADER).isNotNull().alias("cut"),
         ],
         [*(name for name in (*ENVELOPE_KEPT, "size_bytes") if name != "source"), *added, *fields],
     )
