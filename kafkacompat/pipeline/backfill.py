@@ -65,10 +65,15 @@ def kept_manifest(checkpoint: Path, job: str) -> Manifest:
 
 
 def require_same_topics(checkpoint: str, kept: Manifest, now: Manifest) -> None:
-    """Raise PipelineFailed unless the topics of a job are those of its run."""
+    """Raise PipelineFailed unless the topics of a job, and its state_version, are those of its run."""
     problem = difference(kept, now)
     if problem is not None:
         raise PipelineFailed(f"checkpoint {checkpoint} of job {kept.job} does not fit: {problem}")
+    if kept.state_version != now.state_version:
+        raise PipelineFailed(
+            f"checkpoint {checkpoint} of job {kept.job} has state_version {kept.state_version}, and the job "
+            f"{now.state_version}: let a run of the job continue from it first"
+        )
     if anew := topics_made_anew(kept, now):
         raise PipelineFailed(
             f"topics {', '.join(anew)} were deleted and created again: they do not have the records of the table"

@@ -24,6 +24,7 @@ from kafkacompat.pipeline.manifest import (
     difference,
     encode,
     topics_made_anew,
+    upgrade,
 )
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.table_commits import NONE, last_batch, skips_without_running, written_batch
@@ -147,6 +148,8 @@ def require_same_run(
             raise PipelineFailed(
                 f"checkpoint {options.checkpoint} of job {now.job} cannot be continued: {found}. {beginning}"
             )
+        if (upgraded := upgrade(kept, now)) is not None:
+            say(f"checkpoint {options.checkpoint} of job {now.job}: {upgraded}")
         anew = topics_made_anew(kept, now)
         if anew and options.fail_on_data_loss:
             raise PipelineFailed(

@@ -124,7 +124,8 @@ class Job:
     whose records are not JSON. validate: in place of fields, turns records into the columns of an event and `reason`,
     as jobs/validation.py does. settings: the options of `pipeline run` that its state and tables depend on. A checkpoint
     is continued with the same values only. state_version: increased when its state or tables change. A column that is
-    only added counts: Spark reads the schema of the oldest file. reads: the topics of a run, if they depend on its
+    only added counts: Spark reads the schema of the oldest file. continues_from: the earliest state_version whose
+    checkpoint and tables it continues. None: its own alone. reads: the topics of a run, if they depend on its
     options.
     """
 
@@ -135,6 +136,7 @@ class Job:
     validate: Build | None = None
     settings: tuple[str, ...] = ("--window", "--watermark")
     state_version: int = 1
+    continues_from: int | None = None
     reads: Callable[[RunOptions], tuple[str, ...]] | None = None
     formats: Mapping[str, Format] = declared(default_factory=dict)
 
@@ -238,6 +240,8 @@ class Job:
                 yield f"it has a format for topic {topic}, which is none of its inputs"
         if self.formats and not self.fields:
             yield "it has formats, which are for fields, and it has a function validate"
+        if self.continues_from is not None and not 1 <= self.continues_from <= self.state_version:
+            yield f"continues_from is {self.continues_from}, which is not from 1 to its state_version {self.state_version}"
         for setting in self.settings:
             if setting not in OPTIONS:
                 yield f"the setting {setting} is none of {', '.join(OPTIONS)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkacompat.pipeline.options import OPTIONS, RunOptions
@@ -40,17 +40,21 @@ class Manifest:
     settings: dict[str, int]
     cluster_id: str
     topic_ids: dict[str, str]
+    # Job.continues_from, which is not in the file. 0: state_version alone.
+    continues_from: int = field(default=0, compare=False)
 
 
 def manifest_of(job: Job, options: RunOptions, cluster_id: str, topic_ids: Mapping[str, str]) -> Manifest:
     """Return the manifest of a run of this job."""
     settings = {word: int(getattr(options, OPTIONS[word])) for word in job.settings}
-    return Manifest(job.name, job.state_version, settings, cluster_id, dict(topic_ids))
+    from_version = job.state_version if job.continues_from is None else job.continues_from
+    return Manifest(job.name, job.state_version, settings, cluster_id, dict(topic_ids), from_version)
 
 
 def encode(manifest: Manifest) -> str:
     """Return JSON text, which people can read too."""
     told = asdict(manifest)
+    del told["continues_from"]
     told[STATE_VERSION_KEY] = told.pop("state_version")
     return json.dumps({"format": FORMAT, **told}, indent=2, sort_keys=True) + "\n"
 
@@ -78,8 +82,16 @@ def difference(kept: Manifest, now: Manifest) -> str | None:
     """Return why a run must not continue from the checkpoint, or None. `topics_made_anew` checks for recreated topics."""
     if kept.job != now.job:
         return f"it belongs to job {kept.job}, not to {now.job}"
-    if kept.state_version != now.state_version:
-        return f"its state_version is {kept.state_version}, this kafkacompat writes state_version {now.state_version}"
+    if kept.state_version > now.state_version:
+        return (
+            f"its state_version is {kept.state_version}, and this job has state_version {now.state_version}, which is older. Run "
+            "the version of the job that has it"
+        )
+    if kept.state_version < now.state_version and not 0 < now.continues_from <= kept.state_version:
+        return (
+            f"its state_version is {kept.state_version}, this job has state_version {now.state_version} and does not continue "
+            "earlier ones (continues_from). Run the version of the job that the checkpoint is of"
+        )
     for word, value in now.settings.items():
         if kept.settings.get(word) != value:
             return (
@@ -90,6 +102,16 @@ def difference(kept: Manifest, now: Manifest) -> str | None:
             f"it holds offsets of cluster {kept.cluster_id}, the broker belongs to cluster {now.cluster_id}"
         )
     return None
+
+
+def upgrade(kept: Manifest, now: Manifest) -> str | None:
+    """Return what a person must know of a run that continues from an earlier state_version, or None."""
+    if kept.state_version == now.state_version:
+        return None
+    return (
+        f"state_version {kept.state_version} becomes {now.state_version}: the version of the job before it cannot continue "
+        "any more"
+    )
 
 
 def topics_made_anew(kept: Manifest, now: Manifest) -> list[str]:

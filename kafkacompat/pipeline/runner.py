@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -71,6 +72,13 @@ FAILURE_CHARACTERS_MAX = 600
 WORKER_FAILED: Final = f"{PipelineFailed.__module__}.{PipelineFailed.__name__}: "
 """Before the reason of a Python worker in its traceback."""
 WORKER_LACKS: Final = "ModuleNotFoundError: "
+
+STATE_CHANGED: Final = re.compile(r"\[((?:STATE_STORE|STREAMING_STATEFUL)_[A-Z_.]+)\]")
+"""How Spark refuses state of another query plan."""
+STATE_HELP: Final = (
+    "the state in the checkpoint is that of another version of the job. Run that version, or start again with empty folders for "
+    "--checkpoint and --output"
+)
 
 
 class StopRequest:
@@ -238,6 +246,9 @@ def failure_of(query: StreamingQuery) -> str | None:
         if line.startswith(WORKER_LACKS):
             lacks = line.removeprefix(WORKER_LACKS)
             return f"an executor's Python: {lacks}: PYSPARK_PYTHON must name one with kafkacompat[registry]"
+    for line in lines:
+        if (changed := STATE_CHANGED.search(line)) is not None:
+            return f"{changed[1]}: {STATE_HELP}"[:FAILURE_CHARACTERS_MAX]
     causes = [line for line in lines if line.startswith("Caused by:")]
     said = causes[-1].removeprefix("Caused by: ") if causes else (lines[0] if lines else type(error).__name__)
     return said[:FAILURE_CHARACTERS_MAX]

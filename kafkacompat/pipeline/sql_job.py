@@ -39,7 +39,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _WHERE: Final = re.compile(r"\(line (\d+), pos \d+\)|; line (\d+) pos \d+")
 _KINDS: Final = {kind.name.lower(): kind for kind in Kind}
-_KEYS: Final = ("job", "input", "field", "table", "topic", "state-version")
+_KEYS: Final = ("job", "input", "field", "table", "topic", "state-version", "continues-from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class _Told:
     fields: list[Field] = field(default_factory=list)
     sinks: list[Table | Topic] = field(default_factory=list)
     state_version: int = 1
+    continues_from: int | None = None
     line_of: dict[str, int] = field(default_factory=dict)
 
 
@@ -121,6 +122,7 @@ def job_of(text: str, path: str) -> Job:
             # The lengths of windows are in the SELECT.
             settings=("--watermark",),
             state_version=told.state_version,
+            continues_from=told.continues_from,
         )
     except JobProblem as problem:
         raise SqlProblem(told.line_of["job"], str(problem)) from None
@@ -285,11 +287,19 @@ def _key(entry: _Entry, given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _state_version(told: _Told, entry: _Entry, select: _Select) -> None:
-    _once(told, entry, "state-version")
+    told.state_version = _version(told, entry)
+
+
+def _continues_from(told: _Told, entry: _Entry, select: _Select) -> None:
+    told.continues_from = _version(told, entry)
+
+
+def _version(told: _Told, entry: _Entry) -> int:
+    _once(told, entry, entry.key)
     _options(entry, {})
     if re.fullmatch(r"[1-9][0-9]{0,8}", entry.words[0]) is None:
         raise SqlProblem(entry.line, f"{entry.words[0]!r} is no whole number from 1")
-    told.state_version = int(entry.words[0])
+    return int(entry.words[0])
 
 
 _READ: Final = {
@@ -299,6 +309,7 @@ _READ: Final = {
     "table": _table,
     "topic": _topic,
     "state-version": _state_version,
+    "continues-from": _continues_from,
 }
 
 

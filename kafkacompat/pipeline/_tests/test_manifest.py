@@ -18,6 +18,7 @@ from kafkacompat.pipeline.manifest import (
     encode,
     manifest_of,
     topics_made_anew,
+    upgrade,
 )
 from kafkacompat.pipeline.options import (
     DEFAULT_SESSION_GAP_S,
@@ -108,13 +109,27 @@ def test_another_cluster_job_or_version_is_refused() -> None:
         ),
         (replace(kept, job="metrics"), "belongs to job activity"),
         (
-            replace(kept, state_version=kept.state_version + 1),
-            f"its state_version is {kept.state_version}, this kafkacompat writes state_version {kept.state_version + 1}",
+            replace(kept, state_version=kept.state_version - 1),
+            "which is older. Run the version of the job that has it",
+        ),
+        (
+            replace(kept, state_version=kept.state_version + 1, continues_from=kept.state_version + 1),
+            "does not continue earlier ones (continues_from)",
         ),
     ):
         found = difference(kept, now)
         assert found is not None
         assert said in found
+
+
+@pytest.mark.parametrize(("version", "goes_on"), [(1, False), (2, True), (3, True), (4, True), (5, False)])
+def test_a_job_continues_from_the_versions_that_it_names(version: int, goes_on: bool) -> None:
+    job = replace(JOBS["activity"], state_version=4, continues_from=2)
+    now = manifest_of(job, OPTIONS_OF_RUN, "cluster", IDS)
+    kept = replace(now, state_version=version)
+    assert (difference(decode(encode(kept)), now) is None) is goes_on
+    if goes_on:
+        assert (upgrade(kept, now) is None) is (version == 4)
 
 
 def test_a_topic_made_anew_is_named_unless_a_broker_gives_no_ids() -> None:

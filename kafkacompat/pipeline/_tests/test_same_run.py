@@ -15,6 +15,7 @@ pytest.importorskip("pyspark")
 from kafkacompat.pipeline import file_systems
 from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.job import Job
 from kafkacompat.pipeline.manifest import Manifest, manifest_of
 from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S, RunOptions
 from kafkacompat.pipeline.queries import LOGS
@@ -50,6 +51,28 @@ def test_a_checkpoint_goes_on_only_with_what_it_was_begun_with(
     # A refused run changes nothing.
     require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
     assert said == []
+
+
+def test_a_newer_version_of_a_job_goes_on_once_and_the_older_one_no_more(
+    spark: SparkSession, options: RunOptions
+) -> None:
+    said: list[str] = []
+
+    def run(job: Job) -> None:
+        kept = manifest_of(job, options, "cluster", {LOGS_RAW: "first"})
+        require_same_run(spark, kept, job.queries, options, said.append)
+
+    run(LOGS)
+    with pytest.raises(
+        PipelineFailed, match=r"state_version is 1, .* state_version 2 .*continues_from.* empty folders"
+    ):
+        run(replace(LOGS, state_version=2))
+    for _ in range(2):
+        run(replace(LOGS, state_version=2, continues_from=1))
+    assert len(said) == 1
+    assert "state_version 1 becomes 2" in said[0]
+    with pytest.raises(PipelineFailed, match=r"state_version is 2, .* state_version 1, which is older"):
+        run(LOGS)
 
 
 def test_a_topic_made_anew_is_gone_on_with_only_if_asked(spark: SparkSession, options: RunOptions) -> None:

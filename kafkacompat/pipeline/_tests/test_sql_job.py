@@ -52,6 +52,7 @@ def test_the_header_is_a_job() -> None:
 -- table: all format=delta
 -- topic: latest key=city mode=append exactly-once
 -- state-version: 3
+-- continues-from: 2
 
 -- Any comment: the header has no such word.
 SELECT * FROM events;
@@ -59,6 +60,7 @@ SELECT * FROM events;
         "shop.sql",
     )
     assert (job.name, job.inputs, job.state_version) == ("shop_2", ("orders.raw", "orders.avro"), 3)
+    assert job.continues_from == 2
     assert job.formats == {"orders.avro": Format.AVRO}
     assert job.settings == ("--watermark",)
     assert job.fields == (
