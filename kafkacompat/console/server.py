@@ -195,6 +195,8 @@ class Pages:
                 settings = await settings_of(topic, nodes, self._security)
         except BadParameter as error:
             return _error(BAD_REQUEST, str(error))
+        except NotThere as error:
+            return _error(NOT_FOUND, str(error))
         except (Busy, BrokerAway) as error:
             return _error(UNAVAILABLE, str(error))
         return JSONResponse({"topic": topic, "settings": settings}, headers={"cache-control": "no-store"})

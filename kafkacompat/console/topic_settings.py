@@ -17,7 +17,7 @@ NODES_ASKED = 3
 
 
 async def settings_of(topic: str, nodes: Sequence[NodeSeen], security: ClientSecurity) -> list[View]:
-    """Return the settings, those that somebody has set first. BrokerAway with the reason if no node tells them."""
+    """Return the settings, those that somebody has set first. NotThere, or BrokerAway with the reason if no node tells them."""
     said = "no node is known"
     for node in nodes[:NODES_ASKED]:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.console.core.topic_settings import MAX_CHARACTERS, settings_in, settings_request
+from kafkacompat.console.failure import NotThere
 from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
@@ -72,6 +73,8 @@ def test_an_answer_without_the_topic_is_refused() -> None:
         settings_in(answer(error=29), "t")
     with pytest.raises(CommandFailed, match="the answer has no settings of topic t"):
         settings_in(answer(name="other"), "t")
+    with pytest.raises(NotThere, match="there is no topic t"):
+        settings_in(answer(error=3), "t")
 
 
 def test_the_request_is_for_one_topic() -> None:

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from kafkacompat.client.brokers import check
 from kafkacompat.console.core.words import encodable
+from kafkacompat.console.failure import NotThere
 from kafkacompat.failure import CommandFailed
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
@@ -31,10 +33,12 @@ def settings_request(topic: str) -> DescribeConfigsRequest:
 
 
 def settings_in(answer: DescribeConfigsResponse, topic: str) -> list[View]:
-    """Return the settings of the topic. default is what it would be without what is set, or None if that is not told. CommandFailed
-    if the answer has none."""
+    """Return the settings of the topic. default is what it would be without what is set, or None if that is not told. NotThere,
+    and CommandFailed if the answer has none."""
     for result in answer.results:
         if result.resource_type == TOPIC_RESOURCE and result.resource_name == topic:
+            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise NotThere(f"there is no topic {topic}")
             check(result.error_code, f"the settings of topic {topic}")
             shown = [_setting(config) for config in result.configs]
             shown.sort(key=lambda each: (each["rank"], each["name"]))
