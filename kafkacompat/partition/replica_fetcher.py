@@ -23,7 +23,7 @@ from kafkacompat.partition.following import (
     take_earliest,
     take_latest,
 )
-from kafkacompat.partition.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST
+from kafkacompat.partition.list_offsets import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
 from kafkacompat.ports import LogRefused
 from kafkacompat.tasks import WakeUp, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.wire.messages.fetch_request import FetchRequest
     from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
-    from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
+    from kafkacompat.wire.messages.list_offsets_response import (
+        ListOffsetsPartitionResponse,
+        ListOffsetsResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,7 @@ class ReplicaFetcher:
         self._hosted = hosted
         self._channel = channel
         self._idle = idle
+        self._settings = services.settings
         self._timeout_ms = services.settings.get_int("replica.socket.timeout.ms")
         self._backoff_ms = services.settings.get_int("replica.fetch.backoff.ms")
         self._requests = 0
@@ -201,15 +205,12 @@ class ReplicaFetcher:
     # What the leader has in the remote storage only.
 
     async def _begin_after_tier(self, followed: PartitionFetchState, log_start_offset: int) -> None:
-        """Ask the leader where its local part begins, and with which epoch the remote part ends. Then begin there, with the
-        state at the end of the last remote segment (TierStateMachine)."""
+        """Ask the leader for the first offset to fetch, and with which epoch the remote part before it ends. Then begin there,
+        with the state at the end of the last remote segment (TierStateMachine)."""
         later_ms = self._clock.monotonic_ms() + self._backoff_ms
         try:
-            found = await self._channel.request(
-                self._offsets_request([followed], EARLIEST_LOCAL), self._timeout_ms
-            )
-            local = found.topics[0].partitions[0]
-            epoch, offset, error = local.leader_epoch, local.offset - 1, local.error_code
+            first = await self._first_offset_after_tier(followed)
+            epoch, offset, error = first.leader_epoch, first.offset - 1, first.error_code
             epoch_end_offset = -1
             if error == ErrorCode.NONE and epoch > 0:
                 before = await self._channel.request(
@@ -227,7 +228,7 @@ class ReplicaFetcher:
                 )
                 own = asked.topics[0].partitions[0]
                 error = own.error_code
-                epoch_end_offset = own.end_offset if own.leader_epoch == epoch else local.offset
+                epoch_end_offset = own.end_offset if own.leader_epoch == epoch else first.offset
         except Exception as problem:
             self._report_unexpected(problem)
             logger.warning(
@@ -243,6 +244,25 @@ class ReplicaFetcher:
             f"reading the remote state of {followed.name}",
             self._build_aux_state(followed, epoch, offset, epoch_end_offset, log_start_offset),
         )
+
+    async def _first_offset_after_tier(self, followed: PartitionFetchState) -> ListOffsetsPartitionResponse:
+        """Where the leader's local part begins. With follower.fetch.last.tiered.offset.enable an empty follower begins after
+        all that is in the remote storage (KIP-1023). An offset of -1: the leader does not know yet where that is."""
+        log = followed.core.log
+        if log.log_end_offset == log.log_start_offset and self._settings.get_boolean(
+            "follower.fetch.last.tiered.offset.enable"
+        ):
+            after = await self._offset_of(followed, EARLIEST_PENDING_UPLOAD)
+            # A leader of an earlier release does not know this question.
+            if after.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                return after
+        return await self._offset_of(followed, EARLIEST_LOCAL)
+
+    async def _offset_of(self, followed: PartitionFetchState, timestamp: int) -> ListOffsetsPartitionResponse:
+        response: ListOffsetsResponse = await self._channel.request(
+            self._offsets_request([followed], timestamp), self._timeout_ms
+        )
+        return response.topics[0].partitions[0]
 
     async def _build_aux_state(
         self,

@@ -159,6 +159,8 @@ class ClusterOptions:
 
     tier_segment_bytes: int = 0
     """Of the producers' topics, which are tiered then. 0, which means no remote store, unless `tier_shape` is asked for."""
+    tier_last_offset: bool = False
+    """follower.fetch.last.tiered.offset.enable."""
     tier_local_bytes: int = -2
     tier_local_ms: int = -2
     """local.retention.bytes and local.retention.ms."""
@@ -349,6 +351,7 @@ def tier_shape(seed: int) -> dict[str, Any]:
     retention_ms = chance.between(1_500, 6_000) if chance.happens(0.5) else -1
     return {
         "tier_segment_bytes": chance.between(700, 1_600),
+        "tier_last_offset": Chance(seed, "last tiered offset").happens(0.5),
         "tier_local_bytes": chance.between(0, 2_000),
         "tier_local_ms": chance.between(100, 1_500) if chance.happens(0.5) else -2,
         "retention_ms": retention_ms,

@@ -85,6 +85,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
     if options.tier_segment_bytes:
         numbers |= tier_numbers(options)
         texts["remote.log.storage.system.enable"] = "true"
+        texts["follower.fetch.last.tiered.offset.enable"] = str(options.tier_last_offset).lower()
     if options.share_letters_made:
         texts["errors.deadletterqueue.auto.create.topics.enable"] = "true"
     if options.move_bytes:

@@ -26,6 +26,7 @@ SETTINGS: Mapping[str, int] = {
     "follower.replication.throttled.rate": 2**63 - 1,
     "replication.quota.window.num": 11,
     "replication.quota.window.size.seconds": 1,
+    "follower.fetch.last.tiered.offset.enable": 0,
 }
 
 
@@ -38,6 +39,9 @@ class SettingsInForce:
 
     def get_int(self, name: str) -> int:
         return self.numbers[name]
+
+    def get_boolean(self, name: str) -> bool:
+        return bool(self.numbers[name])
 
 
 def partition_services(

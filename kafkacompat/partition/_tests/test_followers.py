@@ -13,6 +13,7 @@ from kafkacompat.log._tests.logs import values_in
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_tiered import open_tiered
 from kafkacompat.log.producer_snapshots import encode_snapshot
+from kafkacompat.partition import list_offsets
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.kit import batch_of
 from kafkacompat.partition.following import (
@@ -534,6 +535,39 @@ def test_a_follower_begins_after_the_leaders_remote_segments() -> None:
     assert (follower.log_start_offset, follower.local_log_start_offset, follower.log_end_offset) == (0, 2, 4)
     assert follower.epoch_entries == [(0, 0)]
     assert values_in(follower.read(2, 1 << 20, 4, True)) == [(2, b"2"), (3, b"3")]
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["leader-of-today", "earlier-leader"])
+def test_an_empty_follower_may_begin_after_all_that_is_in_the_remote_storage(
+    knows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader still has files of a part of that. One of an earlier release does not know where it ends."""
+    cluster = leader_without_its_first_segment()
+    cluster.settings["follower.fetch.last.tiered.offset.enable"] = 1
+    if not knows:
+        monkeypatch.delitem(list_offsets.FIRST_VERSIONS, list_offsets.EARLIEST_PENDING_UPLOAD)
+        monkeypatch.setattr(list_offsets, "EARLIEST_PENDING_UPLOAD", None)
+    begin = 4 if knows else 2
+    state = SimpleNamespace(offset=begin, epochs=[(0, 0)], producer_snapshot=encode_snapshot([]))
+    asked = tier_of(cluster, state)
+    leader: Any = cluster.nodes[1].log()
+    leader.high_watermark = 4
+    leader.note_copied_to(1)
+    assert leader.enforce_retention(0) == 1
+    leader.roll(4, 0)
+    cluster.nodes[1].append(b"4", acks=1)
+    leader.note_copied_to(3)
+    cluster.settle(20_000)  # what was under way is lost
+    cluster.cut = set()
+    cluster.settle(20_000)
+    follower: Any = cluster.nodes[2].log()
+    assert asked == [(0, begin - 1, 5)]
+    assert leader.local_log_start_offset == 2
+    assert (follower.log_start_offset, follower.local_log_start_offset, follower.log_end_offset) == (
+        0,
+        begin,
+        5,
+    )
 
 
 def test_a_damaged_producer_snapshot_leaves_the_follower_as_it_is() -> None:
