@@ -11,11 +11,12 @@ import resource
 import sys
 from typing import Any, Final
 
+from kafkacompat.console.core.decoding import JSON_TEXT, MAX_JSON_BYTES, decoded
 from kafkacompat.console.core.words import encodable
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.schemas.client import RegistrySettings, registry_at
 from kafkacompat.pipeline.schemas.reading import Schemas
-from kafkacompat.pipeline.schemas.wire_format import Malformed
+from kafkacompat.pipeline.schemas.wire_format import HEAD_BYTES, Malformed, schema_id
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
 TEXT_CHARACTERS_MAX: Final = 2 * 1024 * 1024
@@ -35,7 +36,7 @@ def main() -> None:
         try:
             answer = _decoded(schemas, value)
         except Malformed as problem:
-            answer = {"problem": str(problem)}
+            answer = _json(value) or {"problem": str(problem)}
         except PipelineFailed as failure:
             answer = {"problem": str(failure)}
             # They may have been too many.
@@ -54,6 +55,14 @@ def _decoded(schemas: Schemas, value: bytes) -> dict[str, Any]:
         "text": encodable(text[:TEXT_CHARACTERS_MAX]),
         "writer": f"{form.value}, {record.schema.name}, schema {record.schema_id}",
     }
+
+
+def _json(value: bytes) -> dict[str, Any] | None:
+    """Return what a serializer of JSON Schema has written. Its schema is not needed to read it."""
+    shown = decoded(value[HEAD_BYTES:], MAX_JSON_BYTES)
+    if shown["kind"] != JSON_TEXT:
+        return None
+    return {"text": shown["text"], "writer": f"json, schema {schema_id(value)}"}
 
 
 if __name__ == "__main__":

@@ -87,6 +87,12 @@ def test_avro_and_protobuf_are_told_as_json_and_what_is_neither_is_said(
     )
     told = decoder.decoded(framed(4, b"\x0a\x02S1\x10\x05", indexes=b"\x02\x02"))
     assert told == Told('{\n  "sku": "S1",\n  "count": 5\n}', "protobuf, shop.Item, schema 4")
+    registry.register(8, {"type": "object"}, "JSON")
+    told = decoder.decoded(framed(8, b'{"id":1.10}'))
+    assert told == Told('{\n  "id": 1.10\n}', "json, schema 8")
+    told = decoder.decoded(framed(8, b"[" * 100_000))
+    assert told is not None
+    assert "it is of type JSON" in told.problem
     for other in (None, b"", b"{}", b"\x00\x00\x00\x00", b"\x01" + value[1:]):
         assert decoder.decoded(other) is None
     for wrong, said in (

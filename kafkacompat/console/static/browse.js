@@ -176,7 +176,8 @@ export class BrowseView {
       return;
     }
     if (asked !== this.asked) return;
-    this.page = answer;
+    // The cells are those of the columns that were asked for, whatever is chosen until the next page comes.
+    this.page = { ...answer, columns: chosenColumns(query) };
     this.paths = pathsIn(answer.records);
     this.open.clear();
     this.draw();
@@ -276,8 +277,7 @@ export class BrowseView {
   }
 
   recordTable(all) {
-    const { records, topic, partition } = this.page;
-    const columns = chosenColumns(this.query);
+    const { records, topic, partition, columns } = this.page;
     return table(`Records of ${topic}, ${partition === ALL ? "all partitions" : `partition ${partition}`}`, [
       { title: "Offset", class: "nowrap", cell: (row) => this.fold(row) },
       all && { title: "Partition", class: "nowrap partition", cell: (row) => row.partition },
