@@ -116,6 +116,7 @@ def test_a_mirror_has_the_bytes_of_its_source_and_takes_over(clusters: tuple[Clu
 
     source.create_topic(TOPIC, PARTITIONS, replication_factor=1)
     assert not send(idempotent(source), "first", 400)
+    commit(source, 100)
     page_commands("## Start it", here)
     wait_until(is_equal, "the mirror has what was there", TIMEOUT_S)
     transactional = Producer(
@@ -139,9 +140,8 @@ def test_a_mirror_has_the_bytes_of_its_source_and_takes_over(clusters: tuple[Clu
     wait_until(is_equal, "the mirror has the open transaction", TIMEOUT_S)
 
     page_commands("## Look at it", here)
-    commit(source, 100)
+    wait_until(lambda: committed(target) == 100, "the offset of the group is here", TIMEOUT_S)
     page_commands("## Take over", here)
-    assert committed(target) == 100
     values = [
         f"{prefix}{number}"
         for prefix, count in (("first", 400), ("kept", 100), ("second", 400))

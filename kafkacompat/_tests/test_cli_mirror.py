@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.cli.mirror import EPOCH_MAX, EPOCHS, first_epoch, is_taken_over
+from kafkacompat.cli.mirror import EPOCH_MAX, EPOCHS, first_epoch, is_taken_over, refuse_to_turn_back
 from kafkacompat.config import topic_keys
 from kafkacompat.config.topic import validate_topic_configs
 from kafkacompat.failure import CommandFailed
@@ -36,3 +36,31 @@ def test_settings_that_concern_the_other_brokers_stay_there() -> None:
     assert {"mirror.state", "remote.storage.enable", "follower.replication.throttled.replicas"} <= stay
     assert not {"cleanup.policy", "retention.ms", "max.message.bytes"} & stay
     assert not is_taken_over("a.setting.of.another.release")
+
+
+HERE = MetadataResponseTopic(name="t", topic_id=bytes(15) + b"\1", partitions=topic(0, 0).partitions)
+THEIRS = {"mirror.source.topic.id": "AAAAAAAAAAAAAAAAAAAAAQ", "mirror.state": "stopped"}
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "partitions", "reason"),
+    [
+        ({}, THEIRS, 2, None),
+        ({"mirror.state": "stopped", "cleanup.policy": "delete"}, THEIRS, 3, None),
+        ({"mirror.state": "paused"}, THEIRS, 2, "is a mirror already"),
+        ({}, {}, 2, "was not mirrored from this cluster"),
+        ({}, {**THEIRS, "mirror.source.topic.id": "x"}, 2, "was not mirrored from this cluster"),
+        ({}, {**THEIRS, "mirror.state": "mirroring"}, 2, "it is mirroring there"),
+        ({}, THEIRS, 1, "has 2 partitions here and 1 at the source"),
+        ({"cleanup.policy": "compact,delete"}, THEIRS, 2, "is compacted"),
+    ],
+)
+def test_a_topic_turns_back_to_what_has_mirrored_it_and_taken_over(
+    own: dict[str, str], theirs: dict[str, str], partitions: int, reason: str | None
+) -> None:
+    there = topic(*[0] * partitions)
+    if reason is None:
+        refuse_to_turn_back(HERE, there, own, theirs)
+        return
+    with pytest.raises(CommandFailed, match=reason):
+        refuse_to_turn_back(HERE, there, own, theirs)

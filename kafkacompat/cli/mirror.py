@@ -20,6 +20,7 @@ from kafkacompat.config.topic import MIRRORING, STOPPED
 from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import INTERNAL_TOPICS, uuid_to_text
+from kafkacompat.mirror.group_offsets import groups_with_offsets
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -39,13 +40,14 @@ from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
 
 PAUSED = "paused"
 NAME, SOURCE, TOPIC_ID = "mirror.name", "mirror.source.bootstrap.servers", "mirror.source.topic.id"
 STATE, LEADER_EPOCH = "mirror.state", "mirror.leader.epoch"
+CLEANUP = "cleanup.policy"
 EPOCHS = 1 << 20
 """The leader epochs of a mirror begin at the next multiple above those of its source, which has so many elections left."""
 EPOCH_MAX = (1 << 31) - EPOCHS
@@ -74,40 +76,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "create", help="create topics that follow those of another cluster, as a mirror"
     )
     create.add_argument(
-        "--source",
-        required=True,
-        metavar="HOST:PORT",
-        help="brokers of the other cluster, separated by commas",
-    )
-    create.add_argument(
         "--replication-factor", type=int, default=-1, help="default: the broker's default.replication.factor"
     )
+    fail_back = actions.add_parser(
+        "fail-back",
+        help="let topics of this cluster follow the one that has mirrored them and taken over, and give up what it does not have",
+    )
+    for each in (create, fail_back):
+        each.add_argument(
+            "--source",
+            required=True,
+            metavar="HOST:PORT",
+            help="brokers of the other cluster, separated by commas",
+        )
     listing = actions.add_parser("list", help="all mirrors, their sources and their numbers of topics")
     describe = actions.add_parser(
         "describe", help="the state of each topic, and how far it is behind its source"
     )
     offsets = actions.add_parser(
-        "offsets", help="copy the offsets that consumer groups have committed at the source, once"
+        "offsets",
+        help="copy the offsets that groups have committed at the source, now; brokers copy them every ten seconds",
     )
     pause = actions.add_parser("pause", help="do not follow for now; the topics stay read-only")
     resume = actions.add_parser("resume", help="follow again after a pause")
     stop = actions.add_parser("stop", help="fail over: do not follow any more, and take records")
-    for each in (create, describe, offsets, pause, resume, stop):
+    for each in (create, fail_back, describe, offsets, pause, resume, stop):
+        begins = each in (create, fail_back)
         each.add_argument("mirror", metavar="NAME", help="name of the mirror")
         each.add_argument(
             "--topics",
-            required=each is create,
+            required=begins,
             metavar="TOPIC,...",
-            help="topics of the source" if each is create else "only these topics",
+            help="topics of the source" if begins else "only these topics",
         )
-    for each in (create, describe, offsets):
+    for each in (create, fail_back, describe, offsets):
         each.add_argument(
             "--source-config",
             metavar="FILE",
             help="a file of Kafka's client properties that says how this command connects to the source; the brokers connect by "
             "their own mirror.client.properties",
         )
-    for each in (create, listing, describe, offsets, pause, resume, stop):
+    for each in (create, fail_back, listing, describe, offsets, pause, resume, stop):
         add_bootstrap(each, action=True)
 
 
@@ -116,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
     with Cluster(address_of(arguments)) as cluster:
         if arguments.action == "create":
             create_mirror(cluster, arguments)
+        elif arguments.action == "fail-back":
+            turn_back(cluster, arguments)
         elif arguments.action == "list":
             list_mirrors(cluster)
         elif arguments.action == "describe":
@@ -138,7 +149,7 @@ def source_of(servers: str, config: str | None) -> Cluster:
 
 
 def create_mirror(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    names = list(dict.fromkeys(name for name in arguments.topics.split(",") if name))
+    names = named_topics(arguments)
     wanted: list[CreatableTopic] = []
     left_out: dict[str, list[str]] = {}
     with source_of(arguments.source, arguments.source_config) as source:
@@ -150,13 +161,7 @@ def create_mirror(cluster: Cluster, arguments: argparse.Namespace) -> None:
             settings = {key: value for key, value in overrides_of(source, name).items() if value is not None}
             kept = {key: value for key, value in settings.items() if is_taken_over(key)}
             left_out[name] = sorted(settings.keys() - kept.keys())
-            kept |= {
-                NAME: arguments.mirror,
-                SOURCE: arguments.source,
-                TOPIC_ID: uuid_to_text(topic.topic_id),
-                STATE: MIRRORING,
-                LEADER_EPOCH: str(first_epoch(topic)),
-            }
+            kept |= settings_to_follow(arguments, topic)
             wanted.append(
                 CreatableTopic(
                     name=name,
@@ -174,6 +179,77 @@ def create_mirror(cluster: Cluster, arguments: argparse.Namespace) -> None:
                 print(f"  settings that stay at the source: {', '.join(left_out[made.name])}")
     for made in answers:
         check(made.error_code, f"topic {made.name}", made.error_message)
+
+
+def named_topics(arguments: argparse.Namespace) -> list[str]:
+    return list(dict.fromkeys(name for name in arguments.topics.split(",") if name))
+
+
+def settings_to_follow(arguments: argparse.Namespace, topic: MetadataResponseTopic) -> dict[str, str]:
+    """`topic`: at the source."""
+    return {
+        NAME: arguments.mirror,
+        SOURCE: arguments.source,
+        TOPIC_ID: uuid_to_text(topic.topic_id),
+        STATE: MIRRORING,
+        LEADER_EPOCH: str(first_epoch(topic)),
+    }
+
+
+def turn_back(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    """All topics are looked at before the first one is changed."""
+    names = named_topics(arguments)
+    changes: dict[str, dict[str, str]] = {}
+    with source_of(arguments.source, arguments.source_config) as source:
+        there = {topic.name: topic for topic in source.metadata(names).topics}
+        for here in cluster.metadata(names).topics:
+            name = here.name or ""
+            check(here.error_code, f"topic {name}")
+            check(there[name].error_code, f"topic {name} of the source")
+            refuse_to_turn_back(
+                here,
+                there[name],
+                values_of(cluster, name, STATE, CLEANUP),
+                values_of(source, name, STATE, TOPIC_ID),
+            )
+            changes[name] = settings_to_follow(arguments, there[name])
+    set_values(cluster, changes)
+    for name in changes:
+        print(f"{name} follows {arguments.source}")
+
+
+def refuse_to_turn_back(
+    here: MetadataResponseTopic,
+    there: MetadataResponseTopic,
+    own: Mapping[str, str],
+    theirs: Mapping[str, str],
+) -> None:
+    """`own` and `theirs` are the settings here and there. Raises CommandFailed with the reason."""
+    reason = ""
+    if own.get(STATE, STOPPED) != STOPPED:
+        reason = "is a mirror already, and has not taken over"
+    elif theirs.get(TOPIC_ID) != uuid_to_text(here.topic_id):
+        reason = "was not mirrored from this cluster to the source"
+    elif theirs.get(STATE, STOPPED) != STOPPED:
+        reason = f"has not taken over at the source: it is {theirs[STATE]} there"
+    elif len(here.partitions) > len(there.partitions):
+        reason = f"has {len(here.partitions)} partitions here and {len(there.partitions)} at the source"
+    elif "compact" in own.get(CLEANUP, ""):
+        # What is given up may have replaced older records of its keys, which the source still has.
+        reason = "is compacted, and may lack what the source has; delete it, and create the mirror"
+    if reason:
+        raise CommandFailed(f"topic {here.name} {reason}")
+
+
+def values_of(cluster: Cluster, topic: str, *names: str) -> dict[str, str]:
+    """The effective values of these settings, as far as the topic has them."""
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)
+    )
+    answer = cluster.any().call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+    (result,) = answer.results
+    check(result.error_code, f"settings of {topic}", result.error_message)
+    return {each.name: each.value or "" for each in result.configs}
 
 
 def is_taken_over(setting: str) -> bool:
@@ -276,7 +352,7 @@ def copy_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
     for servers in sorted({topic.source for topic in topics}):
         names = [topic.name for topic in topics if topic.source == servers]
         with source_of(servers, arguments.source_config) as source:
-            for group in consumer_groups(source):
+            for group in groups_of(source):
                 there = committed(source, group)
                 for name in names:
                     found = {number: offset for number, offset in there.get(name, {}).items() if offset >= 0}
@@ -301,18 +377,13 @@ def _copied(cluster: Cluster, group: str, topic: str, targets: dict[int, int]) -
     return len(targets), "-"
 
 
-def consumer_groups(cluster: Cluster) -> list[str]:
-    """Classic groups of consumers, and those of the consumer protocol."""
+def groups_of(cluster: Cluster) -> list[str]:
+    """Those of the kinds whose offsets brokers follow too."""
     found = set()
     for node in cluster.node_ids():
         answer = cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse)
         check(answer.error_code, "groups of the source")
-        found |= {
-            each.group_id
-            for each in answer.groups
-            if each.group_type.lower() in ("", "classic", "consumer")
-            and each.protocol_type in ("", "consumer")
-        }
+        found |= set(groups_with_offsets(answer))
     return sorted(found)
 
 
@@ -323,24 +394,28 @@ def change_state(cluster: Cluster, arguments: argparse.Namespace) -> None:
         stopped = [topic.name for topic in topics if topic.state == STOPPED]
         if arguments.topics is not None and stopped:
             raise CommandFailed(
-                f"stopped topics have taken over, and do not follow again: {', '.join(stopped)}"
+                f"stopped topics have taken over, and follow again only by fail-back: {', '.join(stopped)}"
             )
         topics = [topic for topic in topics if topic.state != STOPPED]
-    set_state(cluster, [topic.name for topic in topics if topic.state != state], state)
+    set_values(cluster, {topic.name: {STATE: state} for topic in topics if topic.state != state})
     for topic in topics:
         print(f"{topic.name} is {state}")
 
 
-def set_state(cluster: Cluster, names: Sequence[str], state: str) -> None:
-    if not names:
+def set_values(cluster: Cluster, changes: Mapping[str, Mapping[str, str]]) -> None:
+    """By topic."""
+    if not changes:
         return
     resources = [
         AlterConfigsResource(
             resource_type=TOPIC_RESOURCE,
-            resource_name=name,
-            configs=[AlterableConfig(name=STATE, config_operation=SET, value=state)],
+            resource_name=topic,
+            configs=[
+                AlterableConfig(name=name, config_operation=SET, value=value)
+                for name, value in values.items()
+            ],
         )
-        for name in names
+        for topic, values in changes.items()
     ]
     request = IncrementalAlterConfigsRequest(resources=resources)
     for result in cluster.any().call(request, IncrementalAlterConfigsResponse).responses:

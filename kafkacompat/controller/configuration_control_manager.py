@@ -43,6 +43,7 @@ from kafkacompat.controller.features import (
     partition_version,
 )
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.mirrored_topics import check_mirror, turning_back
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION, ControllerSettings
 from kafkacompat.dataclass import dataclass
@@ -65,8 +66,6 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
-MIRROR_LEADER_EPOCH = "mirror.leader.epoch"
-"""The partitions of a mirror begin in this leader epoch, so that no batch of the source has one of theirs."""
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -252,10 +251,11 @@ def validate(
         flaw = topic_name_flaw(name)
         if flaw is not None:
             raise ConfigRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
-        if wanted.get(MIRROR_LEADER_EPOCH, "0") != current.get(MIRROR_LEADER_EPOCH, "0"):
-            text = f"{MIRROR_LEADER_EPOCH} can be set only when a topic is created."
-            raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
         check_topic_configs(image, settings, wanted, current)
+        try:
+            check_mirror(image, name, wanted, current)
+        except ConfigError as error:
+            raise ConfigRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
         if name not in image.topics:
             text = f"The topic '{name}' does not exist."
             raise ConfigRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
@@ -509,6 +509,8 @@ def _alter_config_resource(
         )
         for name, value in written.items()
     ]
+    if resource.type == TOPIC:
+        records.extend((yield from turning_back(image, resource.name, written)))
     if elr and MIN_INSYNC_REPLICAS in written and resource.type in (TOPIC, BROKER):
         records.extend(clear_elr_records(image, resource.name if resource.type == TOPIC else EVERY_TOPIC))
     return records

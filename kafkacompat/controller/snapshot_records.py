@@ -59,9 +59,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         topic = image.topics[name]
         yield MetadataRecord(TopicRecord(name=name, topic_id=topic.id), 0)
         for index in sorted(topic.partitions):
-            yield MetadataRecord(
-                _partition_record(topic.id, index, topic.partitions[index], version), version
-            )
+            yield MetadataRecord(partition_record(topic.id, index, topic.partitions[index], version), version)
     for resource_type, resource_name in sorted(image.configs):
         values = image.configs[(resource_type, resource_name)]
         for name in sorted(values):
@@ -117,7 +115,7 @@ def broker_record(broker: BrokerRegistration, level: int) -> RegisterBrokerRecor
     )
 
 
-def _partition_record(
+def partition_record(
     topic_id: Uuid, index: int, partition: PartitionRegistration, version: int
 ) -> PartitionRecord:
     return PartitionRecord(

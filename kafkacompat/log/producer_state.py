@@ -64,6 +64,7 @@ class Producer:
         "coordinator_epoch",
         "epoch",
         "last_timestamp_ms",
+        "marker_offset",
         "producer_id",
         "transaction_first_offset",
     )
@@ -72,6 +73,8 @@ class Producer:
         self.producer_id = producer_id
         self.epoch = epoch
         self.coordinator_epoch = -1
+        self.marker_offset = -1
+        """Of the marker that the coordinator's epoch comes from. After a load it is the last offset of the snapshot, at most."""
         self.last_timestamp_ms = -1
         self.transaction_first_offset = NO_TRANSACTION
         self.batches: list[BatchMetadata] = []
@@ -309,7 +312,7 @@ class ProducerStateManager:
         if producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
-        producer.coordinator_epoch = coordinator_epoch
+        producer.coordinator_epoch, producer.marker_offset = coordinator_epoch, offset
         producer.last_timestamp_ms = timestamp_ms
         self._verifications.ended(producer_id, epoch)
         self.end_offset = offset + 1
@@ -364,23 +367,28 @@ class ProducerStateManager:
             yield
         yield from self._verifications.expire(now_ms, expiration_ms)
 
-    def forget_before(self, offset: int) -> None:
-        """Drop batches that begin below an offset, and producers of which nothing is left. No transaction that began below it
-        is open.
+    def begun_before(self, offset: int) -> list[Producer]:
+        """The producers of open transactions that began below an offset, in the order of the beginnings."""
+        return [self.producers[each] for first, each in sorted(self._ongoing.items()) if first < offset]
 
-        The epoch of a coordinator may be of a marker below the offset, from another cluster. It would refuse the markers of
-        this one, so it is forgotten too."""
+    def forget_before(self, offset: int) -> None:
+        """Drop what comes from batches below an offset, which are of another cluster. Of the producers, those remain that have a
+        batch or a coordinator's marker from there on, or an open transaction.
+
+        A coordinator's epoch from below would refuse the markers of this cluster. One from this cluster stays, because it refuses
+        those of a coordinator that was replaced."""
         for producer_id, producer in list(self.producers.items()):
             kept = [batch for batch in producer.batches if batch.first_offset >= offset]
-            if kept and len(kept) == len(producer.batches) and producer.coordinator_epoch < 0:
+            has_marker = producer.coordinator_epoch >= 0 and producer.marker_offset >= offset
+            if len(kept) == len(producer.batches) and (has_marker or (kept and producer.coordinator_epoch < 0)):
                 continue
-            producer.coordinator_epoch = -1
             if self.snapshot is not None:
                 self.snapshot.note(producer_id)
-            if kept or producer.transaction_first_offset != NO_TRANSACTION:
-                producer.batches = kept
-            else:
-                del self.producers[producer_id]
+            producer.batches = kept
+            if not has_marker:
+                producer.coordinator_epoch = -1
+                if not kept and producer.transaction_first_offset == NO_TRANSACTION:
+                    del self.producers[producer_id]
 
     def clear(self, end_offset: int) -> None:
         self.snapshot = None  # what it tells may be truncated
@@ -397,6 +405,7 @@ class ProducerStateManager:
         self.clear(end_offset)
         for producer in producers:
             self.producers[producer.producer_id] = producer
+            producer.marker_offset = end_offset - 1
             if producer.transaction_first_offset != NO_TRANSACTION:
                 self._ongoing[producer.transaction_first_offset] = producer.producer_id
         self._begun.extend(sorted(self._ongoing))

@@ -515,31 +515,34 @@ class UnifiedLog:
         """Begin to take records as a leader, after what a mirror has brought from another cluster, in leader epochs below
         `first_epoch`. The present leader epoch is in the epoch cache.
 
-        Open transactions of the other cluster are aborted here: nobody else will end them. Its producers are forgotten,
-        because this cluster gives out the same producer ids, and a batch must not be taken for a duplicate of theirs. A
-        replica that takes over later calls this again: it has read their batches anew from the log."""
+        Open transactions of the other cluster are aborted here, by markers in one write: nobody else will end them. Its producers
+        are forgotten, because this cluster gives out the same producer ids, and a batch must not be taken for a duplicate of
+        theirs. A replica that takes over later calls this again: it may have read their batches anew from the log.
+
+        The markers come from no coordinator (-1), so they refuse none of this cluster."""
         began = next(
             (start for epoch, start in self._epochs.entries if epoch >= first_epoch), self.log_end_offset
         )
         # With all records of the other cluster, the beginnings of transactions of this one may be deleted. These go on.
         has_theirs = self.log_start_offset < began or began == self.log_end_offset
-        for producer in list(self._state.producers.values()):
-            if has_theirs and 0 <= producer.transaction_first_offset < began:
-                marker = build_end_transaction_marker(
-                    committed=False,
-                    coordinator_epoch=max(0, producer.coordinator_epoch),
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.epoch,
-                    timestamp_ms=producer.last_timestamp_ms,
-                    base_offset=self.log_end_offset,
-                    leader_epoch=leader_epoch,
-                )
-                self.append_as_follower(marker, leader_epoch)
+        markers = bytearray()
+        for count, producer in enumerate(self._state.begun_before(began) if has_theirs else ()):
+            markers += build_end_transaction_marker(
+                committed=False,
+                coordinator_epoch=-1,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                timestamp_ms=producer.last_timestamp_ms,
+                base_offset=self.log_end_offset + count,
+                leader_epoch=leader_epoch,
+            )
+        if markers:
+            self.append_as_follower(markers, leader_epoch)
         self._state.forget_before(began)
 
     def _append_run(self, view: memoryview, run: list[BatchHeader]) -> int:
         """Append the batches that fit into the segment of the first one. Returns their number."""
-        first = run[0]
+        first, config = run[0], self._config
         segment = self._segment_for(
             first.size, first.max_timestamp_ms, first.base_offset, first.last_offset, first.max_timestamp_ms
         )
@@ -558,6 +561,9 @@ class UnifiedLog:
         segment.append_many(view[first.position : first.position + size], taken)
         for header in taken:
             if header.magic == 2 and header.leader_epoch >= 0 and header.leader_epoch != self._latest_epoch:
+                if self._latest_epoch < config.mirror_leader_epoch <= header.leader_epoch:
+                    # As `end_mirror` of the leader, so that snapshots from here on have nothing of the other cluster.
+                    self._state.forget_before(header.base_offset)
                 self.assign_epoch_start(header.leader_epoch, header.base_offset)
             batch = view[header.position : header.position + header.size] if header.is_control else None
             apply_batch(self._state, header, batch, segment)

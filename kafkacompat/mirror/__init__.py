@@ -13,7 +13,7 @@ Two kinds of leader epochs
 - The source's epochs are in the batches, and therefore in the epoch cache of the log. The source gives each (epoch, offset) to
   one batch only. So replicas here find where they diverge by the source's epochs, whoever led here when a batch came.
 - The epochs of the leaders here decide who may lead, fetch and follow. While a topic is a mirror they are in no batch and not in
-  the epoch cache. They begin at mirror.leader.epoch, a multiple of 2**20 above all epochs of the source at the creation. So
+  the epoch cache. They begin at mirror.leader.epoch, a multiple of 2**20 above all epochs of the source at that time. So
   they are higher than the source's, before and after the fail-over, and the order of epochs in a log never turns back.
 - A batch of the source that has reached mirror.leader.epoch is not appended: the partition fails, which its leader logs.
 
@@ -31,6 +31,12 @@ Stop. From the image with `stopped` on, a leader begins its own epoch at its log
 Nothing that was acknowledged after a stop is lost by mirroring again: a partition with a batch of an epoch from
 mirror.leader.epoch on has records of its own, and does not follow any more, whatever mirror.state says.
 
+Turning back (the fail-back). A topic that takes records may follow the one that has mirrored it and taken over. One change of its
+settings makes it a mirror with a higher mirror.leader.epoch, and the controller lets all its partitions begin in that epoch, in the
+same record batch (controller/mirrored_topics.py). Everything written here before is then below it, so it counts as the source's,
+and the truncation above ends it where the two logs part: the source's own epochs are above all that were mirrored. Each turn takes
+2**20 epochs.
+
 Topic ids differ from the source's: files belong to a topic id, so an id must not be given again when a mirror is deleted and made
 again. The source's id is a setting, and a topic that was made again there is not followed.
 
@@ -41,5 +47,6 @@ it takes over.
 Whoever may create topics names the source. So the credentials of mirror.client.properties are shown only to the brokers that this
 file of the node names. With an authorizer, a node connects to no others, and to none without the file.
 
-following.py decides, source.py sends, and manager.py knows which partitions follow.
+following.py decides, source.py sends, and manager.py knows which partitions follow. group_offsets.py copies what groups have
+committed there.
 """

@@ -43,7 +43,7 @@ Address = tuple[str, int]
 class Channel(Protocol):
     """The parts of net.channels.Channel that are used here."""
 
-    def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
+    def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]: ...
 
 
 class Channels(Protocol):
@@ -56,6 +56,11 @@ class Channels(Protocol):
 
 class SourceUnknown(Exception):
     """How to connect to the source cannot be read. The text has the reason, without secrets."""
+
+
+def servers_of(bootstrap: str) -> list[Address]:
+    """Those that have the form HOST:PORT."""
+    return [found for each in bootstrap.split(",") if (found := split_host_and_port(each.strip()))]
 
 
 class Source:
@@ -80,9 +85,7 @@ class Source:
         self._connect = connect
         self._grown = grown
         self._channels: Channels | None = None
-        self._servers = [
-            found for each in bootstrap.split(",") if (found := split_host_and_port(each.strip()))
-        ]
+        self._servers = servers_of(bootstrap)
         self._brokers: dict[int, Address] = {}
         self._turn = 0
         """Which server is asked for metadata. The next one after each trouble."""

@@ -83,7 +83,7 @@ class BrokerCoordinators:
             services.tasks,
             services.random,
         )
-        self._ends = NetworkPartitionMetadataClient(
+        self.ends = NetworkPartitionMetadataClient(
             config.node_id, partitions, image, channels(END_OFFSETS_PURPOSE), services.tasks
         )
         group_settings = GroupSettingsCache(
@@ -124,7 +124,7 @@ class BrokerCoordinators:
                 services.random,
                 lambda: settings.effective,
                 self.persister,
-                self._ends,
+                self.ends,
                 lambda: self.verifier,
             ),
             CoordinatorSettings.from_config(settings.effective),
@@ -180,7 +180,7 @@ class BrokerCoordinators:
 
     def stop(self) -> None:
         self.dead_letters.close()
-        self._ends.close()
+        self.ends.close()
         self.persister.close()
         self.share_coordinator.stop()
         self.transactions.stop()

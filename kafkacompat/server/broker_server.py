@@ -48,7 +48,7 @@ from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.admission import admitting
 from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.server.data_directories import NodeDirectories
-from kafkacompat.server.mirroring import Mirroring
+from kafkacompat.server.mirroring import Mirroring, OwnGroups
 from kafkacompat.server.services import NodeServices
 from kafkacompat.server.shared_server import (
     SharedServer,
@@ -171,8 +171,14 @@ class BrokerServer:
 
         self._mirroring: Mirroring | None = None
         if services.channels_with is not None:
+            groups = OwnGroups(
+                services,
+                lambda: self.partitions.image,
+                lambda: self._coordinators.made if self._coordinates else None,
+                lambda topic: self._topics.request([topic]),
+            )
             self._mirroring = self.partitions.hosted.mirroring = Mirroring(
-                services, self.partitions.hosted, services.channels_with, self._create_partitions
+                services, self.partitions.hosted, services.channels_with, self._create_partitions, groups
             )
 
         # Coordinators, and what they and the handlers ask of the controller.
@@ -363,6 +369,8 @@ class BrokerServer:
             self._coordinators.made.on_image(old, new)
         elif new.topics is not old.topics and _has_coordinators_topic(new):
             self._coordinators.insist()
+        if self._mirroring is not None:
+            self._mirroring.on_image(old, new)
         self._opening.on_image(new)
         self._topics.on_image(new)
 

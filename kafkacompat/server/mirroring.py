@@ -8,23 +8,38 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ConfigError, load_properties, resolved
+from kafkacompat.config.topic import MIRRORING
+from kafkacompat.controller.image import ConfigResourceType, changed_configs
+from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.security.sasl_client import NO_SECURITY
+from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.mirror.group_offsets import GroupOffsets
     from kafkacompat.mirror.manager import MirrorManager
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
     from kafkacompat.ports.network import Channels
     from kafkacompat.security.sasl_client import ClientSecurity
+    from kafkacompat.server.broker_coordinators import BrokerCoordinators
     from kafkacompat.server.services import NodeServices
     from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
+    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
+    from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest
+    from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
 
 CLIENT_PROPERTIES = "mirror.client.properties"
 BOOTSTRAP_SERVERS = "bootstrap.servers"
+SOURCE, STATE = "mirror.source.bootstrap.servers", "mirror.state"
+COMMIT_VERSION, FETCH_VERSION = 9, 9
 
 
 class Mirroring:
@@ -36,14 +51,34 @@ class Mirroring:
         hosted: HostedPartitions,
         channels: Callable[[ClientSecurity], Channels],
         create_partitions: Callable[[CreatePartitionsRequest], Deferred[Any]],
+        groups: OwnGroups,
     ) -> None:
         """`channels` gives new channels to other clusters. `create_partitions` asks the controller."""
         self._services = services
         self._hosted = hosted
         self._channels = channels
         self._create_partitions = create_partitions
+        self._groups = groups
         self._manager: MirrorManager | None = None
+        self._offsets: GroupOffsets | None = None
         self._is_closed = False
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Groups of any broker may have offsets in a topic that follows."""
+        for kind, topic in changed_configs(old, new):
+            if kind != ConfigResourceType.TOPIC:
+                continue
+            config = new.config(kind, topic)
+            source = config.get(SOURCE) if config.get(STATE) == MIRRORING else None
+            if self._offsets is None and source is not None and not self._is_closed:
+                from kafkacompat.mirror.group_offsets import GroupOffsets
+
+                services = self._services
+                self._offsets = GroupOffsets(
+                    services.tasks, services.work_clock, self._connecting, self._groups
+                )
+            if self._offsets is not None:
+                self._offsets.follow(topic, source)
 
     def role_taken(self, core: Partition) -> None:
         if self._manager is None and core.is_read_only and not self._is_closed:
@@ -54,7 +89,7 @@ class Mirroring:
                 services.tasks,
                 services.work_clock,
                 self._hosted,
-                lambda servers: services.tasks.run(f"connecting to {servers}", self._connect(servers)),
+                self._connecting,
                 self._create_partitions,
             )
         if self._manager is not None:
@@ -70,6 +105,12 @@ class Mirroring:
         if self._manager is not None:
             self._manager.close()
             self._manager = None
+        if self._offsets is not None:
+            self._offsets.close()
+            self._offsets = None
+
+    def _connecting(self, servers: str) -> Deferred[Channels]:
+        return self._services.tasks.run(f"connecting to {servers}", self._connect(servers))
 
     async def _connect(self, servers: str) -> Channels:
         from kafkacompat.mirror.source import SourceUnknown
@@ -84,6 +125,62 @@ class Mirroring:
         except ConfigError as error:
             raise SourceUnknown(f"{CLIENT_PROPERTIES}: {error}") from None
         return self._channels(security)
+
+
+class OwnGroups:
+    """Of mirror.group_offsets.Groups."""
+
+    def __init__(
+        self,
+        services: NodeServices,
+        image: Callable[[], MetadataImage],
+        coordinators: Callable[[], BrokerCoordinators | None],
+        create_topic: Callable[[str], None],
+    ) -> None:
+        """`coordinators`: None while this broker coordinates nothing. `create_topic` makes an internal topic."""
+        self._services = services
+        self._image = image
+        self._coordinators = coordinators
+        self._create_topic = create_topic
+
+    def coordinates(self, group: str) -> bool:
+        topic = self._image().topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            self._create_topic(OFFSETS_TOPIC)
+            return False
+        partition = topic.partitions.get(partition_for_key(group, len(topic.partitions)))
+        node_id = self._services.config.node_id
+        return partition is not None and partition.leader == node_id and self._coordinators() is not None
+
+    def fetch(self, request: OffsetFetchRequest) -> Deferred[OffsetFetchResponse]:
+        return self._made().groups.offset_fetch(request, self._context(request, FETCH_VERSION))
+
+    def commit(self, request: OffsetCommitRequest) -> Deferred[OffsetCommitResponse]:
+        topics = self._image().topics
+        request.topics = [each for each in request.topics if each.name in topics]
+        for each in request.topics:
+            each.topic_id = topics[each.name].id
+        return self._made().groups.offset_commit(request, self._context(request, COMMIT_VERSION))
+
+    async def _ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        found = await self._made().ends.latest(partitions)
+        return {name: end.offset for name, end in found.items() if end.code is ErrorCode.NONE}
+
+    def ends(self, partitions: Collection[TopicPartition]) -> Deferred[Mapping[TopicPartition, int]]:
+        return self._services.tasks.run("reading the ends of mirrors", self._ends(partitions))
+
+    def retention_ms(self) -> int:
+        return self._services.config.get_int("offsets.retention.minutes") * 60_000
+
+    def _made(self) -> BrokerCoordinators:
+        made = self._coordinators()
+        assert made is not None
+        return made
+
+    def _context(self, request: OffsetCommitRequest | OffsetFetchRequest, version: int) -> RequestContext:
+        listener = self._services.config.inter_broker_listener_name
+        assert request.API_KEY is not None
+        return RequestContext(request.API_KEY, version, 0, None, NO_CONNECTION, listener, "127.0.0.1")
 
 
 def security_for(servers: str, path: str | None, *, is_guarded: bool) -> ClientSecurity:

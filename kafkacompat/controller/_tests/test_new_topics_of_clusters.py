@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -246,21 +247,87 @@ def test_a_mirror_needs_all_of_its_settings(missing: str) -> None:
     assert answer.error_code == ErrorCode.INVALID_CONFIG
 
 
-@pytest.mark.parametrize("is_mirror", [False, True])
-def test_only_a_creation_sets_the_first_leader_epoch(is_mirror: bool) -> None:
+def made_with(configs: dict[str, str]) -> MetadataImage:
     image = of(1)
-    topic = mirror_of(MIRROR if is_mirror else {})
-    made = at_once(create_topics(image, settings(), CountingRandom(), CreateTopicsRequest(topics=[topic])))
-    image = after(image, made)
+    request = CreateTopicsRequest(topics=[mirror_of(configs)])
+    return after(image, at_once(create_topics(image, settings(), CountingRandom(), request)))
 
-    def alter(operation: int, value: str | None, name: str = "mirror.leader.epoch") -> int:
-        change = AlterableConfig(name=name, config_operation=operation, value=value)
-        resource = AlterConfigsResource(resource_type=2, resource_name="new", configs=[change])
-        result = at_once(
-            incremental_alter_configs(image, settings(), IncrementalAlterConfigsRequest(resources=[resource]))
+
+def alter(image: MetadataImage, **changes: str | None) -> tuple[int, MetadataImage]:
+    """The code, and the image then. None deletes a setting. An underscore stands for a dot."""
+    configs = [
+        AlterableConfig(
+            name=f"mirror.{name.replace('_', '.')}", config_operation=int(value is None), value=value
         )
-        return int(result.response.responses[0].error_code)
+        for name, value in changes.items()
+    ]
+    resource = AlterConfigsResource(resource_type=2, resource_name="new", configs=configs)
+    result = at_once(
+        incremental_alter_configs(image, settings(), IncrementalAlterConfigsRequest(resources=[resource]))
+    )
+    return int(result.response.responses[0].error_code), after(image, result)
 
-    assert alter(0, "2097152") == ErrorCode.INVALID_CONFIG
-    assert alter(1, None) == (ErrorCode.INVALID_CONFIG if is_mirror else ErrorCode.NONE)
-    assert alter(0, "paused", "mirror.state") == (ErrorCode.NONE if is_mirror else ErrorCode.INVALID_CONFIG)
+
+def epochs(image: MetadataImage) -> list[int]:
+    return [each.leader_epoch for each in image.topics["new"].partitions.values()]
+
+
+@pytest.mark.parametrize("is_mirror", [False, True])
+def test_the_first_leader_epoch_is_not_changed_by_itself(is_mirror: bool) -> None:
+    image = made_with(MIRROR if is_mirror else {})
+    assert alter(image, leader_epoch="2097152")[0] == ErrorCode.INVALID_CONFIG
+    assert alter(image, leader_epoch=None)[0] == (ErrorCode.INVALID_CONFIG if is_mirror else ErrorCode.NONE)
+    assert alter(image, state="paused")[0] == (ErrorCode.NONE if is_mirror else ErrorCode.INVALID_CONFIG)
+
+
+def test_deleting_the_state_of_a_mirror_does_not_let_it_take_over() -> None:
+    image = made_with(MIRROR)
+    for state in ("mirroring", "paused"):
+        code, image = alter(image, state=state)
+        assert code == ErrorCode.NONE
+        assert alter(image, state=None)[0] == ErrorCode.INVALID_CONFIG
+    code, image = alter(image, state="stopped")
+    assert code == ErrorCode.NONE
+    assert alter(image, state=None)[0] == ErrorCode.NONE
+
+
+BACK = {
+    "state": "mirroring",
+    "leader_epoch": "2097152",
+    "source_bootstrap_servers": "elsewhere:9092",
+    "source_topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+}
+
+
+@pytest.mark.parametrize("was_mirror", [False, True])
+def test_a_topic_that_turns_back_begins_above_the_epochs_of_its_source(was_mirror: bool) -> None:
+    image = made_with(MIRROR if was_mirror else {})
+    if was_mirror:
+        image = alter(image, state="stopped")[1]
+    before = image.topics["new"].partitions
+    code, image = alter(image, **BACK)
+    assert code == ErrorCode.NONE
+    assert epochs(image) == [2097152] * len(before)
+    for index, begun in image.topics["new"].partitions.items():
+        former = before[index]
+        assert begun == replace(former, leader_epoch=2097152, partition_epoch=former.partition_epoch + 1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {**BACK, "state": "stopped"},
+        {**BACK, "leader_epoch": "1048575"},
+        {**BACK, "leader_epoch": "0"},
+        {**BACK, "source_topic_id": ""},
+    ],
+)
+def test_a_topic_turns_back_with_higher_epochs_and_a_source(changes: dict[str, str | None]) -> None:
+    image = alter(made_with(MIRROR), state="stopped")[1]
+    code, then = alter(image, **changes)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert epochs(then) == [1048576, 1048576]
+
+
+def test_a_topic_that_follows_does_not_turn_to_another_source_with_new_epochs() -> None:
+    assert alter(made_with(MIRROR), **BACK)[0] == ErrorCode.INVALID_CONFIG

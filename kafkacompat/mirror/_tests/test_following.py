@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.mirror.following import EARLIEST, LATEST, MirroredPartition, MirrorFetches, Outcome
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
 from kafkacompat.partition._tests.kit import batch_of, topic_image
@@ -48,19 +49,32 @@ class Mirror(Cluster):
 
     def __init__(self, source: Cluster, ids: tuple[int, ...] = (1,)) -> None:
         super().__init__(ids)
+        self.begin_above(FIRST_EPOCH)
+        self.follow_cluster(source)
+        self.put_state("mirroring")
+
+    def begin_above(self, first_epoch: int) -> None:
+        """All partitions begin in a leader epoch above those of the source."""
+        self.first_epoch = first_epoch
+        former = self.topic.partitions[0]
+        epoch = former.partition_epoch + 1
+        self.topic = replace(
+            self.topic, partitions={0: replace(former, leader_epoch=first_epoch, partition_epoch=epoch)}
+        )
+
+    def follow_cluster(self, source: Cluster) -> None:
         self.source = source
         self.fetches_of: dict[ClusterNode, MirrorFetches] = {}
         self.last = Outcome()
         self.source_id = source.topic.id
-        self.topic = topic_image(
-            "t", {0: replace(self.topic.partitions[0], leader_epoch=FIRST_EPOCH, partition_epoch=1)}
-        )
-        self.put_state("mirroring")
 
     def put_state(self, state: str) -> None:
         """The topic's settings come with the image that all nodes take next."""
         self.log_config = replace(
-            self.log_config, mirror_state=state, mirror_leader_epoch=FIRST_EPOCH, min_insync_replicas=1
+            self.log_config,
+            mirror_state=state,
+            mirror_leader_epoch=self.first_epoch,
+            min_insync_replicas=1,
         )
         self.fetches_of.clear()
         self.publish()
@@ -130,6 +144,31 @@ class Mirror(Cluster):
 
     def log(self) -> Log:
         return self.leader().log()
+
+
+class Turning(Mirror):
+    """A cluster with a topic of its own, until it turns back."""
+
+    def __init__(self, ids: tuple[int, ...] = (1, 2)) -> None:
+        Cluster.__init__(self, ids)
+        self.settle()
+
+    def turn_back(self, source: Cluster) -> None:
+        """To what has mirrored it, as the command does. The settings come before the roles."""
+        self.follow_cluster(source)
+        highest = source.topic.partitions[0].leader_epoch
+        self.begin_above((highest // FIRST_EPOCH + 1) * FIRST_EPOCH)
+        self.log_config = replace(
+            self.log_config,
+            mirror_state="mirroring",
+            mirror_leader_epoch=self.first_epoch,
+            min_insync_replicas=1,
+        )
+        for node in self.nodes.values():
+            if node.alive:
+                self.take_settings(node)
+        self.publish()
+        self.settle()
 
 
 def replace_wait(request: FetchRequest) -> FetchRequest:
@@ -328,6 +367,96 @@ def test_what_was_written_after_a_stop_is_not_mirrored_over() -> None:
     mirror.follow()
     assert mirror.following().partitions[T0].failed is not None
     assert values_of(mirror.log(), 9) == {0: b"a", 1: b"own"}
+
+
+def failed_over(here: Turning) -> Mirror:
+    """What mirrors that cluster, took over, and has written since."""
+    other = Mirror(here, (1, 2))
+    other.follow()
+    other.put_state("stopped")
+    produce(other, b"other")
+    return other
+
+
+def test_a_source_turns_back_and_gives_up_what_was_not_mirrored() -> None:
+    here = Turning()
+    for value in (b"a", b"b"):
+        produce(here, value)
+    elect(here, 2)
+    produce(here, b"c")
+    other = failed_over(here)
+    produce(here, b"lost")  # to a producer that does not know of the fail-over
+    elect(here, 1)
+    produce(here, b"lost too")
+    here.turn_back(other)
+    here.follow()
+    for node in here.nodes.values():
+        assert bytes_of(node.log()) == bytes_of(other.log()) != b""
+        assert node.log().epoch_entries == [(0, 0), (1, 2), (FIRST_EPOCH, 3)]  # type: ignore[attr-defined]
+    elect(other, 2)
+    produce(other, b"more")
+    here.follow()
+    assert values_of(here.log(), 9) == {0: b"a", 1: b"b", 2: b"c", 3: b"other", 4: b"more"}
+
+
+def test_a_source_that_turned_back_takes_over_and_is_turned_to_again() -> None:
+    """Each turn has leader epochs above all of the turn before."""
+    here = Turning()
+    produce(here, b"a")
+    other = failed_over(here)
+    here.turn_back(other)
+    here.follow()
+    here.put_state("stopped")
+    produce(here, b"here again")
+    assert here.log().epoch_entries[-1] == (2 * FIRST_EPOCH, 2)  # type: ignore[attr-defined]
+    produce(other, b"lost there")
+    back = Turning.turn_back
+    back(other, here)  # type: ignore[arg-type]
+    assert other.partition().leader_epoch == 3 * FIRST_EPOCH
+    other.follow()
+    for node in other.nodes.values():
+        assert bytes_of(node.log()) == bytes_of(here.log())
+    other.put_state("stopped")
+    produce(other, b"and there")
+    assert list(values_of(other.log(), 9).values()) == [b"a", b"other", b"here again", b"and there"]
+
+
+def test_a_leader_that_has_not_heard_of_the_turn_gives_up_its_records() -> None:
+    here = Turning()
+    produce(here, b"a")
+    other = failed_over(here)
+    old = here.leader()
+    here.cut.add(frozenset((1, 2)))
+    result = old.manager.append(T0, batch_of(b"late", now_ms=here.time.now_ms()), 1, 13, False)
+    assert result.error is ErrorCode.NONE
+    here.change(isr=(2,), leader=2)
+    here.turn_back(other)
+    here.follow()
+    here.cut.clear()
+    here.settle()
+    assert old is not here.leader()
+    for node in here.nodes.values():
+        assert values_of(node.log(), 9) == {0: b"a", 1: b"other"}
+
+
+def test_a_transaction_that_was_open_here_ends_as_in_the_other_cluster() -> None:
+    here = Turning()
+    mine = batch_of(b"open", producer_id=6, producer_epoch=0, base_sequence=0, is_transactional=True)
+    here.leader().log().append_as_follower(stamped(mine, 0, 0), 0)
+    here.leader().manager.wakeups.appended(here.leader().manager.by_name[T0])
+    here.settle()
+    other = Mirror(here, (1, 2))
+    other.follow()
+    other.put_state("stopped")
+    assert other.log().log_end_offset == 2  # with its marker
+    here.turn_back(other)
+    here.follow()
+    assert bytes_of(here.log()) == bytes_of(other.log())
+    assert here.log().last_stable_offset == 2
+    here.put_state("stopped")
+    assert here.log().log_end_offset == 2
+    produce(here, b"own", producer_id=6, producer_epoch=0, base_sequence=0)
+    assert here.log().log_end_offset == 3
 
 
 def test_without_records_of_its_own_a_stopped_mirror_may_follow_again() -> None:
@@ -605,6 +734,66 @@ def test_coordinators_of_the_source_fence_none_of_this_cluster() -> None:
     assert result.error is ErrorCode.NONE
     mirror.settle()
     assert mirror.log().last_stable_offset == 4
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_replaced_coordinator_of_this_cluster_stays_fenced(is_restarted: bool) -> None:
+    """Its marker comes late, after another replica has begun to lead, and would end the producer's next transaction."""
+    mirror = Mirror(source_with(b"a"), (1, 2))
+    mirror.follow()
+    mirror.put_state("stopped")
+
+    def begin() -> None:
+        mine = batch_of(b"mine", producer_id=6, producer_epoch=0, base_sequence=0, is_transactional=True)
+        log = mirror.log()
+        epoch = mirror.partition().leader_epoch
+        log.append_as_follower(stamped(mine, log.log_end_offset, epoch), epoch)
+        mirror.leader().manager.wakeups.appended(mirror.leader().manager.by_name[T0])
+        mirror.settle()
+
+    def end(coordinator_epoch: int) -> ErrorCode:
+        marker = marker_of(coordinator_epoch, producer_epoch=0)
+        result = mirror.leader().manager.append(T0, marker, -1, 13, True, origin=Origin.COORDINATOR)
+        mirror.settle()
+        return result.error
+
+    begin()
+    assert end(6) is ErrorCode.NONE
+    if is_restarted:
+        mirror.kill(1)
+        mirror.restart(1)
+        mirror.settle()
+    elect(mirror, 2 if mirror.partition().leader == 1 else 1)
+    begin()
+    assert end(5) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert end(6) is ErrorCode.NONE
+
+
+def test_many_open_transactions_end_with_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = source_with(b"a")
+    there = source.leader().log()
+    for number in range(1, 301):
+        batch = batch_of(b"x", producer_id=number, producer_epoch=0, base_sequence=0, is_transactional=True)
+        there.append_as_follower(stamped(batch, number, 0), 0)
+    source.leader().manager.wakeups.appended(source.leader().manager.by_name[T0])
+    source.settle()
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    writes: list[int] = []
+    append = UnifiedLog.append_as_follower
+
+    def counting(log: UnifiedLog, records: bytearray, epoch: int) -> Any:
+        writes.append(len(records))
+        return append(log, records, epoch)
+
+    monkeypatch.setattr(UnifiedLog, "append_as_follower", counting)
+    mirror.put_state("stopped")
+    monkeypatch.undo()
+    assert len(writes) == 2  # and that of the follower
+    for node in mirror.nodes.values():
+        assert (node.log().log_end_offset, node.log().last_stable_offset) == (601, 601)
+    for number in (1, 300):
+        produce(mirror, b"own", producer_id=number, producer_epoch=0, base_sequence=0)
 
 
 def marker_of(coordinator_epoch: int, producer_epoch: int) -> bytearray:

@@ -1,0 +1,348 @@
+"""The offsets that groups have committed at a source, committed here too while the topics follow (Kafka: MirrorCheckpointTask).
+
+Each broker copies for the groups that it coordinates, in rounds: it lists the groups of each broker of the source, asks for their
+offsets, and commits what differs here. Batches have the same offsets and leader epochs in both clusters, so an offset is copied
+as it is, with its leader epoch and its metadata.
+
+- Only groups of a kind that commits offsets: classic ones of consumers, consumer groups and streams groups.
+- Only topics that follow this source. Whether they still do is looked at right before the commit.
+- No offset above the high watermark here: its records may never come. It is copied in a later round.
+- A group with members here refuses the commit, as any from outside, and keeps its own offsets.
+
+Offsets without members expire, so from time to time all are committed again, as long as the source has them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.faults import report
+from kafkacompat.ids import TopicPartition
+from kafkacompat.mirror.source import REQUEST_TIMEOUT_MS, SourceUnknown, servers_of
+from kafkacompat.net.failures import ChannelError
+from kafkacompat.tasks import Pace, Work, in_turns, pieces
+from kafkacompat.wire.errors import ErrorCode, code_of
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+from kafkacompat.wire.messages.metadata_request import MetadataRequest
+from kafkacompat.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.mirror.source import Channel, Channels
+    from kafkacompat.ports import Clock
+    from kafkacompat.tasks import Started, Tasks
+    from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+    from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
+    from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+
+logger = logging.getLogger(__name__)
+
+ROUND_MS = 10_000
+"""From the end of one round to the next."""
+GROUPS_A_REQUEST = 20
+NAMES_VERSION_MAX = 9
+"""From version 10 on, OffsetFetch names topics by id, and they have another one here."""
+PURPOSE = "mirror-groups"
+KINDS = frozenset({"", "classic", "consumer", "streams"})
+PROTOCOLS = frozenset({"", "consumer", "streams"})
+COMPARED_A_STEP = 500
+COMPARED_US = 2
+
+Place = tuple[str, int]
+
+
+class Groups(Protocol):
+    """The groups that this broker coordinates."""
+
+    def coordinates(self, group: str) -> bool:
+        """Whether it does. If no broker does, because there is no topic for it, the topic is asked for."""
+        ...
+
+    def fetch(self, request: OffsetFetchRequest) -> Deferred[OffsetFetchResponse]: ...
+
+    def commit(self, request: OffsetCommitRequest) -> Deferred[OffsetCommitResponse]: ...
+
+    def ends(self, partitions: Collection[TopicPartition]) -> Deferred[Mapping[TopicPartition, int]]:
+        """The high watermarks of those partitions of which they can be known."""
+        ...
+
+    def retention_ms(self) -> int:
+        """How long offsets of a group without members are kept."""
+        ...
+
+
+class Committed:
+    """What a group has committed for a partition."""
+
+    __slots__ = ("leader_epoch", "metadata", "offset")
+
+    def __init__(self, offset: int, leader_epoch: int, metadata: str | None) -> None:
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata or ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Committed) and (self.offset, self.leader_epoch, self.metadata) == (
+            other.offset,
+            other.leader_epoch,
+            other.metadata,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+Offsets = dict[Place, Committed]
+
+
+def groups_with_offsets(response: ListGroupsResponse) -> list[str]:
+    return [
+        each.group_id
+        for each in response.groups
+        if each.group_type.lower() in KINDS and each.protocol_type in PROTOCOLS
+    ]
+
+
+def offsets_of(answer: OffsetFetchResponseGroup, topics: Collection[str], pace: Pace) -> Work[Offsets]:
+    """The offsets of these topics."""
+    found: Offsets = {}
+    for topic in answer.topics:
+        if topic.name not in topics:
+            continue
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.NONE and each.committed_offset >= 0:
+                value = Committed(each.committed_offset, each.committed_leader_epoch, each.metadata)
+                found[topic.name, each.partition_index] = value
+            if pace.is_over():
+                yield COMPARED_A_STEP * COMPARED_US
+    return found
+
+
+def wanted_offsets(
+    theirs: OffsetFetchResponse, ours: OffsetFetchResponse, topics: Collection[str], *, all_again: bool
+) -> Work[dict[str, Offsets]]:
+    """What is to be committed here, by group: the offsets that differ. `all_again`: the others too."""
+    pace = Pace(COMPARED_A_STEP)
+    known: dict[str, Offsets] = {}
+    for group in ours.groups:
+        if group.error_code == ErrorCode.NONE:
+            known[group.group_id] = yield from offsets_of(group, topics, pace)
+    wanted: dict[str, Offsets] = {}
+    for group in theirs.groups:
+        here = known.get(group.group_id)
+        if group.error_code != ErrorCode.NONE or here is None:
+            continue
+        there = yield from offsets_of(group, topics, pace)
+        offsets = {place: value for place, value in there.items() if all_again or here.get(place) != value}
+        if offsets:
+            wanted[group.group_id] = offsets
+    return wanted
+
+
+def commit_request(
+    group: str, offsets: Offsets, ends: Mapping[TopicPartition, int], topics: Collection[str]
+) -> OffsetCommitRequest | None:
+    """Without members, and without what is not mirrored, or is not here yet. None if that is all."""
+    parts: dict[str, OffsetCommitRequestTopic] = {}
+    for (name, index), value in offsets.items():
+        if name in topics and value.offset <= ends.get(TopicPartition(name, index), -1):
+            topic = parts.setdefault(name, OffsetCommitRequestTopic(name=name))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=value.offset,
+                    committed_leader_epoch=value.leader_epoch,
+                    committed_metadata=value.metadata,
+                )
+            )
+    return OffsetCommitRequest(group_id=group, topics=list(parts.values())) if parts else None
+
+
+class GroupOffsets:
+    """The rounds of all sources. Call `follow` when topics begin to follow, or end, and `close` once."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        clock: Clock,
+        connect: Callable[[str], Deferred[Channels]],
+        groups: Groups,
+    ) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._connect = connect
+        self._groups = groups
+        self._sources: dict[str, str] = {}
+        """By topic."""
+        self._topics: dict[str, set[str]] = {}
+        """Those that follow a source, by its servers."""
+        self._rounds: dict[str, Rounds] = {}
+
+    def follow(self, topic: str, source: str | None) -> None:
+        """None: it follows no more."""
+        former = self._sources.pop(topic, None)
+        if former is not None and former != source:
+            self._topics[former].discard(topic)
+            if not self._topics[former]:
+                del self._topics[former]
+                self._rounds.pop(former).close()
+        if source is None:
+            return
+        self._sources[topic] = source
+        topics = self._topics.setdefault(source, set())
+        topics.add(topic)
+        if source not in self._rounds:
+            self._rounds[source] = Rounds(
+                source, topics, self._tasks, self._clock, self._connect, self._groups
+            )
+
+    def close(self) -> None:
+        for each in self._rounds.values():
+            each.close()
+        self._rounds.clear()
+        self._topics.clear()
+        self._sources.clear()
+
+
+class Rounds:
+    """Of one source. Call `close` once."""
+
+    def __init__(
+        self,
+        source: str,
+        topics: Collection[str],
+        tasks: Tasks,
+        clock: Clock,
+        connect: Callable[[str], Deferred[Channels]],
+        groups: Groups,
+    ) -> None:
+        """`topics`: those that follow the source, at any time."""
+        self._source = source
+        self._topics = topics
+        self._tasks = tasks
+        self._clock = clock
+        self._connect = connect
+        self._groups = groups
+        self._servers = servers_of(source)
+        self._turn = 0
+        self._channels: Channels | None = None
+        self._renewed_ms = clock.monotonic_ms()
+        self._told = ""
+        """The last trouble, which is logged once while it lasts."""
+        self._running: Started = tasks.start(f"following groups of {source}", self._run())
+
+    def close(self) -> None:
+        self._running.cancel()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._channels is not None:
+            self._channels.close_all()
+            self._channels = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._tasks.sleep(ROUND_MS)
+            try:
+                trouble = await self._round()
+            except (ChannelError, OSError, SourceUnknown) as error:
+                trouble = str(error)
+                self._turn += 1
+                self._disconnect()  # the credentials may be others now
+            except Exception as error:  # the next round may be well
+                report(f"following groups of {self._source}", error)
+                self._disconnect()
+                continue
+            if trouble and trouble != self._told:
+                logger.warning("[Mirror source=%s] Offsets of groups: %s", self._source, trouble)
+            elif not trouble and self._told:
+                logger.info("[Mirror source=%s] Offsets of groups are copied again", self._source)
+            self._told = trouble
+
+    async def _round(self) -> str:
+        """Returns the last trouble, or "". Raises what ends the round."""
+        if not self._servers:
+            return "no server has the form HOST:PORT"
+        if self._channels is None:
+            self._channels = await self._connect(self._source)
+        channels = self._channels
+        server = self._servers[self._turn % len(self._servers)]
+        metadata = await channels.get(*server, PURPOSE).request(
+            MetadataRequest(topics=[], allow_auto_topic_creation=False), REQUEST_TIMEOUT_MS
+        )
+        now_ms = self._clock.monotonic_ms()
+        all_again = now_ms - self._renewed_ms >= self._groups.retention_ms() // 4
+        trouble = ""
+        for broker in metadata.brokers:
+            channel = channels.get(broker.host, broker.port, PURPOSE)
+            try:
+                trouble = await self._copy_all(channel, all_again=all_again) or trouble
+            except ChannelError as error:  # groups of the other brokers are copied
+                trouble = str(error)
+        if all_again and not trouble:
+            self._renewed_ms = now_ms
+        return trouble
+
+    async def _copy_all(self, channel: Channel, *, all_again: bool) -> str:
+        """Copy what the groups of a broker have."""
+        listed = await channel.request(ListGroupsRequest(), REQUEST_TIMEOUT_MS)
+        trouble = ""
+        if listed.error_code != ErrorCode.NONE:
+            return f"the source answers {code_of(listed.error_code).name} to a request for its groups"
+        ours = [each for each in groups_with_offsets(listed) if self._groups.coordinates(each)]
+        for names in pieces(ours, GROUPS_A_REQUEST):
+            trouble = await self._copy(channel, names, all_again=all_again) or trouble
+        return trouble
+
+    async def _copy(self, channel: Channel, names: Sequence[str], *, all_again: bool) -> str:
+        theirs = await channel.request(
+            _fetch_request(names), REQUEST_TIMEOUT_MS, max_version=NAMES_VERSION_MAX
+        )
+        here = await self._groups.fetch(_fetch_request(names))
+        wanted = await in_turns(wanted_offsets(theirs, here, self._topics, all_again=all_again))
+        trouble = next(
+            (
+                f"the source answers {code_of(each.error_code).name} for group {each.group_id}"
+                for each in theirs.groups
+                if each.error_code != ErrorCode.NONE
+            ),
+            "",
+        )
+        if not wanted:
+            return trouble
+        places = {TopicPartition(*place): None for offsets in wanted.values() for place in offsets}
+        ends = await self._groups.ends(places)
+        for group, offsets in wanted.items():
+            request = commit_request(group, offsets, ends, self._topics)
+            if request is not None:
+                trouble = _refusal(group, await self._groups.commit(request)) or trouble
+        return trouble
+
+
+def _fetch_request(names: Sequence[str]) -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=each, topics=None) for each in names])
+
+
+EXPECTED = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""The group has members here, or is being moved to another broker."""
+
+
+def _refusal(group: str, answer: OffsetCommitResponse) -> str:
+    codes = (code_of(each.error_code) for topic in answer.topics for each in topic.partitions)
+    code: Any = next((each for each in codes if each not in EXPECTED), None)
+    return "" if code is None else f"group {group} here: {code.name}"
