@@ -196,7 +196,9 @@ def _validate_mirror(values: Mapping[str, Any]) -> None:
     if state == STOPPED:
         return
     if not values["mirror.leader.epoch"]:
-        raise ConfigError("mirror.state", state, "it needs mirror.leader.epoch, which `kafkacompat mirror` sets")
+        raise ConfigError(
+            "mirror.state", state, "it needs mirror.leader.epoch, which `kafkacompat mirror` sets"
+        )
     for name in ("mirror.source.bootstrap.servers", "mirror.source.topic.id"):
         if not values[name]:
             raise ConfigError(name, values[name], f"must be given while mirror.state is {state}")

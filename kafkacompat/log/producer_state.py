@@ -380,7 +380,9 @@ class ProducerStateManager:
         for producer_id, producer in list(self.producers.items()):
             kept = [batch for batch in producer.batches if batch.first_offset >= offset]
             has_marker = producer.coordinator_epoch >= 0 and producer.marker_offset >= offset
-            if len(kept) == len(producer.batches) and (has_marker or (kept and producer.coordinator_epoch < 0)):
+            if len(kept) == len(producer.batches) and (
+                has_marker or (kept and producer.coordinator_epoch < 0)
+            ):
                 continue
             if self.snapshot is not None:
                 self.snapshot.note(producer_id)

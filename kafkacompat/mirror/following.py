@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid, uuid_to_text
+from kafkacompat.mirror.traffic import MirrorState
 from kafkacompat.partition.following import (
     BATCH_US,
     PARTITION_US,
@@ -32,6 +33,7 @@ from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
+    from kafkacompat.mirror.traffic import MirrorTopicTraffic
     from kafkacompat.partition.partition import Partition
     from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
     from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
@@ -70,6 +72,7 @@ class MirroredPartition:
         "core",
         "due_ms",
         "failed",
+        "is_lost",
         "lag",
         "leader",
         "leader_epoch",
@@ -78,10 +81,12 @@ class MirroredPartition:
         "source_epoch",
         "told",
         "topic_id",
+        "traffic",
     )
 
-    def __init__(self, core: Partition, topic_id: Uuid) -> None:
+    def __init__(self, core: Partition, topic_id: Uuid, traffic: MirrorTopicTraffic) -> None:
         self.core = core
+        self.traffic = traffic
         self.leader_epoch = core.leader_epoch
         self.topic_id = topic_id
         """At the source."""
@@ -98,6 +103,8 @@ class MirroredPartition:
         """Nothing in the log is the source's any more. It begins empty at the source's log start."""
         self.failed: str | None = None
         """Why the partition does not follow any more. None: it does."""
+        self.is_lost = False
+        """The last request for it had no answer."""
         self.lag = -1
         """Records below the source's high watermark that are not here, at its last answer. -1: not known."""
         self.told = ""
@@ -116,6 +123,10 @@ class MirroredPartition:
             and core.leader_epoch == self.leader_epoch
             and not has_own_records(core)
         )
+
+    def state(self) -> MirrorState:
+        stands_still = self.failed is not None or bool(self.told) or self.is_lost or self.leader == NO_LEADER
+        return MirrorState(self.lag, stands_still)
 
     def is_due(self, now_ms: int) -> bool:
         return self.failed is None and not self.resolving and self.due_ms <= now_ms
@@ -148,9 +159,9 @@ class MirrorFetches:
     def __init__(self) -> None:
         self.partitions: dict[Key, MirroredPartition] = {}
 
-    def add(self, core: Partition, topic_id: Uuid) -> None:
+    def add(self, core: Partition, topic_id: Uuid, traffic: MirrorTopicTraffic) -> None:
         """Follow from now on, in the present leader epoch here."""
-        self.partitions[core.topic_partition] = followed = MirroredPartition(core, topic_id)
+        self.partitions[core.topic_partition] = followed = MirroredPartition(core, topic_id, traffic)
         if has_own_records(core):
             followed.failed = "it has records that were written here after the mirror was stopped"
 
@@ -210,6 +221,7 @@ class MirrorFetches:
 
     def _fail(self, followed: MirroredPartition, reason: str, outcome: Outcome) -> None:
         followed.failed = reason
+        followed.traffic.errors += 1
         outcome.failed.append(followed)
 
     # Fetches.
@@ -252,6 +264,8 @@ class MirrorFetches:
         for followed in self.partitions.values():
             if followed.leader == leader:
                 followed.due_ms = now_ms + BACKOFF_MS
+                followed.is_lost = True
+                followed.traffic.errors += 1
 
     def take_in_turns(
         self, leader: int, response: FetchResponse, now_ms: int, outcome: Outcome
@@ -282,6 +296,7 @@ class MirrorFetches:
         log = core.log
         if not self._is_wanted(followed) or log.log_end_offset != followed.offset_asked:
             return  # the answer belongs to another time
+        followed.is_lost = False
         error = code_of(answer.error_code)
         try:
             if error is ErrorCode.NONE:
@@ -303,6 +318,7 @@ class MirrorFetches:
             outcome.bugs.append((followed, problem))
             return
         followed.due_ms = now_ms + BACKOFF_MS
+        followed.traffic.errors += 1
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.resolving = True
             outcome.out_of_range.append(followed)
@@ -359,6 +375,7 @@ class MirrorFetches:
                     )
                 return
             outcome.appended.append(core)
+            followed.traffic.bytes_in += size
             # The next request names it last: the source fills a response in this order.
             self.partitions[followed.name] = self.partitions.pop(followed.name)
         followed.lag = max(0, answer.high_watermark - log.log_end_offset)

@@ -15,7 +15,7 @@ Offsets without members expire, so from time to time all are committed again, as
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.faults import report
 from kafkacompat.ids import TopicPartition
@@ -184,6 +184,8 @@ class GroupOffsets:
         self._topics: dict[str, set[str]] = {}
         """Those that follow a source, by its servers."""
         self._rounds: dict[str, Rounds] = {}
+        self.copied = 0
+        """Offsets that were committed here."""
 
     def follow(self, topic: str, source: str | None) -> None:
         """None: it follows no more."""
@@ -200,8 +202,11 @@ class GroupOffsets:
         topics.add(topic)
         if source not in self._rounds:
             self._rounds[source] = Rounds(
-                source, topics, self._tasks, self._clock, self._connect, self._groups
+                source, topics, self._tasks, self._clock, self._connect, self._groups, self._count
             )
+
+    def _count(self, copied: int) -> None:
+        self.copied += copied
 
     def close(self) -> None:
         for each in self._rounds.values():
@@ -222,14 +227,16 @@ class Rounds:
         clock: Clock,
         connect: Callable[[str], Deferred[Channels]],
         groups: Groups,
+        count: Callable[[int], None],
     ) -> None:
-        """`topics`: those that follow the source, at any time."""
+        """`topics`: those that follow the source, at any time. `count` is told how many offsets were committed."""
         self._source = source
         self._topics = topics
         self._tasks = tasks
         self._clock = clock
         self._connect = connect
         self._groups = groups
+        self._count = count
         self._servers = servers_of(source)
         self._turn = 0
         self._channels: Channels | None = None
@@ -322,7 +329,10 @@ class Rounds:
         for group, offsets in wanted.items():
             request = commit_request(group, offsets, ends, self._topics)
             if request is not None:
-                trouble = _refusal(group, await self._groups.commit(request)) or trouble
+                codes = _codes(await self._groups.commit(request))
+                self._count(codes.count(ErrorCode.NONE))
+                refused = [code.name for code in codes if code not in EXPECTED]
+                trouble = f"group {group} here: {refused[0]}" if refused else trouble
         return trouble
 
 
@@ -342,7 +352,5 @@ EXPECTED = frozenset(
 """The group has members here, or is being moved to another broker."""
 
 
-def _refusal(group: str, answer: OffsetCommitResponse) -> str:
-    codes = (code_of(each.error_code) for topic in answer.topics for each in topic.partitions)
-    code: Any = next((each for each in codes if each not in EXPECTED), None)
-    return "" if code is None else f"group {group} here: {code.name}"
+def _codes(answer: OffsetCommitResponse) -> list[ErrorCode]:
+    return [code_of(each.error_code) for topic in answer.topics for each in topic.partitions]

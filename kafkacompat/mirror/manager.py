@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 from kafkacompat.config.topic import MIRRORING
 from kafkacompat.ids import uuid_from_text
 from kafkacompat.mirror.source import Source
+from kafkacompat.mirror.traffic import MirrorTraffic
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
     from kafkacompat.mirror.source import Channels
+    from kafkacompat.mirror.traffic import MirrorState
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock
@@ -55,6 +57,13 @@ class MirrorManager:
         self._roles: dict[TopicPartition, Role] = {}
         self._growing: dict[str, int] = {}
         """Partitions that were asked for, by topic."""
+        self.traffic = MirrorTraffic()
+
+    def states(self) -> Iterator[tuple[str, MirrorState]]:
+        """Of the partitions that follow, with their topics."""
+        for source in list(self._sources.values()):
+            for (topic, _), followed in list(source.fetches.partitions.items()):
+                yield topic, followed.state()
 
     def role_taken(self, core: Partition) -> None:
         config = core.log.config
@@ -77,13 +86,14 @@ class MirrorManager:
             source = self._sources[bootstrap] = Source(
                 bootstrap, self._tasks, self._clock, self._hosted, self._connect, self._grown
             )
-        source.add(core, there)
+        source.add(core, there, self.traffic.begin(core.topic_partition.topic))
 
     def gone(self, core: Partition) -> None:
         role = self._roles.get(core.topic_partition)
         if role is None or role[0] is not core:
             return
         del self._roles[core.topic_partition]
+        self.traffic.end(core.topic_partition.topic)
         source = self._sources[role[2]]
         source.remove(core)
         if not source.fetches.partitions:

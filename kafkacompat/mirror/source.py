@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import Uuid
     from kafkacompat.mirror.following import MirroredPartition
+    from kafkacompat.mirror.traffic import MirrorTopicTraffic
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock
@@ -101,8 +102,8 @@ class Source:
         self._told: dict[int, str] = {}
         """The last trouble with each leader and with the cluster (CLUSTER), which is logged once while it lasts."""
 
-    def add(self, core: Partition, topic_id: Uuid) -> None:
-        self.fetches.add(core, topic_id)
+    def add(self, core: Partition, topic_id: Uuid, traffic: MirrorTopicTraffic) -> None:
+        self.fetches.add(core, topic_id, traffic)
         followed = self.fetches.partitions[core.topic_partition]
         if followed.failed is not None:
             self._tell_failed(followed)

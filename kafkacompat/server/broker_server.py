@@ -169,7 +169,8 @@ class BrokerServer:
                 lambda request: self._create_topics(request, None),
             )
 
-        self._mirroring: Mirroring | None = None
+        self.mirroring: Mirroring | None = None
+        """None where no other cluster can be reached (the simulator)."""
         if services.channels_with is not None:
             groups = OwnGroups(
                 services,
@@ -177,7 +178,7 @@ class BrokerServer:
                 lambda: self._coordinators.made if self._coordinates else None,
                 lambda topic: self._topics.request([topic]),
             )
-            self._mirroring = self.partitions.hosted.mirroring = Mirroring(
+            self.mirroring = self.partitions.hosted.mirroring = Mirroring(
                 services, self.partitions.hosted, services.channels_with, self._create_partitions, groups
             )
 
@@ -369,8 +370,8 @@ class BrokerServer:
             self._coordinators.made.on_image(old, new)
         elif new.topics is not old.topics and _has_coordinators_topic(new):
             self._coordinators.insist()
-        if self._mirroring is not None:
-            self._mirroring.on_image(old, new)
+        if self.mirroring is not None:
+            self.mirroring.on_image(old, new)
         self._opening.on_image(new)
         self._topics.on_image(new)
 
@@ -398,8 +399,8 @@ class BrokerServer:
             self._coordinators.made.stop()
         if self.remote_storage is not None:
             self.remote_storage.stop()
-        if self._mirroring is not None:
-            self._mirroring.close()
+        if self.mirroring is not None:
+            self.mirroring.close()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await self.broker_logs.stop_upkeep()
         self.placement.close()

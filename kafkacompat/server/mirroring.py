@@ -13,6 +13,7 @@ from kafkacompat.config import ConfigError, load_properties, resolved
 from kafkacompat.config.topic import MIRRORING
 from kafkacompat.controller.image import ConfigResourceType, changed_configs
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
+from kafkacompat.metrics.mirror import mirror_families
 from kafkacompat.security.sasl_client import NO_SECURITY
 from kafkacompat.wire.errors import ErrorCode
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
+    from kafkacompat.metrics.families import Families
     from kafkacompat.mirror.group_offsets import GroupOffsets
     from kafkacompat.mirror.manager import MirrorManager
     from kafkacompat.partition.hosted_partitions import HostedPartitions
@@ -80,6 +82,13 @@ class Mirroring:
             if self._offsets is not None:
                 self._offsets.follow(topic, source)
 
+    def families(self) -> Families:
+        """The metrics. None before a partition here has followed."""
+        if self._manager is None:
+            return iter(())
+        copied = 0 if self._offsets is None else self._offsets.copied
+        return mirror_families(self._manager.traffic, self._manager.states(), copied)
+
     def role_taken(self, core: Partition) -> None:
         if self._manager is None and core.is_read_only and not self._is_closed:
             from kafkacompat.mirror.manager import MirrorManager
@@ -109,7 +118,7 @@ class Mirroring:
             self._offsets.close()
             self._offsets = None
 
-    def _connecting(self, servers: str) -> Deferred[Channels]:
+    def _connecting(self, servers: str) -> Deferred[Any]:
         return self._services.tasks.run(f"connecting to {servers}", self._connect(servers))
 
     async def _connect(self, servers: str) -> Channels:

@@ -175,6 +175,8 @@ class NodeMetrics:
             yield traffic_families(hosted.traffic)
             if broker.remote_storage is not None:
                 yield broker.remote_storage.families()
+            if broker.mirroring is not None:
+                yield broker.mirroring.families()
             longest_ms = self._services.config.get_int("transaction.max.timeout.ms")
             yield replica_families(hosted, self._services.clock.now_ms() - longest_ms - LATE_MS)
             yield partition_families(hosted)

@@ -12,6 +12,7 @@ import pytest
 
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.mirror.following import EARLIEST, LATEST, MirroredPartition, MirrorFetches, Outcome
+from kafkacompat.mirror.traffic import MirrorTopicTraffic
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
 from kafkacompat.partition._tests.kit import batch_of, topic_image
 from kafkacompat.partition.service import OffsetLookup
@@ -94,7 +95,7 @@ class Mirror(Cluster):
         fetches = self.fetches_of.setdefault(node, MirrorFetches())
         known = fetches.partitions.get(T0)
         if known is None or not known.is_current():
-            fetches.add(core, self.source_id)
+            fetches.add(core, self.source_id, MirrorTopicTraffic())
         return fetches
 
     def metadata(self) -> MetadataResponse:
@@ -575,7 +576,7 @@ def test_a_source_broker_with_older_metadata_does_not_turn_a_mirror_back() -> No
         fetches = mirror.following()
         fetches.take_metadata(mirror.metadata(), mirror.last)
     fetches = MirrorFetches()
-    fetches.add(mirror.leader().manager.by_name[T0], mirror.source_id)
+    fetches.add(mirror.leader().manager.by_name[T0], mirror.source_id, MirrorTopicTraffic())
     outcome = Outcome()
     fetches.take_metadata(older, outcome)
     assert fetches.leaders() == set()
@@ -587,7 +588,7 @@ def test_a_topic_that_names_the_id_of_another_does_not_take_its_answers() -> Non
     mirror = Mirror(source)
     fetches = mirror.following()
     fetches.take_metadata(mirror.metadata(), mirror.last)
-    other = MirroredPartition(fetches.partitions[T0].core, mirror.source_id)
+    other = MirroredPartition(fetches.partitions[T0].core, mirror.source_id, MirrorTopicTraffic())
     fetches.partitions["other", 0] = other
     mirror.fetch_once(fetches)
     assert values_of(mirror.log(), 9) == {0: b"a"}
@@ -643,7 +644,9 @@ def test_partitions_that_got_records_are_asked_for_last() -> None:
     mirror = Mirror(source)
     fetches = mirror.following()
     fetches.take_metadata(mirror.metadata(), mirror.last)
-    fetches.partitions["other", 0] = MirroredPartition(fetches.partitions[T0].core, bytes(16))
+    fetches.partitions["other", 0] = MirroredPartition(
+        fetches.partitions[T0].core, bytes(16), MirrorTopicTraffic()
+    )
     for _ in range(2):
         mirror.fetch_once(fetches)
         assert list(fetches.partitions) == [("other", 0), T0]

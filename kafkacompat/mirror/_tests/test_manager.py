@@ -10,9 +10,11 @@ import pytest
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import uuid_to_text
+from kafkacompat.metrics.mirror import mirror_families
 from kafkacompat.mirror._tests.test_following import Mirror, bytes_of, elect, produce, source_with
 from kafkacompat.mirror.manager import MirrorManager
 from kafkacompat.mirror.source import SourceUnknown
+from kafkacompat.mirror.traffic import MirrorTopicTraffic
 from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.partition._tests.cluster import T0, Cluster, carried
 from kafkacompat.wire.errors import ErrorCode
@@ -266,7 +268,7 @@ def test_what_begins_to_follow_right_after_a_look_at_the_source_is_not_forgotten
     mirror.settle(100_000)
     found._look_soon()
     mirror.settle(2 * ANSWER_MS)
-    found.add(mirror.leader().manager.by_name[T0], mirror.source_id)
+    found.add(mirror.leader().manager.by_name[T0], mirror.source_id, MirrorTopicTraffic())
     produce(source, b"b")
     mirror.settle(5_000)
     assert mirror.is_equal()
@@ -295,3 +297,41 @@ def test_a_stop_of_the_broker_ends_everything() -> None:
     mirror.settle(60_000)
     assert mirror.channels.is_closed
     assert mirror.channels.asked == []
+
+
+def samples(mirror: ManagedMirror) -> dict[str, float]:
+    """Of the topic."""
+    families = mirror_families(mirror.manager.traffic, mirror.manager.states(), 0)
+    return {
+        family.name.removeprefix("kafkacompat_mirror_"): value
+        for family in families
+        if family is not None
+        for sample in family.samples
+        if sample is not None and sample[0] == {"topic": "t"}
+        for value in sample[1:]
+    }
+
+
+def test_metrics_tell_how_far_a_topic_is_behind() -> None:
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    size = len(bytes_of(source.leader().log()))
+    assert samples(mirror) == {"bytes": size, "partitions": 1, "standing_partitions": 0, "lag_records": 0}
+    mirror.channels.are_fetches_cut = True
+    mirror.settle(10_000)
+    found = samples(mirror)
+    assert found["errors"] > 0
+    assert found["standing_partitions"] == 1
+    mirror.channels.are_fetches_cut = False
+    produce(source, b"b")
+    mirror.settle(10_000)
+    assert samples(mirror)["standing_partitions"] == 0
+    mirror.put_state("stopped")
+    assert samples(mirror) == {}
+
+
+def test_a_topic_that_is_made_again_at_the_source_stands_still() -> None:
+    mirror = ManagedMirror(source_with(b"a"))
+    mirror.channels.topic_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    mirror.settle(60_000)
+    assert samples(mirror)["standing_partitions"] == 1
