@@ -100,6 +100,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "mirror": {
         "net.failures",
+        "partition.fetch_session",
         "partition.following",
         "partition.hosted_partitions",
         "partition.partition",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid, uuid_to_text
-from kafkacompat.mirror.traffic import MirrorState
+from kafkacompat.mirror.mirrored_partition import NO_LEADER, MirroredPartition, has_own_records
+from kafkacompat.mirror.session import LeaderSession
 from kafkacompat.partition.following import (
     BATCH_US,
     PARTITION_US,
@@ -27,25 +28,22 @@ from kafkacompat.partition.following import (
 )
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, iterate_batches
-from kafkacompat.tasks import Work
+from kafkacompat.tasks import Pace, Work
 from kafkacompat.wire.errors import ErrorCode, code_of
-from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 
 if TYPE_CHECKING:
-    from kafkacompat.ids import TopicPartition
     from kafkacompat.mirror.traffic import MirrorTopicTraffic
     from kafkacompat.partition.partition import Partition
+    from kafkacompat.wire.messages.fetch_request import FetchRequest
     from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
     from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
     from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
-    from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+    from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponsePartition
 
 CONSUMER = -1
-NO_LEADER = -1
 BACKOFF_MS = 1_000
-MAX_WAIT_MS = 500
-RESPONSE_MAX_BYTES = 10 << 20
-PARTITION_MAX_BYTES = 1 << 20
+LOOKED_AT_A_STEP = 500
+LOOKED_AT_US = 4
 EARLIEST, LATEST = -2, -1
 METADATA_ERRORS = frozenset(
     {
@@ -62,79 +60,6 @@ METADATA_ERRORS = frozenset(
 """After these the source may have another leader, or other topics."""
 
 Key = tuple[str, int]
-
-
-class MirroredPartition:
-    """A partition that this node leads, in one of its leader epochs."""
-
-    __slots__ = (
-        "begins_anew",
-        "core",
-        "due_ms",
-        "failed",
-        "is_lost",
-        "lag",
-        "leader",
-        "leader_epoch",
-        "offset_asked",
-        "resolving",
-        "source_epoch",
-        "told",
-        "topic_id",
-        "traffic",
-    )
-
-    def __init__(self, core: Partition, topic_id: Uuid, traffic: MirrorTopicTraffic) -> None:
-        self.core = core
-        self.traffic = traffic
-        self.leader_epoch = core.leader_epoch
-        self.topic_id = topic_id
-        """At the source."""
-        self.leader = NO_LEADER
-        """At the source. NO_LEADER until it is known."""
-        self.source_epoch = -1
-        """The leader epoch there, as its metadata tells. It never goes back."""
-        self.offset_asked = -1
-        self.due_ms = 0
-        """Not fetched before this time."""
-        self.resolving = False
-        """Waits for offsets of the source, or for checkpoints after a truncation."""
-        self.begins_anew = False
-        """Nothing in the log is the source's any more. It begins empty at the source's log start."""
-        self.failed: str | None = None
-        """Why the partition does not follow any more. None: it does."""
-        self.is_lost = False
-        """The last request for it had no answer."""
-        self.lag = -1
-        """Records below the source's high watermark that are not here, at its last answer. -1: not known."""
-        self.told = ""
-        """The last trouble, which is noted once while it lasts."""
-
-    @property
-    def name(self) -> TopicPartition:
-        return self.core.topic_partition
-
-    def is_current(self) -> bool:
-        """Whether this node still leads the partition in that epoch, and it is still a mirror without records of its own."""
-        core = self.core
-        return (
-            core.is_leader
-            and core.is_read_only
-            and core.leader_epoch == self.leader_epoch
-            and not has_own_records(core)
-        )
-
-    def state(self) -> MirrorState:
-        stands_still = self.failed is not None or bool(self.told) or self.is_lost or self.leader == NO_LEADER
-        return MirrorState(self.lag, stands_still)
-
-    def is_due(self, now_ms: int) -> bool:
-        return self.failed is None and not self.resolving and self.due_ms <= now_ms
-
-
-def has_own_records(core: Partition) -> bool:
-    """Whether something was written here after a stop of the mirror. The core is one, so no epoch is without records."""
-    return core.log.latest_epoch() >= core.log.config.mirror_leader_epoch
 
 
 @dataclass(slots=True)
@@ -158,9 +83,14 @@ class MirrorFetches:
 
     def __init__(self) -> None:
         self.partitions: dict[Key, MirroredPartition] = {}
+        self.sessions: dict[int, LeaderSession] = {}
+        """By the leader's node id at the source. They have the partitions that have not failed."""
 
     def add(self, core: Partition, topic_id: Uuid, traffic: MirrorTopicTraffic) -> None:
         """Follow from now on, in the present leader epoch here."""
+        known = self.partitions.get(core.topic_partition)
+        if known is not None:
+            self._set_leader(known, NO_LEADER)
         self.partitions[core.topic_partition] = followed = MirroredPartition(core, topic_id, traffic)
         if has_own_records(core):
             followed.failed = "it has records that were written here after the mirror was stopped"
@@ -168,6 +98,7 @@ class MirrorFetches:
     def remove(self, core: Partition) -> None:
         followed = self.partitions.get(core.topic_partition)
         if followed is not None and followed.core is core:
+            self._set_leader(followed, NO_LEADER)
             del self.partitions[core.topic_partition]
 
     def topics(self) -> list[str]:
@@ -175,34 +106,54 @@ class MirrorFetches:
 
     def leaders(self) -> set[int]:
         """Node ids at the source that are fetched from."""
-        return {each.leader for each in self.partitions.values() if each.failed is None} - {NO_LEADER}
+        return set(self.sessions)
 
     def next_due_ms(self, leader: int) -> int | None:
         """When the next delay ends of a partition with that leader. None: nothing waits for a time."""
-        return min(
-            (
-                each.due_ms
-                for each in self.partitions.values()
-                if each.leader == leader and each.failed is None and not each.resolving
-            ),
-            default=None,
-        )
+        session = self.sessions.get(leader)
+        return None if session is None else session.next_due_ms()
+
+    def _set_leader(self, followed: MirroredPartition, leader: int) -> None:
+        former = self.sessions.get(followed.leader)
+        if former is not None and followed.leader != leader:
+            former.remove(followed)
+            if not former.partitions:
+                del self.sessions[followed.leader]
+        if leader != NO_LEADER and followed.leader != leader:
+            self.sessions.setdefault(leader, LeaderSession()).add(followed)
+        followed.leader = leader
+
+    def _delay(self, followed: MirroredPartition, due_ms: int) -> None:
+        followed.due_ms = due_ms
+        self._wait(followed)
+
+    def _wait(self, followed: MirroredPartition) -> None:
+        session = self.sessions.get(followed.leader)
+        if session is not None:
+            session.wait(followed)
 
     # What the source's metadata says.
 
-    def take_metadata(self, response: MetadataResponse, outcome: Outcome) -> dict[str, int]:
+    def take_metadata_in_turns(self, response: MetadataResponse, outcome: Outcome) -> Work[dict[str, int]]:
         """Take over leaders and epochs. Returns the numbers of partitions of topics that have grown, as far as this node
         leads their first partition."""
         topics = {topic.name: topic for topic in response.topics}
+        leaders = {
+            topic.name: {each.partition_index: each for each in topic.partitions} for topic in response.topics
+        }
         grown: dict[str, int] = {}
-        for (name, index), followed in self.partitions.items():
-            if followed.failed is not None:
+        pace = Pace(LOOKED_AT_A_STEP)
+        for key, followed in list(self.partitions.items()):
+            if pace.is_over():
+                yield LOOKED_AT_A_STEP * LOOKED_AT_US
+            if followed.failed is not None or self.partitions.get(key) is not followed:
                 continue
+            name, index = key
             topic = topics.get(name)
             if topic is None or topic.error_code != ErrorCode.NONE:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else code_of(topic.error_code)
                 outcome.notes.append(f"The source answers {code.name} for topic {name}")
-                followed.leader = NO_LEADER
+                self._set_leader(followed, NO_LEADER)
             elif topic.topic_id != followed.topic_id:
                 self._fail(
                     followed,
@@ -211,7 +162,7 @@ class MirrorFetches:
                     outcome,
                 )
             else:
-                older = _take_leader(followed, topic)
+                older = self._take_leader(followed, leaders[name].get(index))
                 if older is not None:
                     outcome.notes.append(older)
                 if index == 0:
@@ -219,8 +170,29 @@ class MirrorFetches:
         outcome.notes = list(dict.fromkeys(outcome.notes))
         return grown
 
+    def _take_leader(
+        self, followed: MirroredPartition, there: MetadataResponsePartition | None
+    ) -> str | None:
+        """Returns a line if the metadata is older than what is known. A broker there that is cut off from its cluster may lead
+        in its own eyes. Its log ends too early, and a mirror that is truncated to it would lack records when it takes over."""
+        if there is None:
+            self._set_leader(followed, NO_LEADER)
+            return None
+        known = max(followed.source_epoch, followed.core.log.latest_epoch())
+        if there.leader_epoch < known:
+            return f"The metadata of {followed.name} has leader epoch {there.leader_epoch}, which is older than {known}"
+        if (there.leader_id, there.leader_epoch) != (followed.leader, followed.source_epoch):
+            followed.due_ms = 0
+            followed.source_epoch = there.leader_epoch
+            self._set_leader(followed, there.leader_id)
+            session = self.sessions.get(there.leader_id)
+            if session is not None:
+                session.changed(followed)
+        return None
+
     def _fail(self, followed: MirroredPartition, reason: str, outcome: Outcome) -> None:
         followed.failed = reason
+        self._set_leader(followed, NO_LEADER)
         followed.traffic.errors += 1
         outcome.failed.append(followed)
 
@@ -228,73 +200,62 @@ class MirrorFetches:
 
     def build(self, leader: int, now_ms: int) -> FetchRequest | None:
         """The next request to a leader. None if nothing is to be fetched from it now."""
-        topics: dict[Uuid, FetchTopic] = {}
-        for key, followed in list(self.partitions.items()):
-            if followed.leader != leader or not followed.is_due(now_ms):
-                continue
-            if not followed.is_current():
-                del self.partitions[key]
-                continue
-            log = followed.core.log
-            followed.offset_asked = log.log_end_offset
-            topic = topics.get(followed.topic_id)
-            if topic is None:
-                topic = topics[followed.topic_id] = FetchTopic(topic_id=followed.topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=key[1],
-                    current_leader_epoch=followed.source_epoch,
-                    fetch_offset=log.log_end_offset,
-                    last_fetched_epoch=log.latest_epoch(),
-                    partition_max_bytes=PARTITION_MAX_BYTES,
-                )
-            )
-        if not topics:
+        session = self.sessions.get(leader)
+        if session is None:
             return None
-        return FetchRequest(
-            replica_state=ReplicaState(),
-            max_wait_ms=MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=RESPONSE_MAX_BYTES,
-            topics=list(topics.values()),
-        )
+        stale: list[MirroredPartition] = []
+        request = session.build(now_ms, stale)
+        for followed in stale:
+            self.remove(followed.core)
+        return request
 
     def lost(self, leader: int, now_ms: int) -> None:
         """A request to a leader got no answer."""
-        for followed in self.partitions.values():
-            if followed.leader == leader:
-                followed.due_ms = now_ms + BACKOFF_MS
-                followed.is_lost = True
-                followed.traffic.errors += 1
+        session = self.sessions.get(leader)
+        if session is None:
+            return
+        session.restart()
+        for followed in session.partitions.values():
+            followed.is_lost = True
+            followed.traffic.errors += 1
+            followed.due_ms = now_ms + BACKOFF_MS
+            session.wait(followed)
 
     def take_in_turns(
         self, leader: int, response: FetchResponse, now_ms: int, outcome: Outcome
     ) -> Work[None]:
-        if response.error_code != ErrorCode.NONE:
-            self.lost(leader, now_ms)
-            outcome.needs_metadata = True
+        session = self.sessions.get(leader)
+        if session is None:
             return
-        by_id = {
-            (each.topic_id, each.name.partition): each
-            for each in self.partitions.values()
-            if each.leader == leader and each.failed is None  # another topic may name the same id
-        }
+        if response.error_code != ErrorCode.NONE:
+            if not session.is_over(code_of(response.error_code)):
+                self.lost(leader, now_ms)
+                outcome.needs_metadata = True
+            return
+        session.take(response)
         for topic in response.responses:
             for answer in topic.partitions:
-                followed = by_id.get((topic.topic_id, answer.partition_index))
-                if followed is not None and followed.is_due(now_ms):
-                    yield from self._take_partition(followed, answer, now_ms, outcome)
+                followed = session.partitions.get((topic.topic_id, answer.partition_index))
+                if followed is not None and followed.asked is not None and followed.is_due(now_ms):
+                    yield from self._take_partition(session, followed, answer, now_ms, outcome)
                     yield PARTITION_US
 
     def _is_wanted(self, followed: MirroredPartition) -> bool:
         return self.partitions.get(followed.name) is followed and followed.is_current()
 
     def _take_partition(
-        self, followed: MirroredPartition, answer: PartitionData, now_ms: int, outcome: Outcome
+        self,
+        session: LeaderSession,
+        followed: MirroredPartition,
+        answer: PartitionData,
+        now_ms: int,
+        outcome: Outcome,
     ) -> Work[None]:
         core = followed.core
-        log = core.log
-        if not self._is_wanted(followed) or log.log_end_offset != followed.offset_asked:
+        asked = followed.asked
+        assert asked is not None  # the caller has checked it
+        if not self._is_wanted(followed) or followed.position() != asked:
+            session.changed(followed)
             return  # the answer belongs to another time
         followed.is_lost = False
         error = code_of(answer.error_code)
@@ -304,20 +265,18 @@ class MirrorFetches:
                     self._truncate(followed, answer, now_ms, outcome)
                     yield TRUNCATION_US
                 else:
-                    yield from self._append(followed, answer, outcome, now_ms)
+                    yield from self._append(session, followed, answer, outcome, now_ms)
                     followed.told = ""
                 return
         except LogRefused as refused:
-            _note(
-                followed, f"Records of {followed.name} at offset {followed.offset_asked}: {refused}", outcome
-            )
+            _note(followed, f"Records of {followed.name} at offset {asked[0]}: {refused}", outcome)
         except OSError as failure:
             outcome.broken.append((core, failure))
         except Exception as problem:  # the other partitions go on after any kind of error
             self._fail(followed, f"an unexpected error: {problem!r}", outcome)
             outcome.bugs.append((followed, problem))
             return
-        followed.due_ms = now_ms + BACKOFF_MS
+        self._delay(followed, now_ms + BACKOFF_MS)
         followed.traffic.errors += 1
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.resolving = True
@@ -334,11 +293,12 @@ class MirrorFetches:
         offset = divergence(core.log, diverging)
         if offset >= core.log.log_end_offset:
             # Fetching at once would give the same answer.
-            followed.due_ms = now_ms + BACKOFF_MS
+            self._delay(followed, now_ms + BACKOFF_MS)
             text = f"diverges from epoch {diverging.epoch} of its source, which it does not have"
             _note(followed, f"{followed.name} {text}", outcome)
             return
         followed.resolving = True
+        self._wait(followed)
         if parts_below_start(core.log, offset):
             followed.begins_anew = True
             outcome.notes.append(
@@ -352,7 +312,12 @@ class MirrorFetches:
         outcome.notes.append(core.truncate_mirror(lambda: truncate_to_divergence(core, diverging)))
 
     def _append(
-        self, followed: MirroredPartition, answer: PartitionData, outcome: Outcome, now_ms: int
+        self,
+        session: LeaderSession,
+        followed: MirroredPartition,
+        answer: PartitionData,
+        outcome: Outcome,
+        now_ms: int,
     ) -> Work[None]:
         core = followed.core
         log = core.log
@@ -365,7 +330,7 @@ class MirrorFetches:
             if not self._is_wanted(followed):
                 return
             if log.log_end_offset == end:
-                followed.due_ms = now_ms + BACKOFF_MS
+                self._delay(followed, now_ms + BACKOFF_MS)
                 epoch = _first_epoch(records)
                 if epoch is not None and epoch > epoch_max:
                     self._fail(
@@ -376,8 +341,7 @@ class MirrorFetches:
                 return
             outcome.appended.append(core)
             followed.traffic.bytes_in += size
-            # The next request names it last: the source fills a response in this order.
-            self.partitions[followed.name] = self.partitions.pop(followed.name)
+            session.served(followed)
         followed.lag = max(0, answer.high_watermark - log.log_end_offset)
         start = min(answer.log_start_offset, log.high_watermark)
         if start > log.log_start_offset and log.increment_log_start_offset(start):
@@ -443,30 +407,13 @@ class MirrorFetches:
     def resolved(self, followed: MirroredPartition, due_ms: int = 0) -> None:
         """Its wait is over. Fetch it at once, or from that time on."""
         followed.resolving = False
-        followed.due_ms = due_ms
+        self._delay(followed, due_ms)
 
 
 def _note(followed: MirroredPartition, trouble: str, outcome: Outcome) -> None:
     if trouble != followed.told:
         followed.told = trouble
         outcome.notes.append(trouble)
-
-
-def _take_leader(followed: MirroredPartition, topic: MetadataResponseTopic) -> str | None:
-    """Returns a line if the metadata is older than what is known. A broker there that is cut off from its cluster may lead
-    in its own eyes. Its log ends too early, and a mirror that is truncated to it would lack records when it takes over."""
-    index = followed.name.partition
-    there = next((each for each in topic.partitions if each.partition_index == index), None)
-    if there is None:
-        followed.leader = NO_LEADER
-        return None
-    known = max(followed.source_epoch, followed.core.log.latest_epoch())
-    if there.leader_epoch < known:
-        return f"The metadata of {followed.name} has leader epoch {there.leader_epoch}, which is older than {known}"
-    if (there.leader_id, there.leader_epoch) != (followed.leader, followed.source_epoch):
-        followed.due_ms = 0
-    followed.leader, followed.source_epoch = there.leader_id, there.leader_epoch
-    return None
 
 
 def _first_epoch(records: memoryview | bytes | bytearray) -> int | None:

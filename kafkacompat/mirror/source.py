@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import Uuid
-    from kafkacompat.mirror.following import MirroredPartition
+    from kafkacompat.mirror.mirrored_partition import MirroredPartition
     from kafkacompat.mirror.traffic import MirrorTopicTraffic
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
@@ -177,7 +177,8 @@ class Source:
         self._lost = 0
         self._brokers = {each.node_id: (each.host, each.port) for each in response.brokers}
         outcome = Outcome()
-        for topic, count in self.fetches.take_metadata(response, outcome).items():
+        grown = await in_turns(self.fetches.take_metadata_in_turns(response, outcome))
+        for topic, count in grown.items():
             self._grown(topic, count)
         trouble = "; ".join(outcome.notes[:TOLD_MAX])
         if len(outcome.notes) > TOLD_MAX:

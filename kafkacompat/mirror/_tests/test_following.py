@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.mirror.following import EARLIEST, LATEST, MirroredPartition, MirrorFetches, Outcome
+from kafkacompat.mirror.following import EARLIEST, LATEST, MirrorFetches, Outcome
+from kafkacompat.mirror.mirrored_partition import MirroredPartition
 from kafkacompat.mirror.traffic import MirrorTopicTraffic
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
 from kafkacompat.partition._tests.kit import batch_of, topic_image
@@ -23,7 +24,12 @@ from kafkacompat.records.validate import Origin
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchRequest
-from kafkacompat.wire.messages.fetch_response import EpochEndOffset
+from kafkacompat.wire.messages.fetch_response import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
 from kafkacompat.wire.messages.metadata_response import (
     MetadataResponse,
@@ -109,7 +115,7 @@ class Mirror(Cluster):
     def follow(self, rounds: int = 6) -> Outcome:
         """Let the leader fetch until nothing is new, and its followers too."""
         fetches, self.last = self.following(), Outcome()
-        fetches.take_metadata(self.metadata(), self.last)
+        at_once(fetches.take_metadata_in_turns(self.metadata(), self.last))
         for _ in range(rounds):
             self.fetch_once(fetches)
             self.settle()
@@ -292,7 +298,7 @@ def test_a_paused_leader_changes_nothing_when_an_answer_comes_late() -> None:
     source = source_with(b"a")
     mirror = Mirror(source)
     fetches = mirror.following()
-    fetches.take_metadata(mirror.metadata(), mirror.last)
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
     request = fetches.build(source.leader().id, 0)
     assert request is not None
     response = mirror.answer(source.leader(), replace_wait(request))
@@ -344,7 +350,7 @@ def test_a_former_leader_gives_up_what_it_mirrored_after_the_stop() -> None:
     mirror.cut.add(frozenset((1, 2)))
     old = mirror.leader()
     fetches = mirror.following()
-    fetches.take_metadata(mirror.metadata(), mirror.last)
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
     mirror.fetch_once(fetches)
     assert values_of(old.log(), 9) == {0: b"a", 1: b"late"}
     mirror.change(isr=(2,), leader=2)
@@ -544,7 +550,7 @@ def test_what_was_appended_before_a_stop_came_between_is_readable() -> None:
     source = source_with(b"a", b"b")
     mirror = Mirror(source)
     fetches = mirror.following()
-    fetches.take_metadata(mirror.metadata(), mirror.last)
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
     there = source.leader()
     request = fetches.build(there.id, 0)
     assert request is not None
@@ -569,16 +575,16 @@ def test_a_source_broker_with_older_metadata_does_not_turn_a_mirror_back() -> No
     fetches = mirror.following()
     for _ in range(2):
         outcome = Outcome()
-        fetches.take_metadata(older, outcome)
+        at_once(fetches.take_metadata_in_turns(older, outcome))
         assert fetches.leaders() == {2}
         assert "older" in outcome.notes[0]
         elect(mirror, 1)  # what a new leader here knows is in its log
         fetches = mirror.following()
-        fetches.take_metadata(mirror.metadata(), mirror.last)
+        at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
     fetches = MirrorFetches()
     fetches.add(mirror.leader().manager.by_name[T0], mirror.source_id, MirrorTopicTraffic())
     outcome = Outcome()
-    fetches.take_metadata(older, outcome)
+    at_once(fetches.take_metadata_in_turns(older, outcome))
     assert fetches.leaders() == set()
     assert outcome.notes
 
@@ -587,11 +593,20 @@ def test_a_topic_that_names_the_id_of_another_does_not_take_its_answers() -> Non
     source = source_with(b"a")
     mirror = Mirror(source)
     fetches = mirror.following()
-    fetches.take_metadata(mirror.metadata(), mirror.last)
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
     other = MirroredPartition(fetches.partitions[T0].core, mirror.source_id, MirrorTopicTraffic())
     fetches.partitions["other", 0] = other
     mirror.fetch_once(fetches)
     assert values_of(mirror.log(), 9) == {0: b"a"}
+
+
+def answer_with_partition(mirror: Mirror, there: ClusterNode, request: FetchRequest) -> FetchResponse:
+    """The source's answer, also if a session has nothing to tell of the partition."""
+    response: FetchResponse = mirror.answer(there, replace_wait(request))
+    if not response.responses:
+        partition = PartitionData(partition_index=0, high_watermark=1)
+        response.responses = [FetchableTopicResponse(topic_id=mirror.source_id, partitions=[partition])]
+    return response
 
 
 def test_a_trouble_of_a_partition_is_told_once_while_it_lasts() -> None:
@@ -605,7 +620,7 @@ def test_a_trouble_of_a_partition_is_told_once_while_it_lasts() -> None:
         fetches.partitions[T0].due_ms = 0
         request = fetches.build(there.id, 0)
         assert request is not None
-        response = mirror.answer(there, replace_wait(request))
+        response = answer_with_partition(mirror, there, request)
         response.responses[0].partitions[0].error_code = code
         outcome = Outcome()
         at_once(fetches.take_in_turns(there.id, response, 0, outcome))
@@ -627,7 +642,7 @@ def test_a_waiting_follower_here_finds_that_its_leader_was_truncated_and_has_gro
     elect(source, 2)  # unclean
     produce(source, b"b")  # the same end, with another record
     fetches = mirror.following()
-    fetches.take_metadata(mirror.metadata(), mirror.last)
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
     mirror.fetch_once(fetches)
     mirror.fetch_once(fetches)
     assert values_of(mirror.log(), 9)[1] == b"b"
@@ -643,13 +658,12 @@ def test_partitions_that_got_records_are_asked_for_last() -> None:
     source = source_with(b"a")
     mirror = Mirror(source)
     fetches = mirror.following()
-    fetches.take_metadata(mirror.metadata(), mirror.last)
-    fetches.partitions["other", 0] = MirroredPartition(
-        fetches.partitions[T0].core, bytes(16), MirrorTopicTraffic()
-    )
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
+    (session,) = fetches.sessions.values()
+    session.add(MirroredPartition(fetches.partitions[T0].core, bytes(16), MirrorTopicTraffic()))
     for _ in range(2):
         mirror.fetch_once(fetches)
-        assert list(fetches.partitions) == [("other", 0), T0]
+        assert list(session.partitions) == [(bytes(16), 0), (mirror.source_id, 0)]
 
 
 def test_a_transaction_of_this_cluster_is_not_aborted_when_its_beginning_is_deleted() -> None:
@@ -693,7 +707,7 @@ def test_an_answer_that_leads_nowhere_delays_its_partition(is_diverging: bool) -
         fetches.partitions[T0].due_ms = 0
         request = fetches.build(there.id, 0)
         assert request is not None
-        response = mirror.answer(there, replace_wait(request))
+        response = answer_with_partition(mirror, there, request)
         answer = response.responses[0].partitions[0]
         if is_diverging:
             answer.diverging_epoch = EpochEndOffset(epoch=7, end_offset=9)
