@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,8 +50,12 @@ def memory_mb(broker: BrokerProcess) -> float:
 
 
 def cpu_seconds(broker: BrokerProcess) -> float:
+    return cpu_of([broker.pid])
+
+
+def cpu_of(pids: Iterable[int]) -> float:
     """To the nanosecond. The times of /proc have steps of 10 ms, which is a percent of a burst."""
-    return time.clock_gettime(~broker.pid << 3 | CPUCLOCK_SCHED)
+    return sum(time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED) for pid in pids)
 
 
 def create_topic(

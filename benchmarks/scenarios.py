@@ -21,6 +21,7 @@ from benchmarks import (
     costs,
     held_up,
     indexes,
+    mirrors,
     pipeline,
     quotas,
     share_groups,
@@ -347,6 +348,9 @@ SCENARIOS = (
     *(
         Scenario(f"indexes: reads at {places} places of old segments in turn", indexes.reads_in_turn(places))
         for places in (1, 2, 8)
+    ),
+    Scenario(
+        "mirror of an Apache Kafka: 1 kB records, 3 partitions", mirrors.following(300_000, 3, 1_000, 10_000)
     ),
     Scenario("3 nodes: 1 kB, acks=all, 3 partitions", cluster.replicated_produce(1000, 200_000, 3)),
     Scenario("3 nodes: failover", cluster.failover),

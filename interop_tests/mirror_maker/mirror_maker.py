@@ -46,6 +46,12 @@ class MirrorMaker:
             )
         return self
 
+    @property
+    def pid(self) -> int:
+        """While it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def assert_runs(self) -> None:
         assert self._process is not None
         assert self._process.poll() is None, self.log_text()
