@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.cli.mirror import EPOCH_MAX, EPOCHS, first_epoch, is_taken_over, refuse_to_turn_back
+from kafkacompat.cli.mirror import (
+    EPOCH_MAX,
+    EPOCHS,
+    MirrorTopic,
+    first_epoch,
+    is_taken_over,
+    refuse_to_turn_back,
+    why_it_stands,
+)
 from kafkacompat.config import topic_keys
 from kafkacompat.config.topic import validate_topic_configs
 from kafkacompat.failure import CommandFailed
@@ -64,3 +72,36 @@ def test_a_topic_turns_back_to_what_has_mirrored_it_and_taken_over(
         return
     with pytest.raises(CommandFailed, match=reason):
         refuse_to_turn_back(HERE, there, own, theirs)
+
+
+ID = bytes(15) + b"\1"
+
+
+def at_source(
+    *, error: int = 0, topic_id: bytes = ID, leader: int = 1, epoch: int = 3
+) -> MetadataResponseTopic:
+    partition = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
+    return MetadataResponseTopic(error_code=error, name="t", topic_id=topic_id, partitions=[partition])
+
+
+@pytest.mark.parametrize(
+    ("there", "index", "leader", "state", "reason"),
+    [
+        (at_source(), 0, 1, "mirroring", ""),
+        (at_source(topic_id=bytes(16)), 0, 1, "paused", ""),
+        (at_source(), 0, -1, "mirroring", "no leader here"),
+        (None, 0, 1, "mirroring", "the source does not answer"),
+        (at_source(error=3), 0, 1, "mirroring", "answers UNKNOWN_TOPIC_OR_PARTITION"),
+        (at_source(topic_id=bytes(16)), 0, 1, "mirroring", "made again at the source"),
+        (at_source(), 1, 1, "mirroring", "has no such partition"),
+        (at_source(leader=-1), 0, 1, "mirroring", "no leader at the source"),
+        (at_source(epoch=EPOCHS), 0, 1, "mirroring", "has reached mirror.leader.epoch"),
+    ],
+)
+def test_a_partition_that_stands_still_has_a_reason(
+    there: MetadataResponseTopic | None, index: int, leader: int, state: str, reason: str
+) -> None:
+    here = MetadataResponsePartition(partition_index=index, leader_id=leader)
+    followed = MirrorTopic("t", "m", "source:1", state, THEIRS["mirror.source.topic.id"], EPOCHS)
+    found = why_it_stands(followed, here, there)
+    assert reason in found if reason else not found

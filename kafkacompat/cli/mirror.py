@@ -22,6 +22,7 @@ from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import INTERNAL_TOPICS, uuid_to_text
 from kafkacompat.mirror.group_offsets import groups_with_offsets
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -42,7 +43,7 @@ from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
+    from kafkacompat.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
 
 PAUSED = "paused"
 NAME, SOURCE, TOPIC_ID = "mirror.name", "mirror.source.bootstrap.servers", "mirror.source.topic.id"
@@ -63,6 +64,9 @@ class MirrorTopic:
     mirror: str
     source: str
     state: str
+    source_id: str
+    """Of the topic there, as text."""
+    first_epoch: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     listing = actions.add_parser("list", help="all mirrors, their sources and their numbers of topics")
     describe = actions.add_parser(
-        "describe", help="the state of each topic, and how far it is behind its source"
+        "describe", help="the state of each topic, how far it is behind its source, and why it stands still"
     )
     offsets = actions.add_parser(
         "offsets",
@@ -272,7 +276,9 @@ def mirror_topics(cluster: Cluster) -> list[MirrorTopic]:
         return []
     resources = [
         DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[NAME, SOURCE, STATE]
+            resource_type=TOPIC_RESOURCE,
+            resource_name=name,
+            configuration_keys=[NAME, SOURCE, STATE, TOPIC_ID, LEADER_EPOCH],
         )
         for name in names
     ]
@@ -284,8 +290,16 @@ def mirror_topics(cluster: Cluster) -> list[MirrorTopic]:
             each.name: each.value or "" for each in result.configs if each.config_source == TOPIC_SOURCE
         }
         if values.get(NAME):
-            state = values.get(STATE, STOPPED)
-            found.append(MirrorTopic(result.resource_name, values[NAME], values.get(SOURCE, ""), state))
+            found.append(
+                MirrorTopic(
+                    result.resource_name,
+                    values[NAME],
+                    values.get(SOURCE, ""),
+                    values.get(STATE, STOPPED),
+                    values.get(TOPIC_ID, ""),
+                    int(values.get(LEADER_EPOCH, "0")),
+                )
+            )
     return found
 
 
@@ -319,26 +333,61 @@ def topics_of(cluster: Cluster, arguments: argparse.Namespace) -> list[MirrorTop
 def describe_mirror(cluster: Cluster, arguments: argparse.Namespace) -> None:
     """Without an answer of the source, print what is known here, then fail."""
     topics = topics_of(cluster, arguments)
-    there: dict[str, dict[int, int]] = {}
+    there: dict[str, MetadataResponseTopic] = {}
+    ends: dict[str, dict[int, int]] = {}
     trouble: CommandFailed | None = None
     for source in sorted({topic.source for topic in topics if topic.state != STOPPED}):
+        names = [topic.name for topic in topics if topic.source == source and topic.state != STOPPED]
         try:
             with source_of(source, arguments.source_config) as other:
-                for topic in topics:
-                    if topic.source == source and topic.state != STOPPED:
-                        there[topic.name] = end_offsets(other, topic.name)
+                there |= {topic.name or "": topic for topic in other.metadata(names).topics}
+                for name in names:
+                    if not there[name].error_code:
+                        ends[name] = end_offsets(other, name)
         except CommandFailed as error:
             trouble = error
     rows = []
     for topic in topics:
-        ends = there.get(topic.name, {})
-        for number, offset in sorted(end_offsets(cluster, topic.name).items()):
-            end = ends.get(number)
-            lag = "-" if end is None else max(0, end - offset)
-            rows.append((topic.name, number, topic.state, offset, "-" if end is None else end, lag))
-    print_table(("topic", "partition", "state", "offset", "source", "lag"), rows)
+        (here,) = cluster.metadata([topic.name]).topics
+        check(here.error_code, f"topic {topic.name}")
+        offsets = end_offsets(cluster, topic.name)
+        for partition in sorted(here.partitions, key=lambda each: each.partition_index):
+            number = partition.partition_index
+            offset, end = offsets.get(number), ends.get(topic.name, {}).get(number)
+            lag = None if offset is None or end is None else max(0, end - offset)
+            reason = why_it_stands(topic, partition, there.get(topic.name))
+            told = ("-" if each is None else each for each in (offset, end, lag))
+            rows.append((topic.name, number, topic.state, *told, partition.leader_id, reason or "-"))
+    print_table(("topic", "partition", "state", "offset", "source", "lag", "leader", "stands still"), rows)
     if trouble is not None:
         raise trouble
+
+
+def why_it_stands(
+    topic: MirrorTopic, here: MetadataResponsePartition, there: MetadataResponseTopic | None
+) -> str:
+    """The reasons that both clusters tell. Others are in the log of the node that leads the partition here."""
+    reason = ""
+    if topic.state != MIRRORING:
+        return reason
+    if here.leader_id < 0:
+        reason = "no leader here"
+    elif there is None:
+        reason = "the source does not answer this command"
+    elif there.error_code:
+        reason = f"the source answers {code_of(there.error_code).name}"
+    elif uuid_to_text(there.topic_id) != topic.source_id:
+        reason = "the topic was made again at the source"
+    else:
+        known = {each.partition_index: each for each in there.partitions}
+        partition = known.get(here.partition_index)
+        if partition is None:
+            reason = "the source has no such partition"
+        elif partition.leader_id < 0:
+            reason = "no leader at the source"
+        elif partition.leader_epoch >= topic.first_epoch:
+            reason = f"the source's leader epoch {partition.leader_epoch} has reached {LEADER_EPOCH}"
+    return reason
 
 
 def copy_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
