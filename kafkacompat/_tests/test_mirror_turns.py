@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from kafkacompat.__main__ import main
-from kafkacompat.testing import Broker, running_broker
+from kafkacompat.testing import Broker, Kafka, running_broker
 from kafkacompat.testing.waiting import until
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/mirror-a-cluster.md").read_text("utf-8")
@@ -108,3 +108,30 @@ def test_a_cluster_takes_over_and_the_other_follows_it_back(capsys: pytest.Captu
         run("mirror stop site-a --bootstrap 127.0.0.1:9092", f"{TOPIC} is stopped")
         send(first, "e")
         assert values(first, 5) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_mirror_reads_a_source_with_tls_and_passwords(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Kafka(secure="SASL_SSL") as source:
+        path = tmp_path / "source.properties"
+        settings = {"bootstrap.servers": source.bootstrap_servers, **source.security.java()}
+        path.write_text("".join(f"{name}={as_property(value)}\n" for name, value in settings.items()))
+        source.produce(TOPIC, ["a", "b"])
+        with running_broker({"mirror.client.properties": str(path)}) as target:
+            words = ("--source", source.bootstrap_servers, "--source-config", str(path))
+            bootstrap = ("--bootstrap", target.bootstrap_servers)
+            assert main(["mirror", "create", "m", "--topics", TOPIC, *words, *bootstrap]) == 0
+            assert values(target, 2) == [b"a", b"b"]
+            source.produce(TOPIC, ["c"])
+            assert values(target, 3) == [b"a", b"b", b"c"]
+            capsys.readouterr()
+            assert main(["mirror", "describe", "m", *words[2:], *bootstrap]) == 0
+            (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith(TOPIC)]
+            assert line.split()[2:6] == ["mirroring", "3", "3", "0"]
+        assert source.security.users["client"] not in "".join(target.said)
+
+
+def as_property(value: str) -> str:
+    """Lines and backslashes as in a file of Java's properties."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
