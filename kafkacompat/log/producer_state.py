@@ -367,9 +367,13 @@ class ProducerStateManager:
             yield
         yield from self._verifications.expire(now_ms, expiration_ms)
 
-    def begun_before(self, offset: int) -> list[Producer]:
+    def begun_before(self, offset: int) -> Iterator[Producer]:
         """The producers of open transactions that began below an offset, in the order of the beginnings."""
-        return [self.producers[each] for first, each in sorted(self._ongoing.items()) if first < offset]
+        for first in self._open:
+            if first >= offset:
+                return
+            if first in self._ongoing:
+                yield self.producers[self._ongoing[first]]
 
     def forget_before(self, offset: int) -> None:
         """Drop what comes from batches below an offset, which are of another cluster. Of the producers, those remain that have a

@@ -355,6 +355,8 @@ class HostedPartitions:
         if changed or (was_alone and not core.alone):
             # The first other replicas of a leader come without a new epoch, and must be watched from then on.
             self.follow_anew(core)
+        if changed:
+            self._go_on_ending_mirror(core)
         self.new_log_syncs.add(core)
         if self.placing is not None:
             self.placing.role_taken(core, image)
@@ -372,6 +374,7 @@ class HostedPartitions:
         try:
             if core.take_config():
                 self.wakeups.appended(core)
+                self._go_on_ending_mirror(core)
         except OSError as error:
             self.storage_failed(core, error)
             return
@@ -384,6 +387,26 @@ class HostedPartitions:
             self._clock.monotonic_ms()
         ):
             self.advanced(core)
+
+    def _go_on_ending_mirror(self, core: Partition) -> None:
+        if core.is_ending_mirror:
+            self._services.tasks.start(f"ending the mirror {core.topic_partition}", self._end_mirror(core))
+
+    async def _end_mirror(self, core: Partition) -> None:
+        """End the rest of its source's open transactions, of which there may be a hundred thousand."""
+        epoch = core.leader_epoch
+        while True:
+            await pause()
+            if not (self._serves(core) and core.is_ending_mirror and core.leader_epoch == epoch):
+                return
+            try:
+                core.end_mirror()
+            except OSError as error:
+                self.storage_failed(core, error)
+                return
+            self.wakeups.appended(core)
+            if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
+                self.advanced(core)
 
     def _serves(self, core: Partition) -> bool:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core

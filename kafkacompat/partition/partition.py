@@ -56,6 +56,7 @@ class Partition:
         "epoch_start_offset",
         "followers",
         "is_being_made_durable",
+        "is_ending_mirror",
         "is_held_back",
         "is_leader",
         "is_read_only",
@@ -102,6 +103,8 @@ class Partition:
         """This node leads and the partition has no other replica: appended records count as replicated."""
         self.is_read_only = False
         """This node leads a mirror: records come from its source only."""
+        self.is_ending_mirror = False
+        """This node leads what was a mirror, and has still to end transactions of its source: `end_mirror`."""
         self.is_being_made_durable = False
         """The log's name and topic id are being made durable. When that is done, the high watermark moves."""
         self.is_held_back = False
@@ -140,7 +143,7 @@ class Partition:
                 self._begin_epoch()
             else:
                 self.epoch_start_offset = -1
-                self.is_read_only = False
+                self.is_read_only = self.is_ending_mirror = False
         if self.is_leader:
             self._take_followers(new_epoch=changed, now_ms=now_ms)
         self.alone = self.is_leader and not self.followers
@@ -159,12 +162,18 @@ class Partition:
         log = self.log
         config = log.config
         self.is_read_only = config.is_mirror
+        self.is_ending_mirror = False
         if config.is_mirror:
             log.truncate_to(log.log_end_offset)  # which drops epochs without records
             return
         log.assign_epoch_start(self.leader_epoch, log.log_end_offset)
         if config.mirror_leader_epoch:
-            log.end_mirror(config.mirror_leader_epoch, self.leader_epoch)
+            self.end_mirror()
+
+    def end_mirror(self) -> None:
+        """Take records when the transactions of the source are ended, of which this ends some."""
+        log = self.log
+        self.is_ending_mirror = not log.end_mirror(log.config.mirror_leader_epoch, self.leader_epoch)
 
     def truncate_mirror(self, truncate: Callable[[], T]) -> T:
         """Truncate the log of a mirror as its source tells. The followers here then have to show anew what they have."""
@@ -187,7 +196,7 @@ class Partition:
 
     def resign(self) -> None:
         """The partition is no longer on this node."""
-        self.is_leader = self.is_read_only = self.alone = False
+        self.is_leader = self.is_read_only = self.is_ending_mirror = self.alone = False
         self.pending = None
         self.followers.clear()
 

@@ -194,6 +194,8 @@ class ReplicaManager:
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if core is None or not core.is_leader:
             return self._not_led(partition, core)
+        if core.is_ending_mirror:
+            return self._not_led(partition, core)  # it leads soon
         if core.is_read_only:
             core.traffic.failed_produces += 1
             return ProduceResult(ErrorCode.POLICY_VIOLATION, error_message=READ_ONLY_TEXT)
@@ -348,7 +350,7 @@ class ReplicaManager:
             config: LogConfig | None = None
             for facts in batches:
                 core = by_name.get((name, facts[0]))
-                if core is None or not core.is_leader or core.is_read_only:
+                if core is None or not core.is_leader or core.is_read_only or core.is_ending_mirror:
                     return None
                 if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
                     return None

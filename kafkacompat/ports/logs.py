@@ -222,9 +222,9 @@ class Log(Protocol):
         """Append whole batches as the leader sent them, with their offsets."""
         ...
 
-    def end_mirror(self, first_epoch: int, leader_epoch: int) -> None:
+    def end_mirror(self, first_epoch: int, leader_epoch: int) -> bool:
         """Abort the open transactions and forget the producers of the cluster from which a mirror has brought everything
-        below `first_epoch`."""
+        below `first_epoch`. Returns False if there are more, so that it is to be called again before any other append."""
         ...
 
     def set_high_watermark(self, offset: int) -> None:

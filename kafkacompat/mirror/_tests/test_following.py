@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.log import unified_log
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.mirror.following import EARLIEST, LATEST, MirrorFetches, Outcome
 from kafkacompat.mirror.mirrored_partition import MirroredPartition
@@ -788,12 +790,7 @@ def test_a_replaced_coordinator_of_this_cluster_stays_fenced(is_restarted: bool)
 
 def test_many_open_transactions_end_with_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     source = source_with(b"a")
-    there = source.leader().log()
-    for number in range(1, 301):
-        batch = batch_of(b"x", producer_id=number, producer_epoch=0, base_sequence=0, is_transactional=True)
-        there.append_as_follower(stamped(batch, number, 0), 0)
-    source.leader().manager.wakeups.appended(source.leader().manager.by_name[T0])
-    source.settle()
+    add_open_transactions(source, 300)
     mirror = Mirror(source, (1, 2))
     mirror.follow()
     writes: list[int] = []
@@ -811,6 +808,55 @@ def test_many_open_transactions_end_with_one_write(monkeypatch: pytest.MonkeyPat
         assert (node.log().log_end_offset, node.log().last_stable_offset) == (601, 601)
     for number in (1, 300):
         produce(mirror, b"own", producer_id=number, producer_epoch=0, base_sequence=0)
+
+
+@pytest.mark.parametrize("ended_by", ["stop", "election"])
+def test_more_open_transactions_end_in_steps_before_any_record(
+    monkeypatch: pytest.MonkeyPatch, ended_by: str
+) -> None:
+    monkeypatch.setattr(unified_log, "MARKERS_AT_ONCE", 10)
+    source = source_with(b"a")
+    add_open_transactions(source, 35)
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    if ended_by == "election":
+        mirror.log_config = replace(mirror.log_config, mirror_state="stopped")
+        mirror.change(leader=2)
+        mirror.take_settings(mirror.nodes[2])
+        node = mirror.leader()
+        mirror._inform(node, image_with(node, mirror))
+    else:
+        mirror.log_config = replace(mirror.log_config, mirror_state="stopped")
+        node = mirror.leader()
+        mirror.take_settings(node)
+    assert node.log().log_end_offset == 46
+    refused = node.manager.append(T0, batch_of(b"early", now_ms=mirror.time.now_ms()), -1, 13, False)
+    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    mirror.publish()
+    mirror.settle()
+    log = mirror.log()
+    assert (log.log_end_offset, log.last_stable_offset) == (71, 71)
+    produce(mirror, b"own", producer_id=35, producer_epoch=0, base_sequence=0)
+
+
+def image_with(node: ClusterNode, mirror: Mirror) -> MetadataImage:
+    """The next image that the node takes."""
+    return replace(
+        node.image,
+        offset=node.image.offset + 1,
+        topics={"t": mirror.topic},
+        topics_by_id={mirror.topic.id: mirror.topic},
+    )
+
+
+def add_open_transactions(source: Cluster, count: int) -> None:
+    """Of as many producers, from offset 1 on."""
+    node = source.leader()
+    for number in range(1, count + 1):
+        batch = batch_of(b"x", producer_id=number, producer_epoch=0, base_sequence=0, is_transactional=True)
+        node.log().append_as_follower(stamped(batch, number, 0), 0)
+    node.manager.wakeups.appended(node.manager.by_name[T0])
+    source.settle()
 
 
 def marker_of(coordinator_epoch: int, producer_epoch: int) -> bytearray:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkacompat.log import unified_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.mirror._tests.test_following import (
     FIRST_EPOCH,
@@ -94,6 +95,11 @@ def disks_at_each_operation(made: Callable[[], Mirror], act: Act, *, power: bool
     disk.refuse = None
     keep("stop", "")
     return found
+
+
+@pytest.fixture(autouse=True)
+def markers_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unified_log, "MARKERS_AT_ONCE", 2)
 
 
 @pytest.mark.parametrize("power", [False, True])
