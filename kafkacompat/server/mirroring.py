@@ -13,7 +13,6 @@ from kafkacompat.config import ConfigError, load_properties, resolved
 from kafkacompat.config.topic import MIRRORING
 from kafkacompat.controller.image import ConfigResourceType, changed_configs
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
-from kafkacompat.metrics.mirror import mirror_families
 from kafkacompat.security.sasl_client import NO_SECURITY
 from kafkacompat.wire.errors import ErrorCode
 
@@ -86,6 +85,8 @@ class Mirroring:
         """The metrics. None before a partition here has followed."""
         if self._manager is None:
             return iter(())
+        from kafkacompat.metrics.mirror import mirror_families
+
         copied = 0 if self._offsets is None else self._offsets.copied
         return mirror_families(self._manager.traffic, self._manager.states(), copied)
 

@@ -84,6 +84,7 @@ NOT_OF_THIS_NODE = (
     "kafkacompat_telemetry_*",
     "kafka_server_brokertopicmetrics_remote*",  # the node has no remote storage
     "kafka_server_brokertopicmetrics_buildremote*",
+    "kafkacompat_mirror_*",  # no topic follows another cluster
 )
 
 
