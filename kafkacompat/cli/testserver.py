@@ -96,9 +96,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace, settings: Mapping[str, str], signals: int) -> None:
     """Until a signal comes, standard input ends or the parent does."""
     parent = os.getppid()
-    from kafkacompat.testing.control_server import ControlServer
-    from kafkacompat.testing.controlled import Control
-    from kafkacompat.testing.kafka import Kafka
+    from kafkacompat.server.process_wide import collect_seldom, while_importing
+
+    collect_seldom()
+    with while_importing():
+        from kafkacompat.testing.control_server import ControlServer
+        from kafkacompat.testing.controlled import Control
+        from kafkacompat.testing.kafka import Kafka
 
     kafka = Kafka(settings, nodes=arguments.nodes, version=arguments.version, flavor=arguments.flavor)
     kafka.record_requests()

@@ -44,6 +44,16 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import gc
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    is_enabled = gc.isenabled()
+    gc.disable()  # modules stay, and more than a hundred passes over them would take a seventh of a first start
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    finally:
+        if is_enabled:
+            if not gc.get_freeze_count():  # none of the user's own
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation, so that no pass over young objects looks at them
+            gc.enable()

@@ -178,6 +178,16 @@ def test_the_plugin_imports_nothing_before_it_is_used() -> None:
     assert found == ["kafkacompat", "kafkacompat.testing", "kafkacompat.testing.plugin"]
 
 
+def test_an_import_is_not_stopped_by_passes_over_garbage() -> None:
+    asked = "import gc\npasses = []\ngc.callbacks.append(lambda phase, _: passes.append(phase))\n"
+    asked += "from kafkacompat.testing import Kafka\nprint(len(passes), gc.isenabled())"
+    found = subprocess.run(
+        [sys.executable, "-c", asked], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert int(found[0]) < 10
+    assert found[1] == "True"
+
+
 def test_a_fault_that_was_never_hit_fails_the_test_and_is_gone_for_the_next_one(run: Pytest) -> None:
     said = run(
         """
