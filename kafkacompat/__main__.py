@@ -44,7 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"kafkacompat {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     named = next((word for word in arguments if not word.startswith("-")), None)
+    # The parsers of all commands would take 3 ms. They are only for their list, in help and in errors.
+    is_known = named in COMMANDS and arguments[0] == named
     for name, purpose in COMMANDS.items():
+        if is_known and name != named:
+            continue
         command = commands.add_parser(name, help=purpose, description=purpose.capitalize() + ".")
         if name == named:
             module = importlib.import_module(f"kafkacompat.cli.{name}")

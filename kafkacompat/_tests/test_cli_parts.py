@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
+from kafkacompat.__main__ import COMMANDS, main
 from kafkacompat.cli import consume, dump, groups, printing, produce, start, topics
 from kafkacompat.cli import reader as reading
 from kafkacompat.cli.format import check_cluster_id
@@ -363,3 +364,31 @@ def test_a_node_whose_standard_output_takes_nothing_goes_on(
         start.print_line("it serves")
         broken.flush()
     assert "standard output cannot be written" in caplog.text
+
+
+def parsers_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> set[str]:
+    """The names of the parsers that the command makes."""
+    made: set[str] = set()
+    initialize = argparse.ArgumentParser.__init__
+
+    def counted(self: argparse.ArgumentParser, *arguments: Any, **options: Any) -> None:
+        initialize(self, *arguments, **options)
+        made.add(self.prog)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "__init__", counted)
+    with pytest.raises(SystemExit):
+        main(words)
+    return made
+
+
+def test_a_command_makes_no_parsers_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would take 3 ms of it."""
+    assert parsers_of(monkeypatch, "start", "--help") == {"kafkacompat", "kafkacompat start"}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h", "start"), ("unknown",), ()])
+def test_help_and_errors_list_all_commands(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = {"kafkacompat", *(f"kafkacompat {name}" for name in COMMANDS)}
+    assert parsers_of(monkeypatch, *words) == every
