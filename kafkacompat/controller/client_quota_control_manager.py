@@ -47,8 +47,12 @@ class QuotaRefused(Exception):
 
 
 def entity_of(alteration: Alteration) -> Entity:
-    """Return the names of the entity by type, or None for a default. Of a type that is named twice, the last name counts."""
-    return {each.entity_type: each.entity_name for each in alteration.entity}
+    """Return the names of the entity by type, or None for a default. Of a type that is named twice, the last name counts.
+
+    They come in the order in which Kafka tells and writes them: that of its hash map.
+    """
+    parts = {each.entity_type: each.entity_name for each in alteration.entity}
+    return dict(sorted(parts.items(), key=lambda part: (part[0] == IP, part[0])))
 
 
 def hosts_to_resolve(request: AlterClientQuotasRequest) -> Work[list[str]]:
@@ -196,8 +200,7 @@ def _check_value(quotas: Mapping[str, str], key: str, value: float) -> None:
 
 
 def _text(entity: Entity) -> str:
-    parts = sorted(entity.items(), key=lambda part: (part[0] == IP, part[0]))
-    named = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in parts)
+    named = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity.items())
     return f"ClientQuotaEntity(entries={{{named}}})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -28,9 +29,9 @@ KEPT: list[tuple[dict[str, str | None], str, float]] = [
 ]
 
 
-def image() -> MetadataImage:
+def image(kept: list[tuple[dict[str, str | None], str, float]] = KEPT) -> MetadataImage:
     delta = MetadataDelta(MetadataImage())
-    for entity, key, value in KEPT:
+    for entity, key, value in kept:
         parts = [RecordEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()]
         delta.replay(14, ClientQuotaRecord(entity=parts, key=key, value=value))
     return delta.apply(1, 1)
@@ -75,6 +76,22 @@ def test_the_quotas_of_one_entity_stand_in_one_entry() -> None:
     (entry,) = answer.entries
     assert [(each.entity_type, each.entity_name) for each in entry.entity] == [(USER, "alice")]
     assert {each.key for each in entry.values} == {"producer_byte_rate", "consumer_byte_rate"}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["consumer_byte_rate", "producer_byte_rate"],
+        ["consumer_byte_rate", "request_percentage", "producer_byte_rate"],
+        ["producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", "request_percentage"],
+    ],
+)
+def test_the_quotas_of_one_entity_have_the_order_of_kafka(keys: list[str]) -> None:
+    for written in permutations(keys):
+        api = Api()
+        api.publish(image([({USER: "alice"}, key, 1.0) for key in written]))
+        (entry,) = api.send(DescribeClientQuotasRequest(components=[], strict=False), 1).entries
+        assert [each.key for each in entry.values] == keys
 
 
 @pytest.mark.parametrize(

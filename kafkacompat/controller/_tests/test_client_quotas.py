@@ -87,6 +87,14 @@ def test_a_quota_is_set_changed_and_removed(entity: dict[str, str | None], key: 
     assert (told(again), again.records) == ([(entity, 0, None)], ())
 
 
+def test_an_entity_is_told_and_written_with_its_parts_in_the_order_of_kafka() -> None:
+    for entity in ({"user": "a", "client-id": None}, {"client-id": None, "user": "a"}):
+        result = alter(cluster(), entry(entity, ("producer_byte_rate", 5)))
+        (answered,), (record,) = result.response.entries, result.records
+        for parts in answered.entity, record.message.entity:
+            assert [part.entity_type for part in parts] == ["client-id", "user"]
+
+
 def test_what_is_only_validated_is_not_written() -> None:
     result = alter(cluster(), entry(ALICE, ("producer_byte_rate", 5)), validate_only=True)
     assert (told(result), result.records) == ([(ALICE, 0, None)], ())
