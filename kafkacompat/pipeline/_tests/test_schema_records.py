@@ -212,6 +212,18 @@ def test_a_schema_may_use_others_by_reference() -> None:
 NODE = record(("next", ["null", "shop.Node"]), name="Node")
 
 
+def nulls(count: int) -> list[tuple[str, object]]:
+    return [(f"n{index}", "null") for index in range(count)]
+
+
+def doubled(times: int) -> object:
+    """Each record has two of the next one: 2 ** times values, and not a byte."""
+    made: object = record(("n", "null"), name="R0")
+    for index in range(times):
+        made = record(("a", made), ("b", f"shop.R{index}"), name=f"R{index + 1}")
+    return made
+
+
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
@@ -232,6 +244,16 @@ NODE = record(("next", ["null", "shop.Node"]), name="Node")
             ),
             "it has an array of items without bytes, so that nothing bounds a record",
         ),
+        (record(*nulls(1001)), "it has more than 1000 values without bytes"),
+        (record(("a", doubled(60))), "it has more than 1000 values without bytes"),
+        (
+            record(("a", {"type": "array", "items": record(("b", "int"), *nulls(17), name="B")})),
+            "items in it have more than 16 values without bytes",
+        ),
+        (
+            record(("a", {"type": "map", "values": record(*nulls(17), name="B")})),
+            "items in it have more than 16 values without bytes",
+        ),
         ("string", "it is not a record"),
         ({"type": "recrod"}, "it has an unknown type"),
         ({"type": "record", "fields": []}, "it is no valid Avro schema: "),
@@ -241,6 +263,15 @@ def test_a_schema_by_which_nothing_is_read_says_why(schema: object, why: str) ->
     reason, _ = reader(avro_text(schema)).read(framed(1, b"\2" * 60_000))
     assert reason is not None
     assert reason.startswith(f"incompatible schema: id 1: {why}")
+
+
+def test_some_values_without_bytes_are_read() -> None:
+    schema = record(
+        *BASE, *nulls(100), ("a", {"type": "array", "items": record(("b", "int"), *nulls(16), name="B")})
+    )
+    item = {"b": 1} | dict.fromkeys((name for name, _ in nulls(16)), None)
+    value = avro(schema, ORDER | dict.fromkeys((name for name, _ in nulls(100)), None) | {"a": [item] * 3})
+    assert reader(avro_text(schema)).read(value)[0] is None
 
 
 def test_a_schema_that_is_no_json_or_too_deep_says_why() -> None:

@@ -1,7 +1,7 @@
 """Avro: a writer's schema, what it has for the fields of a job, and the records that it has written. By fastavro.
 
 Whoever can write to the topic chooses the bytes, and whoever can register the schema. So a schema must bound what a record may
-cost: it is not recursive, and each item of an array has at least one byte.
+cost: it is not recursive, each item of an array has at least one byte, and few values have none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkacompat.pipeline.fields import Kind
@@ -25,6 +25,11 @@ MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 DEPTH_MAX: Final = 64
 """Maximum number of types in each other."""
 TOO_DEEP: Final = f"it has more than {DEPTH_MAX} types in each other"
+
+BYTELESS_MAX: Final = 1_000
+"""Maximum number of values without bytes in a record (of type null, and records of these), outside of arrays and maps."""
+BYTELESS_ITEM_MAX: Final = 16
+"""The same in one item of an array or map. A record has as many items as it has bytes."""
 
 _KINDS: Final = {
     "string": (Kind.TEXT,),
@@ -87,11 +92,13 @@ class AvroSchema:
             RecursionError,
         ) as error:
             raise Unusable(f"it is no valid Avro schema: {error}") from None
-        self._measured: dict[str, tuple[int, int]] = {}
+        self._measured: dict[str, _Measure] = {}
         try:
-            self._measure(self._schema, frozenset())
+            whole = self._measure(self._schema, frozenset())
         except RecursionError:
             raise Unusable(TOO_DEEP) from None
+        if whole.byteless > BYTELESS_MAX:
+            raise Unusable(f"it has more than {BYTELESS_MAX} values without bytes")
         if not any(kind == "record" for kind, _ in self._branches(self._schema)):
             raise Unusable("it is not a record")
 
@@ -169,42 +176,67 @@ class AvroSchema:
             elif kind == "array" and isinstance(step, int):
                 yield inner["items"]
 
-    def _measure(self, node: Any, above: frozenset[str]) -> tuple[int, int]:
-        """Return how many bytes a value has at least, and how many types are in each other. Unusable for a type without a
-        bound. above: the records in which the node is."""
+    def _measure(self, node: Any, above: frozenset[str]) -> _Measure:
+        """Unusable for a type without a bound. above: the records in which the node is."""
         if isinstance(node, list):
             # The number of the branch, and the smallest of them.
             branches = [self._measure(each, above) for each in node]
-            least, height = 1 + min((least for least, _ in branches), default=0), _highest(branches)
+            least = 1 + min((each.least for each in branches), default=0)
+            height, byteless = _highest(branches), max((each.byteless for each in branches), default=0)
         else:
             ((kind, inner),) = self._branches(node)
-            least, height = {"null": 0, "float": 4, "double": 8}.get(kind, 1), 0
+            least, height, byteless = (
+                {"null": 0, "float": 4, "double": 8}.get(kind, 1),
+                0,
+                int(kind == "null"),
+            )
             if kind == "record":
-                least, height = self._measure_record(inner, above)
+                least, height, byteless = self._measure_record(inner, above)
             elif kind == "array":
-                least_item, height = self._measure(inner["items"], above)
-                if not least_item:
+                item = self._measure_item(inner["items"], above)
+                if not item.least:
                     raise Unusable("it has an array of items without bytes, so that nothing bounds a record")
+                height = item.height
             elif kind == "map":
-                height = self._measure(inner["values"], above)[1]
+                height = self._measure_item(inner["values"], above).height
             elif kind == "fixed":
                 least = int(inner["size"])
+                byteless = int(not least)
         if height >= DEPTH_MAX:
             raise Unusable(TOO_DEEP)
-        return least, height + 1
+        return _Measure(least, height + 1, byteless)
 
-    def _measure_record(self, node: Any, above: frozenset[str]) -> tuple[int, int]:
+    def _measure_item(self, node: Any, above: frozenset[str]) -> _Measure:
+        item = self._measure(node, above)
+        if item.byteless > BYTELESS_ITEM_MAX:
+            raise Unusable(f"items in it have more than {BYTELESS_ITEM_MAX} values without bytes")
+        return item
+
+    def _measure_record(self, node: Any, above: frozenset[str]) -> _Measure:
         name = str(node["name"])
         if name in above:
             raise Unusable(f"its type {name} contains itself, so that nothing bounds a record")
         if name not in self._measured:
             fields = [self._measure(each["type"], above | {name}) for each in node["fields"]]
-            self._measured[name] = sum(least for least, _ in fields), _highest(fields)
+            least = sum(each.least for each in fields)
+            byteless = sum(each.byteless for each in fields) + (not least)
+            self._measured[name] = _Measure(least, _highest(fields), byteless)
         return self._measured[name]
 
 
-def _highest(measured: list[tuple[int, int]]) -> int:
-    return max((height for _, height in measured), default=0)
+class _Measure(NamedTuple):
+    """Of the values of a type."""
+
+    least: int
+    """Bytes that each has at least."""
+    height: int
+    """Types in each other."""
+    byteless: int
+    """Values in it that have no bytes, but for those in arrays and maps."""
+
+
+def _highest(measured: list[_Measure]) -> int:
+    return max((each.height for each in measured), default=0)
 
 
 def _kinds(kind: str, node: Any) -> tuple[Kind, ...]:
