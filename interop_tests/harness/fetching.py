@@ -28,6 +28,7 @@ from interop_tests.harness.releases import (
 )
 from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.pipeline.declarative_spark import declarative_spark
 from interop_tests.pipeline.table_readers import reader_packages
 from interop_tests.projects.projects import franz_go_tests, kafka_python_sources, watermill_tests
 from interop_tests.streams import class_archive
@@ -48,6 +49,7 @@ PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (franz_go_program, ()),
     (kafkajs_program, ()),
     (reader_packages, ()),
+    (declarative_spark, ()),
     (moto_server, ()),
     (kafka_python_sources, ()),
     (franz_go_tests, ()),

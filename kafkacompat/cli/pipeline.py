@@ -16,6 +16,10 @@ ACTIONS = {
         "kafkacompat.pipeline.run_command",
         "run the jobs that turn events into tables and result topics",
     ),
+    "declarative": (
+        "kafkacompat.pipeline.declarative_command",
+        "run a Spark Declarative Pipeline, with its lag in consumer groups",
+    ),
     "demo": ("kafkacompat.pipeline.demo_command", "start a broker, traffic, all jobs and the web console"),
     "maintain": (
         "kafkacompat.pipeline.maintain_command",
