@@ -1,10 +1,12 @@
-"""How long a suite of 200 typical tests takes, by where its Kafka comes from: python -m benchmarks.suites [--ways WAY...]
+"""How long a suite of 200 typical tests takes, by where its Kafka comes from.
+
+python -m benchmarks.suites [--ways WAY...] [--rounds N] [--one-in N]
 
 Ways: in the process of the tests, or `Kafka(process=True)`, for each test or shared and reset between two; as
 `kafkacompat start`, for each test or shared; Apache Kafka, shared or for each test. The suite runs on one core, and its Kafka
-with it. With an Apache Kafka for each test 10 of the 200 tests run, evenly chosen, and the times are 20 times theirs. CPU
-seconds are those of all processes. On a busy machine they say more than the seconds that have passed. Afterwards it measures
-starts and resets.
+with it. With an Apache Kafka for each test 10 of the 200 tests run, evenly chosen, and the times are 20 times theirs. With
+`--one-in 40` 5 tests of each way run, to see that it works. CPU seconds are those of all processes. On a busy machine they say
+more than the seconds that have passed. Afterwards it measures starts and resets.
 """
 
 from __future__ import annotations
@@ -109,8 +111,7 @@ class Measured:
     """That ran."""
 
 
-def measured(way: str) -> Measured:
-    one_in = SLOWEST_ONE_IN if way == "apache-each" else 1
+def measured(way: str, one_in: int) -> Measured:
     command = ["taskset", "-c", "0", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["--override-ini", "addopts=", str(SUITE)]
     environment = os.environ | {"SUITE_KAFKA": way, "SUITE_ONE_IN": str(one_in)}
@@ -162,12 +163,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--one-in", type=int, metavar="N")
     arguments = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     print("| Kafka of 200 tests on one core | seconds (median) | CPU seconds (median) | memory MB | tests |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for way in arguments.ways:
-        rounds = [measured(way) for _ in range(arguments.rounds)]
+        one_in = arguments.one_in or (SLOWEST_ONE_IN if way == "apache-each" else 1)
+        rounds = [measured(way, one_in) for _ in range(arguments.rounds)]
         seconds = statistics.median(each.seconds for each in rounds)
         cpu_seconds = statistics.median(each.cpu_seconds for each in rounds)
         peak_mb = max(each.bytes for each in rounds) / 1e6

@@ -30,7 +30,12 @@ from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.pipeline.declarative_spark import declarative_spark
 from interop_tests.pipeline.table_readers import reader_packages
-from interop_tests.projects.projects import franz_go_tests, kafka_python_sources, watermill_tests
+from interop_tests.projects.projects import (
+    franz_go_tests,
+    kafka_python_sources,
+    streams_tests,
+    watermill_tests,
+)
 from interop_tests.streams import class_archive
 
 # In the order in which the suite needs them.
@@ -54,6 +59,7 @@ PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
     (kafka_python_sources, ()),
     (franz_go_tests, ()),
     (watermill_tests, ()),
+    (streams_tests, ()),
     *((command, ()) for command in members.COMMANDS.values()),
 ]
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from interop_tests.harness.kafka_jars import MissingTool, require_program
 from interop_tests.harness.programs import build_once
+from interop_tests.harness.releases import COMPILER, JAVA_FLAGS
 
 PARTS = Path(__file__).with_name("parts")
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -35,6 +36,8 @@ class Project:
     """The tests that run with ours. The others take minutes."""
     fails: Mapping[str, str]
     """Tests that fail on Apache Kafka 4.4 as well, and why."""
+    starts_its_own: bool = False
+    """Its tests start a cluster each, which is ours, by the control API. They are run with no address."""
 
 
 def kafka_python_sources() -> Path:
@@ -154,6 +157,48 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+STREAMS_TESTS = "org.apache.kafka.streams.integration."
+
+
+def streams_tests() -> Path:
+    """The folder with the tests of Kafka Streams and what they need, and in `own` the cluster that they start."""
+    parts = [PARTS / "kafka_streams" / name for name in ("pom.xml", "EmbeddedKafkaCluster.java")]
+    java, maven = require_program("java"), require_program("mvn")
+    compiled = ["-d", "own", "EmbeddedKafkaCluster.java"]
+    return build_once(
+        "project-kafka-streams",
+        parts,
+        lambda folder: [
+            [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/lib"],
+            [java, "-cp", "lib/*", COMPILER, "-8", "-nowarn", "-proc:none", "-extdirs", "lib", *compiled],
+        ],
+    )
+
+
+def run_kafka_streams(bootstrap: str, names: tuple[str, ...], folder: Path) -> Outcomes:
+    tests = streams_tests()
+    chosen = [f"--select-class={STREAMS_TESTS}{name}" for name in names] or [
+        f"--select-package={STREAMS_TESTS.removesuffix('.')}"
+    ]
+    # Its own cluster stands before the one of the published tests.
+    launcher = [require_program("java"), *JAVA_FLAGS, "-cp", f"{tests}/own:{tests}/lib/*"]
+    launcher += [
+        "org.junit.platform.console.ConsoleLauncher",
+        "execute",
+        "--disable-banner",
+        "--details=none",
+    ]
+    _run(
+        [*launcher, f"--reports-dir={folder}", *chosen],
+        folder,
+        {"KAFKACOMPAT_COMMAND": f"{sys.executable} -m kafkacompat"},
+    )
+    return {
+        f"{str(case.get('classname')).removeprefix(STREAMS_TESTS)}::{case.get('name')}": _outcome(case)
+        for case in ElementTree.parse(folder / "TEST-junit-jupiter.xml").iter("testcase")
+    }
+
+
 OWN_KAFKA = "starts a Kafka of its own with the scripts of Kafka's release"
 PROJECTS = {
     each.name: each
@@ -201,6 +246,14 @@ PROJECTS = {
                 "TestPublishSubscribe_AutoCommitDisabled/TestConcurrentClose",
             ),
             {},
+        ),
+        Project(
+            "kafka-streams",
+            {},
+            run_kafka_streams,
+            ("GlobalKTableIntegrationTest", "InternalTopicIntegrationTest"),
+            {},
+            starts_its_own=True,
         ),
     )
 }
