@@ -19,7 +19,11 @@ from time import sleep
 from typing import TypeVar
 
 T = TypeVar("T")
+JOBS_MAX = 48
+"""Of one copy. What jobs have left behind, such as threads that hang, ends with it."""
 PARENT_LOOK_S = 1.0
+_copying = threading.Lock()
+"""No copy may get the end of another one's pipe at which that one writes."""
 
 
 class CopyFailed(RuntimeError):
@@ -39,13 +43,13 @@ def may_copy() -> bool:
 def carried_out(jobs: Sequence[Callable[[], T]], *, processes: int, threads: int) -> list[T]:
     """What the jobs return, in their order. `threads` are those of a process. With one process, or where no process can be copied,
     this one carries them out. Raises CopyFailed."""
-    count = min(processes, len(jobs)) if may_copy() else 1
-    if count <= 1:
+    if min(processes, len(jobs)) <= 1 or not may_copy():
         return _in_threads(jobs, threads)
-    copies = [_copy(jobs[first::count], threads) for first in range(count)]
-    outcomes: list[list[T] | CopyFailed] = [
-        _outcome(*each) for each in copies
-    ]  # also if the first one has failed
+    count = max(min(processes, len(jobs)), -(-len(jobs) // JOBS_MAX))
+    with ThreadPoolExecutor(processes) as pool:  # all of them are carried out, also if the first one fails
+        outcomes: list[list[T] | CopyFailed] = list(
+            pool.map(lambda first: _outcome(*_copy(jobs[first::count], threads)), range(count))
+        )
     results: dict[int, T] = {}
     for first, outcome in enumerate(outcomes):
         if isinstance(outcome, CopyFailed):
@@ -61,15 +65,15 @@ def _in_threads(jobs: Sequence[Callable[[], T]], threads: int) -> list[T]:
 
 def _copy(jobs: Sequence[Callable[[], T]], threads: int) -> tuple[int, int]:
     """The id of a process, and where its results come."""
-    reading, writing = os.pipe()
     parent = os.getpid()
-    with warnings.catch_warnings():
+    with _copying, warnings.catch_warnings():
         # Python warns of locks that threads of the parent hold. A copy uses nothing of theirs.
         warnings.simplefilter("ignore", DeprecationWarning)
+        reading, writing = os.pipe()
         pid = os.fork()
-    if pid:
-        os.close(writing)
-        return pid, reading
+        if pid:
+            os.close(writing)
+            return pid, reading
     code = 1
     try:
         gc.freeze()  # what the parent's threads hold is not freed here: a client would wait for its threads

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 
+from kafkacompat.testing import copies
 from kafkacompat.testing.copies import CopyFailed, carried_out, may_copy
 
 needs_copies = pytest.mark.skipif(not may_copy(), reason="no process can be copied here")
@@ -19,6 +21,13 @@ needs_copies = pytest.mark.skipif(not may_copy(), reason="no process can be copi
 def test_results_are_in_the_order_of_the_jobs(processes: int) -> None:
     jobs: list[Callable[[], int]] = [partial(pow, number, 2) for number in range(7)]
     assert carried_out(jobs, processes=processes, threads=2) == [0, 1, 4, 9, 16, 25, 36]
+
+
+@needs_copies
+def test_a_copy_ends_after_so_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "JOBS_MAX", 2)
+    pids = carried_out([os.getpid] * 12, processes=2, threads=1)
+    assert sorted(Counter(pids).values()) == [2] * 6
 
 
 def test_without_jobs_there_are_no_results() -> None:
