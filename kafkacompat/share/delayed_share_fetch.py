@@ -22,7 +22,7 @@ from kafkacompat.partition.delayed_operations import (
     DelayedOperationPurgatory,
 )
 from kafkacompat.partition.service import FetchedRemotely, RemoteFetch
-from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRefused, WorkersBusy
+from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRefused, passes
 from kafkacompat.records.batch import (
     CONTROL_BIT,
     HEADER_SIZE,
@@ -393,7 +393,11 @@ class DelayedShareFetch(DelayedOperation):
                 if led not in moved and led.is_cached:
                     self.fetches.purgatory.wake(led)
             held = [each for each in held if each[0] in moved]
-            await self._fetch_moved(remote)
+            try:
+                await self._fetch_moved(remote)
+            except Exception as error:
+                for led, _ in held:
+                    self._failed(led, error)
         self._finish(held)
 
     async def _rest(self) -> None:
@@ -452,8 +456,8 @@ class DelayedShareFetch(DelayedOperation):
         if isinstance(error, UNREADABLE):
             self._unreadable(led, self._answers[led.key.topic_id_partition], error)
             return
-        if isinstance(error, WorkersBusy):
-            logger.error("no worker read %s: %s", led.name, error)
+        if passes(error):
+            logger.error("%s is not read now: %r", led.name, error)
         else:
             report(f"a share fetch of {led.name}", error)
         self.refused[led.key.topic_id_partition] = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -133,6 +133,21 @@ def test_a_remote_read_that_fails_is_an_error_of_its_share_partition() -> None:
     assert taken(response) == {1: [(0, 1, 1)]}
 
 
+@pytest.mark.parametrize("problem", [MemoryError(), KeyError("a bug")], ids=["passes", "a bug"])
+def test_a_remote_read_that_breaks_off_keeps_no_lock(problem: Exception, faults: Any) -> None:
+    world, remote = tiered()
+    world.produce("t", 1)
+    answer = parked(world, "a", partitions=[0, 1])
+    remote.answers[0].fail(problem)
+    assert faults.take() == ([problem] if isinstance(problem, KeyError) else [])
+    response = answer.result()
+    assert codes(response)[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert taken(response) == {1: [(0, 0, 1)]}
+    other = parked(world, "b", partitions=[0])
+    remote.answers[1].resolve([copy_of(0)])
+    assert taken(other.result()) == {0: [(0, 1, 1)]}
+
+
 def test_records_that_are_deleted_during_the_remote_read_are_not_acquired() -> None:
     world, remote = tiered()
     answer = parked(world, partitions=[0])
