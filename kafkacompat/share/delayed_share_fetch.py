@@ -628,16 +628,17 @@ class FetchedRecords:
 
 
 def _until_many_aborted(found: FetchedRemotely) -> tuple[memoryview, list[AbortedTransaction]]:
-    """The records before the first one that too many aborted transactions come before, and those transactions."""
+    """The records before the first one that too many aborted transactions come before, and those transactions. The first batch
+    at least: more transactions than that may have been open together."""
     aborted = sorted(found.aborted_transactions, key=lambda each: each.first_offset)
     records = found.records
     if len(aborted) > ABORTED_MAX:
         end_offset = aborted[ABORTED_MAX].first_offset
-        at = next(
-            (each.position for each in iterate_batches(records) if each.base_offset >= end_offset),
-            len(records),
-        )
-        records, aborted = records[:at], aborted[:ABORTED_MAX]
+        for each in iterate_batches(records):
+            if each.position and each.base_offset >= end_offset:
+                records = records[: each.position]
+                aborted = [one for one in aborted if one.first_offset < each.base_offset]
+                break
     return records, [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]
 
 

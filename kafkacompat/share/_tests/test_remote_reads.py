@@ -187,6 +187,18 @@ def test_very_many_aborted_transactions_end_what_is_read(monkeypatch: pytest.Mon
     assert taken(answer.result()) == {0: [(0, 1, 1)]}
 
 
+def test_very_many_aborted_transactions_before_the_first_batch_do_not_hide_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were open together. The member would get nothing for ever."""
+    monkeypatch.setattr(delayed_share_fetch, "ABORTED_MAX", 1)
+    world, remote = tiered(share_isolation_level="read_committed")
+    answer = parked(world, partitions=[0])
+    aborted = [AbortedTransaction(producer, 0) for producer in (8, 9)] + [AbortedTransaction(7, 2)]
+    remote.answers[0].resolve([copy_of(0, 2, aborted=aborted)])
+    assert taken(answer.result()) == {0: [(0, 1, 1)]}
+
+
 def test_without_a_remote_storage_the_member_is_told() -> None:
     world, _ = tiered()
     world.manager.remote = None
