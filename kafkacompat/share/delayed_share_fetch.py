@@ -335,7 +335,8 @@ class DelayedShareFetch(DelayedOperation):
             end = led.readable_end(read_committed=read_committed)
             if offset == end:
                 continue
-            if offset > end or offset < log.log_start_offset or min_bytes <= 1:
+            # Of what is below the files no bytes are counted.
+            if offset > end or offset < log.local_log_start_offset or min_bytes <= 1:
                 return True
             if log.segment_base_offset(offset) != log.segment_base_offset(end):
                 return True

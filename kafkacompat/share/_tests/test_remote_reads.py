@@ -148,6 +148,13 @@ def test_a_remote_read_that_breaks_off_keeps_no_lock(problem: Exception, faults:
     assert taken(other.result()) == {0: [(0, 1, 1)]}
 
 
+def test_a_remote_read_does_not_wait_for_bytes_in_the_log() -> None:
+    world, remote = tiered()
+    answer = parked(world, partitions=[0], min_bytes=1 << 20)
+    remote.answers[0].resolve([copy_of(0)])
+    assert taken(answer.result()) == {0: [(0, 1, 1)]}
+
+
 def test_records_that_are_deleted_during_the_remote_read_are_not_acquired() -> None:
     world, remote = tiered()
     answer = parked(world, partitions=[0])
