@@ -229,6 +229,7 @@ class DelayedShareFetch(DelayedOperation):
         "_count",
         "_has_records",
         "_is_abandoned",
+        "_kept",
         "_limits",
         "_meter",
         "_moved",
@@ -263,6 +264,8 @@ class DelayedShareFetch(DelayedOperation):
         self._count = 0
         self._has_records = False
         self._is_abandoned = False
+        self._kept = 0
+        """Records that the logs leave to the remote storage. They might fill each fetch."""
         self._moved: list[tuple[LedPartition, RemoteFetch]] = []
         """The next record of these is in the remote storage only."""
         self._ranges = 0
@@ -419,6 +422,8 @@ class DelayedShareFetch(DelayedOperation):
             read_committed=parameters.read_committed,
         )
         self._work = 0
+        # A whole batch may have gone beyond what was left.
+        self._count, self._kept = min(self._count, parameters.max_records - self._kept), 0
         for (led, wanted), outcome in zip(moved, found, strict=True):
             await self._rest()
             try:
@@ -468,7 +473,7 @@ class DelayedShareFetch(DelayedOperation):
         key = led.key.topic_id_partition
         data = self._answers[key] = PartitionData(partition_index=key.partition, records=EMPTY_RECORDS)
         self._work += 1
-        is_full = self._count >= self.parameters.max_records or self._ranges >= RANGES_MAX
+        is_full = self._left() <= 0 or self._ranges >= RANGES_MAX
         if self._is_abandoned or is_full or led.core.state is not ACTIVE:
             return None
         if not led.partition.is_leader:
@@ -483,8 +488,11 @@ class DelayedShareFetch(DelayedOperation):
 
     def _until(self, led: LedPartition, offset: int) -> int:
         """The offset up to which records may be acquired."""
-        left = self.parameters.max_records - self._count
-        return max(led.core.end_offset, offset) + min(left, led.settings().max_record_locks)
+        return max(led.core.end_offset, offset) + min(self._left(), led.settings().max_record_locks)
+
+    def _left(self) -> int:
+        """How many more records may be acquired."""
+        return self.parameters.max_records - self._count - self._kept
 
     def _fetch_from(
         self, led: LedPartition, offset: int, limit_bytes: int, fetched: FetchedRecords | None
@@ -514,6 +522,8 @@ class DelayedShareFetch(DelayedOperation):
                 refused.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
                 and self.fetches.manager.remote is not None
             ):
+                if not self._moved:
+                    self._kept = (self._left() + 1) // 2
                 self._moved.append((led, RemoteFetch(led.partition, offset, max_bytes, least_one)))
             else:
                 data.error_code = refused.code
@@ -536,7 +546,7 @@ class DelayedShareFetch(DelayedOperation):
             parameters.member_id,
             parameters.acquire_mode,
             parameters.batch_size,
-            parameters.max_records - self._count,
+            self._left(),
             offset,
             fetched.batches,
             aborted,

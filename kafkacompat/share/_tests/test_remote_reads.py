@@ -114,6 +114,31 @@ def test_others_do_not_wait_for_the_remote_storage() -> None:
     assert taken(slow.result()) == {0: [(0, 1, 1)], 1: [(0, 0, 1)]}
 
 
+@pytest.mark.parametrize(
+    ("values", "acquired"),
+    [((b"a",), [(0, 1, 1)]), ((b"a",) * 6, [(0, 5, 1)])],
+    ids=["small-batches", "a-batch-beyond-the-limit"],
+)
+def test_a_log_with_much_leaves_room_for_the_remote_storage(
+    values: tuple[bytes, ...], acquired: list[tuple[int, int, int]]
+) -> None:
+    """Otherwise it would fill each fetch, and nothing of the remote storage would ever be taken."""
+    world, remote = tiered()
+    for _ in range(8):
+        world.produce("t", 1, *values)
+    answer = parked(world, partitions=[0, 1], max_records=4)
+    remote.answers[0].resolve([copy_of(0, 2)])
+    assert taken(answer.result()) == {0: [(0, 1, 1)], 1: acquired}
+
+
+def test_one_record_is_left_to_the_remote_storage() -> None:
+    world, remote = tiered()
+    world.produce("t", 1)
+    answer = parked(world, partitions=[0, 1], max_records=1)
+    remote.answers[0].resolve([copy_of(0, 2)])
+    assert taken(answer.result()) == {0: [(0, 1, 1)]}
+
+
 def test_what_the_remote_storage_does_not_give_in_time_is_not_acquired() -> None:
     world, remote = tiered()
     answer = parked(world, partitions=[0])
