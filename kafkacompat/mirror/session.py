@@ -83,9 +83,11 @@ class LeaderSession:
             self._changed[followed.key] = followed
 
     def served(self, followed: MirroredPartition) -> None:
-        """It has got records. A full request names it last: the source fills a response in this order."""
-        self.partitions[followed.key] = self.partitions.pop(followed.key)
-        self.changed(followed)
+        """It has got records. A full request names it last: the source fills a response in this order. While they were appended
+        it may have left for another leader."""
+        if self.partitions.get(followed.key) is followed:
+            self.partitions[followed.key] = self.partitions.pop(followed.key)
+            self.changed(followed)
 
     def wait(self, followed: MirroredPartition) -> None:
         """Do not fetch it before it is due."""

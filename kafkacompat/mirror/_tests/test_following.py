@@ -867,3 +867,25 @@ def marker_of(coordinator_epoch: int, producer_epoch: int) -> bytearray:
         producer_epoch=producer_epoch,
         timestamp_ms=1,
     )
+
+
+@pytest.mark.parametrize("leader", [2, -1])
+def test_a_source_whose_leader_moves_while_its_answer_is_appended_is_followed_on(leader: int) -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+    fetches = mirror.following()
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
+    request = fetches.build(source.leader().id, 0)
+    assert request is not None
+    response = mirror.answer(source.leader(), replace_wait(request))
+    taking = fetches.take_in_turns(source.leader().id, response, 0, mirror.last)
+    next(taking)
+    assert mirror.log().log_end_offset == 1
+    moved = mirror.metadata()
+    moved.topics[0].partitions[0].leader_id = leader
+    moved.topics[0].partitions[0].leader_epoch += 1
+    at_once(fetches.take_metadata_in_turns(moved, mirror.last))
+    at_once(taking)
+    assert (mirror.last.failed, mirror.last.bugs) == ([], [])
+    assert [core.topic_partition for core in mirror.last.appended] == [T0]
+    assert fetches.leaders() == {leader} - {-1}
