@@ -399,10 +399,16 @@ def copy_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
     ends = {topic.name: end_offsets(cluster, topic.name) for topic in topics}
     rows = []
     for servers in sorted({topic.source for topic in topics}):
-        names = [topic.name for topic in topics if topic.source == servers]
+        ids = {topic.name: topic.source_id for topic in topics if topic.source == servers}
         with source_of(servers, arguments.source_config) as source:
-            for group in groups_of(source):
-                there = committed(source, group)
+            found_there = {group: committed(source, group) for group in groups_of(source)}
+            # After their offsets: those of another topic of that name are of other records.
+            names = [
+                topic.name or ""
+                for topic in source.metadata(list(ids)).topics
+                if not topic.error_code and uuid_to_text(topic.topic_id) == ids[topic.name or ""]
+            ]
+            for group, there in found_there.items():
                 for name in names:
                     found = {number: offset for number, offset in there.get(name, {}).items() if offset >= 0}
                     targets = {

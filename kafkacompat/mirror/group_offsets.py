@@ -5,7 +5,8 @@ offsets, and commits what differs here. Batches have the same offsets and leader
 as it is, with its leader epoch and its metadata.
 
 - Only groups of a kind that commits offsets: classic ones of consumers, consumer groups and streams groups.
-- Only topics that follow this source. Whether they still do is looked at right before the commit.
+- Only topics that follow this source. Whether they still do is looked at right before the commit, and whether the source's topic
+  has still the id of the one that is followed, after its offsets were read.
 - No offset above the high watermark here: its records may never come. It is copied in a later round.
 - A group with members here refuses the commit, as any from outside, and keeps its own offsets.
 
@@ -18,13 +19,13 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.faults import report
-from kafkacompat.ids import TopicPartition
+from kafkacompat.ids import TopicPartition, uuid_to_text
 from kafkacompat.mirror.source import REQUEST_TIMEOUT_MS, SourceUnknown, servers_of
 from kafkacompat.net.failures import ChannelError
 from kafkacompat.tasks import Pace, Work, in_turns, pieces
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
-from kafkacompat.wire.messages.metadata_request import MetadataRequest
+from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -33,7 +34,7 @@ from kafkacompat.wire.messages.offset_commit_request import (
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkacompat.deferred import Deferred
     from kafkacompat.mirror.source import Channel, Channels
@@ -181,25 +182,25 @@ class GroupOffsets:
         self._groups = groups
         self._sources: dict[str, str] = {}
         """By topic."""
-        self._topics: dict[str, set[str]] = {}
-        """Those that follow a source, by its servers."""
+        self._topics: dict[str, dict[str, str]] = {}
+        """Those that follow a source, by its servers, with their ids there."""
         self._rounds: dict[str, Rounds] = {}
         self.copied = 0
         """Offsets that were committed here."""
 
-    def follow(self, topic: str, source: str | None) -> None:
-        """None: it follows no more."""
+    def follow(self, topic: str, source: str | None, topic_id: str = "") -> None:
+        """`topic_id`: of the topic at the source, as text. Without a source it follows no more."""
         former = self._sources.pop(topic, None)
         if former is not None and former != source:
-            self._topics[former].discard(topic)
+            del self._topics[former][topic]
             if not self._topics[former]:
                 del self._topics[former]
                 self._rounds.pop(former).close()
         if source is None:
             return
         self._sources[topic] = source
-        topics = self._topics.setdefault(source, set())
-        topics.add(topic)
+        topics = self._topics.setdefault(source, {})
+        topics[topic] = topic_id
         if source not in self._rounds:
             self._rounds[source] = Rounds(
                 source, topics, self._tasks, self._clock, self._connect, self._groups, self._count
@@ -222,14 +223,15 @@ class Rounds:
     def __init__(
         self,
         source: str,
-        topics: Collection[str],
+        topics: Mapping[str, str],
         tasks: Tasks,
         clock: Clock,
         connect: Callable[[str], Deferred[Channels]],
         groups: Groups,
         count: Callable[[int], None],
     ) -> None:
-        """`topics`: those that follow the source, at any time. `count` is told how many offsets were committed."""
+        """`topics`: those that follow the source, at any time, with their ids there. `count` is told how many offsets were
+        committed."""
         self._source = source
         self._topics = topics
         self._tasks = tasks
@@ -325,15 +327,29 @@ class Rounds:
         if not wanted:
             return trouble
         places = {TopicPartition(*place): None for offsets in wanted.values() for place in offsets}
+        ids = await self._ids(channel, dict.fromkeys(place.topic for place in places))
         ends = await self._groups.ends(places)
         for group, offsets in wanted.items():
-            request = commit_request(group, offsets, ends, self._topics)
+            topics = [name for name, there in ids.items() if self._topics.get(name) == there]
+            request = commit_request(group, offsets, ends, topics)
             if request is not None:
                 codes = _codes(await self._groups.commit(request))
                 self._count(codes.count(ErrorCode.NONE))
                 refused = [code.name for code in codes if code not in EXPECTED]
                 trouble = f"group {group} here: {refused[0]}" if refused else trouble
         return trouble
+
+    async def _ids(self, channel: Channel, names: Iterable[str]) -> dict[str, str]:
+        """Of topics at the source, as far as they are there."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+        )
+        answer = await channel.request(request, REQUEST_TIMEOUT_MS)
+        return {
+            topic.name: uuid_to_text(topic.topic_id)
+            for topic in answer.topics
+            if topic.name is not None and topic.error_code == ErrorCode.NONE
+        }
 
 
 def _fetch_request(names: Sequence[str]) -> OffsetFetchRequest:

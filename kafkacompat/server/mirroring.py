@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CLIENT_PROPERTIES = "mirror.client.properties"
 BOOTSTRAP_SERVERS = "bootstrap.servers"
-SOURCE, STATE = "mirror.source.bootstrap.servers", "mirror.state"
+SOURCE, STATE, TOPIC_ID = "mirror.source.bootstrap.servers", "mirror.state", "mirror.source.topic.id"
 COMMIT_VERSION, FETCH_VERSION = 9, 9
 
 
@@ -79,7 +79,7 @@ class Mirroring:
                     services.tasks, services.work_clock, self._connecting, self._groups
                 )
             if self._offsets is not None:
-                self._offsets.follow(topic, source)
+                self._offsets.follow(topic, source, config.get(TOPIC_ID, ""))
 
     def families(self) -> Families:
         """The metrics. None before a partition here has followed."""

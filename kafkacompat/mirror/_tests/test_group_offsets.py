@@ -15,7 +15,7 @@ from kafkacompat.coordinator._tests.clients import commit, fetch, form_group
 from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.deferred import Deferred
 from kafkacompat.group._tests.streamers import Streamer, StreamsWorld, topology
-from kafkacompat.ids import TopicPartition
+from kafkacompat.ids import TopicPartition, uuid_to_text
 from kafkacompat.mirror.group_offsets import ROUND_MS, GroupOffsets
 from kafkacompat.mirror.source import SourceUnknown
 from kafkacompat.net.failures import ConnectionLost
@@ -23,11 +23,17 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
-from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
+from kafkacompat.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+IDS = {"t": b"t" * 16, "u": b"u" * 16}
+"""Of the source's topics."""
 DAY_MS = 86_400_000
 
 
@@ -47,7 +53,11 @@ class World:
         self.groups_asked: list[str] = []
         self.when_asked_for_ends = lambda: None
         self.offsets = GroupOffsets(self.target.tasks, self.target.time, self.connect, self)
-        self.offsets.follow("t", "first:1,second:1")
+        self.ids = dict(IDS)
+        self.follow("t")
+
+    def follow(self, topic: str, source: str = "first:1,second:1") -> None:
+        self.offsets.follow(topic, source, uuid_to_text(IDS[topic]))
 
     # What the rounds ask.
 
@@ -72,7 +82,12 @@ class World:
             reply.fail(ConnectionLost("the link is cut"))
         elif isinstance(message, MetadataRequest):
             brokers = [MetadataResponseBroker(node_id=1, host="broker", port=1)]
-            reply.resolve(MetadataResponse(brokers=brokers))
+            topics = [
+                MetadataResponseTopic(name=each.name, topic_id=self.ids[each.name])
+                for each in message.topics
+                if each.name in self.ids
+            ]
+            reply.resolve(MetadataResponse(brokers=brokers, topics=topics))
         elif isinstance(message, ListGroupsRequest):
             listed: ListGroupsResponse = self.source.call_to_the_end(LIST, message, 5)
             listed.groups += self.others
@@ -191,7 +206,7 @@ def test_a_streams_group_goes_on_where_it_was() -> None:
     world = World()
     world.target = StreamsWorld()
     world.offsets = GroupOffsets(world.target.tasks, world.target.time, world.connect, world)
-    world.offsets.follow("t", "first:1,second:1")
+    world.follow("t")
     commit(world.source, 7, group="app")
     world.round()
     assert Streamer(world.target, "m", topology("t")).join().error_code == 0
@@ -207,7 +222,7 @@ def test_only_topics_that_follow_are_copied() -> None:
     commit(world.source, 7, topic="u")
     world.round()
     assert (world.copied(), world.copied(topic="u")) == (7, -1)
-    world.offsets.follow("u", "first:1,second:1")
+    world.follow("u")
     world.round()
     assert world.copied(topic="u") == 7
 
@@ -223,7 +238,7 @@ def test_a_broker_copies_for_the_groups_that_it_coordinates() -> None:
 
 def test_nothing_is_copied_after_a_stop() -> None:
     world = World()
-    world.offsets.follow("u", "first:1,second:1")
+    world.follow("u")
     commit(world.source, 7)
     world.when_asked_for_ends = lambda: world.offsets.follow("t", None)
     world.round()
@@ -235,9 +250,26 @@ def test_nothing_is_copied_after_a_stop() -> None:
     assert world.asked == []
 
 
+@pytest.mark.parametrize("made_again", [None, b"v" * 16])
+def test_nothing_is_copied_of_a_topic_that_was_deleted_at_the_source(made_again: bytes | None) -> None:
+    """Offsets in another topic of that name are of other records."""
+    world = World()
+    world.follow("u")
+    world.here[TopicPartition("u", 0)] = 100
+    commit(world.source, 50)
+    world.round()
+    del world.ids["t"]
+    if made_again is not None:
+        world.ids["t"] = made_again
+    commit(world.source, 3)
+    commit(world.source, 7, topic="u")
+    world.round()
+    assert (world.copied(), world.copied(topic="u")) == (50, 7)
+
+
 def test_a_topic_may_follow_another_source() -> None:
     world = World()
-    world.offsets.follow("t", "third:1")
+    world.follow("t", "third:1")
     world.asked.clear()
     world.round()
     assert set(world.asked) == {"third", "broker"}
@@ -291,7 +323,7 @@ def test_a_group_that_the_node_may_not_read_is_told(caplog: pytest.LogCaptureFix
 
 def test_servers_that_are_no_addresses_are_told(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
-    world.offsets.follow("t", "nowhere")
+    world.follow("t", "nowhere")
     world.round()
     assert "no server has the form HOST:PORT" in caplog.text
 
