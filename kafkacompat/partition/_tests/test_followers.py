@@ -570,6 +570,28 @@ def test_an_empty_follower_may_begin_after_all_that_is_in_the_remote_storage(
     )
 
 
+def test_an_empty_follower_waits_until_its_leader_knows_what_is_in_the_remote_storage() -> None:
+    cluster = leader_without_its_first_segment()
+    cluster.settings["follower.fetch.last.tiered.offset.enable"] = 1
+    asked = tier_of(
+        cluster, SimpleNamespace(offset=4, epochs=[(0, 0)], producer_snapshot=encode_snapshot([]))
+    )
+    leader: Any = cluster.nodes[1].log()
+    leader.high_watermark = 4
+    leader.note_copied_to(1)
+    assert leader.enforce_retention(0) == 1
+    leader.highest_offset_in_remote_storage = -1  # as after a start
+    cluster.settle(20_000)  # what was under way is lost
+    cluster.cut = set()
+    cluster.settle(20_000)
+    follower: Any = cluster.nodes[2].log()
+    assert (asked, follower.log_end_offset) == ([], 0)
+    leader.note_copied_to(3)
+    cluster.settle(20_000)
+    assert asked == [(0, 3, 4)]
+    assert (follower.local_log_start_offset, follower.log_end_offset) == (4, 4)
+
+
 def test_a_damaged_producer_snapshot_leaves_the_follower_as_it_is() -> None:
     cluster = leader_without_its_first_segment()
     tier_of(cluster, SimpleNamespace(offset=2, epochs=[(0, 0)], producer_snapshot=b"damaged"))
