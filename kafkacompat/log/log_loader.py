@@ -17,7 +17,6 @@ every batch from the recovery point on. It rebuilds the producers' state. All of
 
 from __future__ import annotations
 
-import errno
 import posixpath
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +48,7 @@ from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.replay import apply_batch, replay_segments
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkacompat.log.unified_log import LogParts
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import is_full
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 Note = Callable[[str], None]
 DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed, struct.error)
 """The errors of reading a damaged file. struct.error means an offset that no index entry can hold."""
@@ -451,12 +449,8 @@ def spared_on_a_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not _is_full(error):
+        if not is_full(error):
             raise
-
-
-def _is_full(error: OSError) -> bool:
-    return error.errno in NO_ROOM and not isinstance(error, SyncFailed)
 
 
 def recover_segments(
@@ -553,7 +547,7 @@ class _Indexing:
         try:
             self._segment.index_batch(header, in_memory=self._in_memory)
         except OSError as error:
-            if not self._may_wait or not _is_full(error):
+            if not self._may_wait or not is_full(error):
                 raise
             self._in_memory = True
             self._segment.index_batch(header, in_memory=True)
@@ -562,7 +556,7 @@ class _Indexing:
         try:
             self._segment.finish_reindex()
         except OSError as error:
-            if not self._may_wait or not _is_full(error):
+            if not self._may_wait or not is_full(error):
                 raise
 
 

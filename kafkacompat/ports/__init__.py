@@ -40,7 +40,7 @@ from kafkacompat.ports.network import (
     ProbeResult,
     SocketServer,
 )
-from kafkacompat.ports.passing import passes
+from kafkacompat.ports.passing import is_full, passes
 from kafkacompat.ports.process import (
     Clock,
     PlacedWorkers,
@@ -94,5 +94,6 @@ __all__ = [
     "WorkerPools",
     "Workers",
     "WorkersBusy",
+    "is_full",
     "passes",
 ]

@@ -10,6 +10,7 @@ from kafkacompat.ports.process import WorkersBusy
 
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Shortages of the process or the machine, not of a disk."""
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def passes(error: BaseException | None) -> bool:
@@ -18,3 +19,8 @@ def passes(error: BaseException | None) -> bool:
     if isinstance(error, OSError):
         return error.errno in SHORTAGES and not isinstance(error, (SyncFailed, HalfDone))
     return isinstance(error, (IndexesRebuilt, WorkersBusy, MemoryError))
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether a disk had no room. A failed sync is something else, also for lack of room."""
+    return isinstance(error, OSError) and error.errno in NO_ROOM and not isinstance(error, SyncFailed)

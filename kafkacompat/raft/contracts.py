@@ -5,7 +5,6 @@ Protocols and their values; nothing here acts. Roles, sockets and the meaning of
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,8 +12,6 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import Buffer, LogRead
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The errors of a full disk."""
 RECORDS_A_STEP = 200
 """Values that the state machine takes in one step of the loop. One takes 15 to 40 us."""
 

@@ -19,8 +19,7 @@ from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
 from kafkacompat.log.log_loader import open_directory, trust_syncs_again
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.ports import HalfDone, SyncFailed, passes
-from kafkacompat.raft.contracts import NO_ROOM
+from kafkacompat.ports import HalfDone, is_full, passes
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
 from kafkacompat.raft.storage import METADATA_PARTITION, make_metadata_directory
 from kafkacompat.records.batch import ValidatedBatch, parse_header
@@ -58,8 +57,7 @@ def _as_far_as_there_is_room(*, can_lack: bool = False) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        is_whole = not isinstance(error, (SyncFailed, HalfDone))
-        if not (is_whole and (error.errno in NO_ROOM or (can_lack and passes(error)))):
+        if isinstance(error, HalfDone) or not (is_full(error) or (can_lack and passes(error))):
             raise
 
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.meters import RecentTimes
-from kafkacompat.ports import SyncFailed, passes
+from kafkacompat.ports import is_full, passes
 from kafkacompat.quota.rate import Counted
 from kafkacompat.raft import control_records
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.applier import Own
 from kafkacompat.raft.batches import BrokenBatch, core_batch, headers
-from kafkacompat.raft.contracts import NO_ROOM, LoadedBatch, MetadataLog, MetadataLogProblem
+from kafkacompat.raft.contracts import LoadedBatch, MetadataLog, MetadataLogProblem
 from kafkacompat.raft.election_state import (
     QUORUM_STATE_FILE,
     BrokenElectionState,
@@ -412,8 +412,7 @@ class RoomWatch:
         if passes(error):
             is_held = type(each) in UNCHANGED_WHEN_LACKING
         else:
-            is_full = error.errno in NO_ROOM and not isinstance(error, SyncFailed)
-            is_held = is_full and type(each) in UNCHANGED_WHEN_REFUSED
+            is_held = is_full(error) and type(each) in UNCHANGED_WHEN_REFUSED
         if not is_held:
             return False
         self._say(f"the quorum waits for the metadata log's directory: {error}")

@@ -15,10 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ports import SyncFailed, passes
+from kafkacompat.ports import SyncFailed, is_full, passes
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
-from kafkacompat.raft.contracts import NO_ROOM
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, SnapshotFormat, parse_in_steps
 from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.tasks import Cancelled, in_turns
@@ -180,8 +179,7 @@ class SnapshotWork:
                 await self._wait_after(snapshot_id, error)
 
     async def _wait_after(self, snapshot_id: OffsetAndEpoch, error: Exception) -> None:
-        is_full = isinstance(error, OSError) and error.errno in NO_ROOM and not isinstance(error, SyncFailed)
-        if not (is_full or passes(error)):
+        if not (is_full(error) or passes(error)):
             raise error
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._noted_again_ms:
