@@ -17,6 +17,7 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
+from kafkacompat.partition.service import RemoteFetch
 from kafkacompat.ports import FileSlice, LogRefused, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.share.dead_letters import (
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import MetadataImage, TopicImage
     from kafkacompat.ids import Uuid
-    from kafkacompat.partition.service import PartitionService
-    from kafkacompat.ports import Buffer, Clock, Workers
+    from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.ports import Buffer, Clock, Log, Workers
     from kafkacompat.share.service import SharePartitionKey
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ class DeadLetterQueue:
         image: Callable[[], MetadataImage],
         policy: Callable[[str], DeadLetterPolicy],
         topic_config: Callable[[str], LogConfig],
-        partitions: PartitionService,
+        partitions: ReplicaManager,
         channel: Callable[[int], Requests | None],
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
         clock: Clock,
@@ -328,7 +329,7 @@ class DeadLetterQueue:
             # Of these there is nothing to copy. The others follow with the next read.
             return Sources({}, min(log.log_start_offset - 1, last))
         try:
-            records = log.read(first, READ_BYTES, log.log_end_offset, True).records
+            records = await self._records_from(delivery.source, log, first)
             find = partial(self._sources_in, records, first, last, self._max_bytes(policy))
             return find() if self._workers is None else await self._workers.submit(find)
         except (BatchCorrupt, LogRefused, OSError) as error:
@@ -343,6 +344,20 @@ class DeadLetterQueue:
             if not passes(error):
                 report("reading records for dead letters", error)
             raise AttemptFailed(f"the records cannot be read: {error!r}") from error
+
+    async def _records_from(self, source: TopicPartition, log: Log, offset: int) -> Buffer | FileSlice:
+        """Raises LogRefused, OSError, and what else a read does."""
+        remote, core = self._partitions.remote, self._partitions.core(source)
+        try:
+            return log.read(offset, READ_BYTES, log.log_end_offset, True).records
+        except LogRefused as refused:
+            if refused.code is not ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE or remote is None or core is None:
+                raise
+        wanted = RemoteFetch(core, offset, READ_BYTES, True)
+        (found,) = await remote.read([wanted], READ_BYTES, TIMEOUT_MS, read_committed=False)
+        if found is None or isinstance(found, ErrorCode):
+            raise TimeoutError("the remote storage does not give them")
+        return found.records
 
     @staticmethod
     def _sources_in(records: Buffer | FileSlice, first: int, last: int, max_bytes: int) -> Sources:

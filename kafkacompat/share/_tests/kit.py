@@ -12,6 +12,7 @@ from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.controller.image import ConfigResourceType, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.kit import LISTENER, NODE_ID, LedPartitions, topic_image
+from kafkacompat.partition.service import FetchedRemotely, RemoteFetch
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
@@ -106,6 +107,27 @@ class MemoryPersister:
         self, group_id: str, partitions: Sequence[TopicIdPartition]
     ) -> Deferred[Mapping[TopicIdPartition, StateSummary]]:
         raise NotImplementedError
+
+
+class Remote:
+    """Reads of the remote storage, which end when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int, bool]] = []
+        self.answers: list[Deferred[list[FetchedRemotely | ErrorCode | None]]] = []
+        self.held = 0
+
+    async def read(
+        self, wanted: Sequence[RemoteFetch], max_bytes: int, max_wait_ms: int, *, read_committed: bool
+    ) -> list[FetchedRemotely | ErrorCode | None]:
+        self.asked += [(each.offset, each.max_bytes, each.minimum_one_batch) for each in wanted]
+        answer: Deferred[list[FetchedRemotely | ErrorCode | None]] = Deferred()
+        self.answers.append(answer)
+        return await answer
+
+    def hold(self, records: memoryview) -> memoryview:
+        self.held += len(records)
+        return records
 
 
 class ShareLeader(LedPartitions):

@@ -20,11 +20,13 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.kit import failing, partition_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.partition.service import FetchedRemotely
 from kafkacompat.ports import FileSlice, IndexesRebuilt
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
 from kafkacompat.share import dead_letter_queue
+from kafkacompat.share._tests.kit import Remote
 from kafkacompat.share.dead_letter_queue import GROUP_ENABLE, DeadLetterQueue
 from kafkacompat.share.dead_letters import ATTEMPTS, BACKOFF_MS, Cause, DeadLetterPolicy, DeadLetters
 from kafkacompat.share.service import SharePartitionKey
@@ -166,6 +168,35 @@ def test_a_record_that_retention_took_is_told_without_its_contents() -> None:
     log.increment_log_start_offset(2)
     assert world.send(0, 1).result() is True
     assert world.letters() == [(None, "0"), (None, "1")]
+
+
+@pytest.mark.parametrize("late", [None, ErrorCode.UNKNOWN_SERVER_ERROR], ids=["throttled", "fails"])
+def test_records_of_the_remote_storage_are_copied_when_it_gives_them(late: ErrorCode | None) -> None:
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
+    log: Any = None
+    for value in (b"a", b"b"):
+        if value == b"b":
+            log = world.manager.log(SOURCE)
+            log.roll(1, world.time.now_ms())
+        world.fill(value)
+    world.run()
+    log.set_high_watermark(2)
+    batch = bytes(log.read(0, 1 << 20, 1, True).records.read())
+    log._has_remote_storage = True
+    log.config = LogConfig(remote_storage_enable=True, local_retention_bytes=1, retention_ms=-1)
+    log.note_copied_to(0)
+    assert log.enforce_retention(world.time.now_ms()) == 1
+    remote = world.manager.remote = Remote()  # type: ignore[assignment]
+    sent = world.send(0, 1)
+    assert remote.asked == [(0, dead_letter_queue.READ_BYTES, True)]
+    remote.answers[0].resolve([late])
+    world.run()
+    assert not sent.done
+    world.time.advance(BACKOFF_MS)
+    remote.answers[1].resolve([FetchedRemotely(memoryview(batch), ())])
+    world.run()
+    assert sent.result() is True
+    assert world.letters() == [(b"a", "0"), (b"b", "1")]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])

@@ -10,11 +10,11 @@ import pytest
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.kit import batch_of
-from kafkacompat.partition.service import FetchedRemotely, RemoteFetch
+from kafkacompat.partition.service import FetchedRemotely
 from kafkacompat.ports import AbortedTransaction
 from kafkacompat.records.batch import stamp_offset_and_epoch
 from kafkacompat.share import delayed_share_fetch
-from kafkacompat.share._tests.kit import ShareLeader, codes, offsets_sent, rows, taken
+from kafkacompat.share._tests.kit import Remote, ShareLeader, codes, offsets_sent, rows, taken
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.share_fetch_response import ShareFetchResponse
 
@@ -25,27 +25,6 @@ TIERED = LogConfig(
     retention_bytes=-1,
     segment_bytes=1 << 20,
 )
-
-
-class Remote:
-    """Reads of the remote storage, which end when the test says so."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[int, int, bool]] = []
-        self.answers: list[Deferred[list[FetchedRemotely | ErrorCode | None]]] = []
-        self.held = 0
-
-    async def read(
-        self, wanted: Sequence[RemoteFetch], max_bytes: int, max_wait_ms: int, *, read_committed: bool
-    ) -> list[FetchedRemotely | ErrorCode | None]:
-        self.asked += [(each.offset, each.max_bytes, each.minimum_one_batch) for each in wanted]
-        answer: Deferred[list[FetchedRemotely | ErrorCode | None]] = Deferred()
-        self.answers.append(answer)
-        return await answer
-
-    def hold(self, records: memoryview) -> memoryview:
-        self.held += len(records)
-        return records
 
 
 def tiered(partitions: int = 1, **overrides: str) -> tuple[ShareLeader, Remote]:
