@@ -360,6 +360,16 @@ SCENARIOS = (
         Scenario(f"pipeline: {job} job, 3 partitions", pipeline.throughput(job, 100_000, 20_000))
         for job in ("logs", "activity", "metrics")
     ),
+    *(
+        Scenario(f"pipeline: {job} table, beside plain Spark", pipeline.overhead(job, 200_000, 20_000))
+        for job in ("logs", "activity", "metrics")
+    ),
+    *(
+        Scenario(
+            f"pipeline: maintenance of {form} after 1,440 batches", pipeline.maintenance(1440, 288_000, form)
+        )
+        for form in ("parquet", "delta", "iceberg")
+    ),
     Scenario("pipeline: batches of the logs job", pipeline.growth("logs", 5_000, 3)),
     Scenario("pipeline: collector", pipeline.collector(300_000)),
 )

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,13 +72,15 @@ class JobRun:
         is_short: bool = True,
         is_endless: bool = False,
         is_submitted: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Most compilation does not pay off in a short run. An endless run continues after everything is read.
+        """Most compilation does not pay off in a short run. An endless run continues after everything is read. environment: more
+        variables.
 
         A submitted run is a `spark-submit`. The others are `kafkacompat pipeline run`.
         """
         require_program("java")
-        self._environment = spark_environment() | {"PYSPARK_PYTHON": sys.executable}
+        self._environment = spark_environment() | {"PYSPARK_PYTHON": sys.executable} | dict(environment or {})
         if is_short:
             self._environment["JAVA_TOOL_OPTIONS"] = quick_jvm()
         self.root = root
