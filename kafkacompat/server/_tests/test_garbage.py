@@ -75,6 +75,12 @@ def test_no_pass_looks_at_what_is_imported() -> None:
     assert gc.get_freeze_count() > len(kept)
 
 
+def test_garbage_is_looked_for_after_an_import_that_fails() -> None:
+    with pytest.raises(ImportError), while_importing():
+        raise ImportError
+    assert gc.isenabled()
+
+
 def test_a_pass_looks_at_no_more_than_takes_a_moment() -> None:
     """A request of hundreds of thousands of elements makes a million objects, and keeps them for a while."""
     collect_seldom()
