@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkacompat.mirror.source import Channel, Channels
     from kafkacompat.ports import Clock
     from kafkacompat.tasks import Started, Tasks
-    from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+    from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
     from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
     from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 
@@ -104,11 +104,22 @@ Offsets = dict[Place, Committed]
 
 
 def groups_with_offsets(response: ListGroupsResponse) -> list[str]:
-    return [
-        each.group_id
-        for each in response.groups
-        if each.group_type.lower() in KINDS and each.protocol_type in PROTOCOLS
-    ]
+    return [each.group_id for each in response.groups if has_offsets(each)]
+
+
+def has_offsets(group: ListedGroup) -> bool:
+    return group.group_type.lower() in KINDS and group.protocol_type in PROTOCOLS
+
+
+def groups_to_copy(response: ListGroupsResponse, coordinates: Callable[[str], bool]) -> Work[list[str]]:
+    pace = Pace(COMPARED_A_STEP)
+    found: list[str] = []
+    for each in response.groups:
+        if has_offsets(each) and coordinates(each.group_id):
+            found.append(each.group_id)
+        if pace.is_over():
+            yield COMPARED_A_STEP * COMPARED_US
+    return found
 
 
 def offsets_of(answer: OffsetFetchResponseGroup, topics: Collection[str], pace: Pace) -> Work[Offsets]:
@@ -305,7 +316,7 @@ class Rounds:
         trouble = ""
         if listed.error_code != ErrorCode.NONE:
             return f"the source answers {code_of(listed.error_code).name} to a request for its groups"
-        ours = [each for each in groups_with_offsets(listed) if self._groups.coordinates(each)]
+        ours = await in_turns(groups_to_copy(listed, self._groups.coordinates))
         for names in pieces(ours, GROUPS_A_REQUEST):
             trouble = await self._copy(channel, names, all_again=all_again) or trouble
         return trouble

@@ -16,9 +16,10 @@ from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.deferred import Deferred
 from kafkacompat.group._tests.streamers import Streamer, StreamsWorld, topology
 from kafkacompat.ids import TopicPartition, uuid_to_text
-from kafkacompat.mirror.group_offsets import ROUND_MS, GroupOffsets
+from kafkacompat.mirror.group_offsets import COMPARED_A_STEP, ROUND_MS, GroupOffsets, groups_to_copy
 from kafkacompat.mirror.source import SourceUnknown
 from kafkacompat.net.failures import ConnectionLost
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
@@ -234,6 +235,13 @@ def test_a_broker_copies_for_the_groups_that_it_coordinates() -> None:
         commit(world.source, 7, group=group)
     world.round()
     assert (world.copied("mine"), world.copied("theirs")) == (7, -1)
+
+
+def test_very_many_groups_are_looked_at_in_steps() -> None:
+    listed = ListGroupsResponse(groups=[ListedGroup(group_id=str(each)) for each in range(10_000)])
+    steps = groups_to_copy(listed, lambda group: group.endswith("7"))
+    assert sum(1 for _ in steps) == 10_000 // COMPARED_A_STEP
+    assert len(at_once(groups_to_copy(listed, lambda group: group.endswith("7")))) == 1_000
 
 
 def test_nothing_is_copied_after_a_stop() -> None:
