@@ -74,7 +74,8 @@ class Producer:
         self.epoch = epoch
         self.coordinator_epoch = -1
         self.marker_offset = -1
-        """Of the marker that the coordinator's epoch comes from. After a load it is the last offset of the snapshot, at most."""
+        """Of the marker that the coordinator's epoch comes from. A snapshot does not have it: after a load it is the producer's
+        last offset, at least, or without a batch the snapshot's, at most."""
         self.last_timestamp_ms = -1
         self.transaction_first_offset = NO_TRANSACTION
         self.batches: list[BatchMetadata] = []
@@ -411,7 +412,8 @@ class ProducerStateManager:
         self.clear(end_offset)
         for producer in producers:
             self.producers[producer.producer_id] = producer
-            producer.marker_offset = end_offset - 1
+            batches = producer.batches
+            producer.marker_offset = batches[-1].last_offset if batches else end_offset - 1
             if producer.transaction_first_offset != NO_TRANSACTION:
                 self._ongoing[producer.transaction_first_offset] = producer.producer_id
         self._begun.extend(sorted(self._ongoing))

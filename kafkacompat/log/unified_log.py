@@ -215,6 +215,7 @@ class UnifiedLog:
         self.high_watermark = high_watermark if is_ours else self.local_log_start_offset
         self._state.on_high_watermark(self.high_watermark)
         self._take_config(config)
+        self._forget_source()
         self.recovery_point = parts.recovery_point
         self.syncs = Syncs(self._mark_unsynced, services.flush_times_ms)
         self.cleaned_to = -1
@@ -229,7 +230,10 @@ class UnifiedLog:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
+        is_known = config.mirror_leader_epoch == self._config.mirror_leader_epoch
         self._take_config(config)
+        if not is_known:
+            self._forget_source()
         if not config.remote_storage_enable or self.topic_partition.topic in NEVER_TIERED:
             # The topic is not tiered any more, or is found not to be tiered: a log is opened before its settings are known.
             # What the node has counts for nothing: without a remote storage it cannot know what is there.
@@ -525,9 +529,9 @@ class UnifiedLog:
 
         The markers come from no coordinator (-1), so they refuse none of this cluster. Returns whether that was all: many
         transactions need several calls, and no record may be appended before the last one."""
-        began = next(
-            (start for epoch, start in self._epochs.entries if epoch >= first_epoch), self.log_end_offset
-        )
+        began = self._end_of_mirror(first_epoch)
+        if began is None:
+            began = self.log_end_offset
         # With all records of the other cluster, the beginnings of transactions of this one may be deleted. These go on.
         has_theirs = self.log_start_offset < began or began == self.log_end_offset
         markers = bytearray()
@@ -548,6 +552,18 @@ class UnifiedLog:
                 return False
         self._state.forget_before(began)
         return True
+
+    def _end_of_mirror(self, first_epoch: int) -> int | None:
+        """Where the records of this cluster begin. None: there are none."""
+        return next((start for epoch, start in self._epochs.entries if epoch >= first_epoch), None)
+
+    def _forget_source(self) -> None:
+        """As `end_mirror`, after producers were read from the log. A snapshot that is written from now on does not tell
+        which offset a coordinator's epoch is from."""
+        first_epoch = self._config.mirror_leader_epoch
+        began = self._end_of_mirror(first_epoch) if first_epoch else None
+        if began is not None:
+            self._state.forget_before(began)
 
     def _append_run(self, view: memoryview, run: list[BatchHeader]) -> int:
         """Append the batches that fit into the segment of the first one. Returns their number."""
@@ -777,6 +793,7 @@ class UnifiedLog:
             self._after_truncation()
             self._state.take_over(state, offset)
             self._snapshots.drop_outside(self.log_start_offset, offset)
+        self._forget_source()
         self._state.on_high_watermark(self.high_watermark)
         # Written last, because the log is complete without this file. A start drops epochs that begin at the log's
         # end, and finds later epochs in the batches.

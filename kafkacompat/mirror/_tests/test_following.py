@@ -12,6 +12,7 @@ import pytest
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.log import unified_log
+from kafkacompat.log.producer_snapshots import decode_snapshot
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.mirror.following import EARLIEST, LATEST, MirrorFetches, Outcome
 from kafkacompat.mirror.mirrored_partition import MirroredPartition
@@ -889,3 +890,55 @@ def test_a_source_whose_leader_moves_while_its_answer_is_appended_is_followed_on
     assert (mirror.last.failed, mirror.last.bugs) == ([], [])
     assert [core.topic_partition for core in mirror.last.appended] == [T0]
     assert fetches.leaders() == {leader} - {-1}
+
+
+def restarted(producer_epoch: int) -> Mirror:
+    """A stopped mirror, whose second node reads producers of the source from its log. The epoch of producer 5 is that of its
+    marker, which transactions of version 2 raise."""
+    source = source_with()
+    produce(source, b"theirs", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    mark(source, 50, producer_epoch)
+    mirror = Mirror(source, (1, 2))
+    mirror.follow()
+    mirror.put_state("stopped")
+    produce(mirror, b"own")
+    mirror.kill(2)
+    mirror.restart(2)
+    mirror.settle()
+    mirror.nodes[2].log().roll(mirror.log().log_end_offset, 0)  # type: ignore[attr-defined]  # with a snapshot
+    return mirror
+
+
+@pytest.mark.parametrize("producer_epoch", [0, 1])
+def test_snapshots_of_a_replica_that_was_restarted_have_no_producer_of_the_source(
+    producer_epoch: int,
+) -> None:
+    node = restarted(producer_epoch).nodes[2]
+    path = node.log().snapshot_path(3)  # type: ignore[attr-defined]
+    assert list(decode_snapshot(node.disk.read_bytes(path))) == []
+
+
+def test_a_coordinator_of_the_source_does_not_fence_one_of_this_cluster() -> None:
+    """A start after a crash writes the snapshot anew. A marker that is refused leaves its transaction open for ever."""
+    mirror = restarted(0)
+    mirror.kill(2)
+    mirror.restart(2)
+    mirror.settle()
+    elect(mirror, 2)
+    produce(mirror, b"open", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    mark(mirror, 3)
+    assert mirror.log().last_stable_offset == mirror.log().log_end_offset
+
+
+def mark(cluster: Cluster, coordinator_epoch: int, producer_epoch: int = 0) -> None:
+    """Commit the transaction of producer 5."""
+    marker = build_end_transaction_marker(
+        committed=True,
+        coordinator_epoch=coordinator_epoch,
+        producer_id=5,
+        producer_epoch=producer_epoch,
+        timestamp_ms=cluster.time.now_ms(),
+    )
+    result = cluster.leader().manager.append(T0, marker, -1, 13, True, origin=Origin.COORDINATOR)
+    assert result.error is ErrorCode.NONE, result
+    cluster.settle()
