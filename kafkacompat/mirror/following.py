@@ -362,9 +362,9 @@ class MirrorFetches:
         response: ListOffsetsResponse,
         now_ms: int,
         outcome: Outcome,
-    ) -> list[MirroredPartition]:
+    ) -> Work[list[MirroredPartition]]:
         """Truncate to the source's end, or begin at its start. Returns the partitions of which the source's start is needed.
-        All others are truncated, or go on after the delay."""
+        All others are truncated, or go on after the delay. After a long pause these may be all partitions of the source."""
         answers = {
             (topic.name, each.partition_index): each for topic in response.topics for each in topic.partitions
         }
@@ -384,6 +384,7 @@ class MirrorFetches:
                 is_settled = True
             if not is_settled:
                 left.append(followed)
+                yield PARTITION_US
                 continue
             text = f"Offset {before[1]} of {followed.name} is out of the source's range"
             _note(followed, f"{text}; it goes on at {log.log_end_offset}", outcome)
@@ -391,6 +392,7 @@ class MirrorFetches:
                 outcome.truncated.append(followed)
             else:
                 self.resolved(followed, now_ms + BACKOFF_MS)
+            yield TRUNCATION_US
         return left
 
     def _settle(self, followed: MirroredPartition, timestamp: int, offset: int) -> bool:

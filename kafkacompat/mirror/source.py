@@ -273,7 +273,9 @@ class Source:
                 self.fetches.resolved(followed, self._clock.monotonic_ms() + BACKOFF_MS)
             return []
         outcome = Outcome()
-        left = self.fetches.take_offsets(asked, timestamp, response, self._clock.monotonic_ms(), outcome)
+        left = await in_turns(
+            self.fetches.take_offsets(asked, timestamp, response, self._clock.monotonic_ms(), outcome)
+        )
         self._carry_out(outcome)
         return left
 

@@ -139,7 +139,8 @@ class Mirror(Cluster):
         for timestamp in (LATEST, EARLIEST):
             if left:
                 asked = carried(fetches.offsets_request(left, timestamp), 10)
-                left = fetches.take_offsets(left, timestamp, self.answer(there, asked), now_ms, outcome)
+                answer = self.answer(there, asked)
+                left = at_once(fetches.take_offsets(left, timestamp, answer, now_ms, outcome))
         for core in outcome.appended:
             if core.maybe_increment_leader_high_watermark(now_ms):
                 node.manager.hosted.advanced(core)
@@ -722,7 +723,8 @@ def test_an_answer_that_leads_nowhere_delays_its_partition(is_diverging: bool) -
         for timestamp in (LATEST, EARLIEST):
             if left:
                 asked = carried(fetches.offsets_request(left, timestamp), 10)
-                left = fetches.take_offsets(left, timestamp, mirror.answer(there, asked), 0, outcome)
+                answer = mirror.answer(there, asked)
+                left = at_once(fetches.take_offsets(left, timestamp, answer, 0, outcome))
         assert not outcome.truncated
         assert not fetches.partitions[T0].resolving
         assert fetches.build(there.id, 0) is None
@@ -942,3 +944,15 @@ def mark(cluster: Cluster, coordinator_epoch: int, producer_epoch: int = 0) -> N
     result = cluster.leader().manager.append(T0, marker, -1, 13, True, origin=Origin.COORDINATOR)
     assert result.error is ErrorCode.NONE, result
     cluster.settle()
+
+
+def test_partitions_that_begin_anew_are_truncated_in_steps() -> None:
+    source = source_with(b"a", b"b")
+    mirror = Mirror(source)
+    fetches = mirror.following()
+    followed = fetches.partitions[T0]
+    for each in (LATEST, EARLIEST):
+        asked = carried(fetches.offsets_request([followed], each), 10)
+        answer = mirror.answer(source.leader(), asked)
+        steps = fetches.take_offsets([followed] * 3, each, answer, 0, mirror.last)
+        assert sum(1 for _ in steps) == 3
