@@ -105,3 +105,11 @@ def test_a_partition_that_stands_still_has_a_reason(
     followed = MirrorTopic("t", "m", "source:1", state, THEIRS["mirror.source.topic.id"], EPOCHS)
     found = why_it_stands(followed, here, there)
     assert reason in found if reason else not found
+
+
+def test_a_topic_that_took_over_last_does_not_turn_back() -> None:
+    """As after a turn back that was stopped. The controller would refuse it when other topics have turned."""
+    here = MetadataResponseTopic(name="t", topic_id=HERE.topic_id, partitions=topic(5, 2 << 20).partitions)
+    with pytest.raises(CommandFailed, match="has taken over later than the source"):
+        refuse_to_turn_back(here, topic(1 << 20, (1 << 20) + 3), {}, THEIRS)
+    refuse_to_turn_back(here, topic(2 << 20, 0), {}, THEIRS)

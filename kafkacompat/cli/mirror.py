@@ -238,6 +238,9 @@ def refuse_to_turn_back(
         reason = f"has not taken over at the source: it is {theirs[STATE]} there"
     elif len(here.partitions) > len(there.partitions):
         reason = f"has {len(here.partitions)} partitions here and {len(there.partitions)} at the source"
+    elif max(each.leader_epoch for each in here.partitions) >= first_epoch(there):
+        # Of a turn back that was stopped. The source does not know these epochs, and cannot tell what is to be given up.
+        reason = "has taken over later than the source; let that turn back, or delete this one, and create the mirror"
     elif "compact" in own.get(CLEANUP, ""):
         # What is given up may have replaced older records of its keys, which the source still has.
         reason = "is compacted, and may lack what the source has; delete it, and create the mirror"
