@@ -306,7 +306,7 @@ class Rounds:
                 trouble = await self._copy_all(channel, all_again=all_again) or trouble
             except ChannelError as error:  # groups of the other brokers are copied
                 trouble = str(error)
-        if all_again and not trouble:
+        if all_again:  # also with trouble, which may stay; what expires differs, and is copied anew
             self._renewed_ms = now_ms
         return trouble
 

@@ -152,6 +152,19 @@ def test_what_has_not_changed_is_committed_again_only_before_it_expires() -> Non
     assert world.commits == 2
 
 
+def test_a_trouble_that_stays_does_not_commit_the_others_in_each_round() -> None:
+    world = World()
+    commit(world.source, 7)
+    commit(world.source, 7, group="other")
+    world.round()
+    refuse_group(world, "other")
+    world.target.time.advance(2 * DAY_MS)
+    commits = world.commits
+    for _ in range(5):
+        world.round()
+    assert world.commits == commits + 1
+
+
 def test_an_offset_whose_records_are_not_here_waits_for_them() -> None:
     world = World()
     commit(world.source, 100)
@@ -312,18 +325,24 @@ def test_properties_that_cannot_be_read_are_read_again(caplog: pytest.LogCapture
     assert world.copied() == 7
 
 
-def test_a_group_that_the_node_may_not_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    commit(world.source, 7)
+def refuse_group(world: World, group: str) -> None:
+    """The source does not tell its offsets."""
     refused = world.source.call_to_the_end
 
     def refusing(handler: Any, request: Any, version: int) -> Any:
         answer = refused(handler, request, version)
-        if handler is FETCH:
-            answer.groups[0].error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        for each in answer.groups if handler is FETCH else ():
+            if each.group_id == group:
+                each.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return answer
 
     world.source.call_to_the_end = refusing  # type: ignore[method-assign]
+
+
+def test_a_group_that_the_node_may_not_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    commit(world.source, 7)
+    refuse_group(world, "g")
     world.round()
     assert "GROUP_AUTHORIZATION_FAILED for group g" in caplog.text
     assert world.copied() == -1
