@@ -158,8 +158,8 @@ def test_a_trouble_that_stays_does_not_commit_the_others_in_each_round() -> None
     commit(world.source, 7, group="other")
     world.round()
     refuse_group(world, "other")
-    world.target.time.advance(2 * DAY_MS)
     commits = world.commits
+    world.target.time.advance(2 * DAY_MS)
     for _ in range(5):
         world.round()
     assert world.commits == commits + 1
