@@ -1,5 +1,4 @@
-"""A mirror of Apache Kafka's topics, by the commands of the page: the same bytes, also over a kill, and then the fail-over. And a
-cluster that turns back to its mirror.
+"""A mirror of Apache Kafka's topics, by the commands of the page: the same bytes, also over a kill, and then the fail-over.
 
 It starts both kinds of brokers, whatever kind the other tests use.
 """
@@ -29,12 +28,9 @@ TIMEOUT_S = 60.0
 
 
 @pytest.fixture
-def clusters(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cluster, Cluster]]:
-    """The source and the target, a node each. The parameter is the kind of the source."""
-    kinds = (request.param, KAFKACOMPAT)
-    made = [
-        Cluster(kind, tmp_path / str(number), 1, settings=ONE_REPLICA) for number, kind in enumerate(kinds)
-    ]
+def clusters(tmp_path: Path) -> Iterator[tuple[Cluster, Cluster]]:
+    """The source and the target, a node each."""
+    made = [Cluster(kind, tmp_path / kind, 1, settings=ONE_REPLICA) for kind in (APACHE, KAFKACOMPAT)]
     try:
         for cluster in made:
             cluster.start()
@@ -101,30 +97,28 @@ def committed(cluster: Cluster) -> int:
         return int(found.offset)
 
 
-def is_equal(one: Cluster, other: Cluster) -> bool:
-    return all(logs_of(one, each) == logs_of(other, each) != b"" for each in range(PARTITIONS))
-
-
 def page_commands(title: str, here: Callable[[str], str]) -> None:
     """Run the commands of a section. Each says what the page shows."""
     for block in blocks(section(PAGE, title)):
         for line, shown in commands(block):
             said = output_of(*here(line).split()[1:])
-            assert said.splitlines()[: len(shown)] == [here(each) for each in shown], said
+            assert said.splitlines()[: len(shown)] == shown, said
 
 
-@pytest.mark.parametrize("clusters", [APACHE], indirect=True)
 def test_a_mirror_has_the_bytes_of_its_source_and_takes_over(clusters: tuple[Cluster, Cluster]) -> None:
     source, target = clusters
 
     def here(text: str) -> str:
         return text.replace("127.0.0.1:9092", source.bootstrap).replace("127.0.0.1:9192", target.bootstrap)
 
+    def is_equal() -> bool:
+        return all(logs_of(source, each) == logs_of(target, each) != b"" for each in range(PARTITIONS))
+
     source.create_topic(TOPIC, PARTITIONS, replication_factor=1)
     assert not send(idempotent(source), "first", 400)
     commit(source, 100)
     page_commands("## Start it", here)
-    wait_until(lambda: is_equal(source, target), "the mirror has what was there", TIMEOUT_S)
+    wait_until(is_equal, "the mirror has what was there", TIMEOUT_S)
     transactional = Producer(
         {"bootstrap.servers": source.bootstrap, "transactional.id": "shop", "log_level": 0}
     )
@@ -133,17 +127,17 @@ def test_a_mirror_has_the_bytes_of_its_source_and_takes_over(clusters: tuple[Clu
         transactional.begin_transaction()
         assert not send(transactional, prefix, 100)
         (transactional.commit_transaction if ends else transactional.abort_transaction)(TIMEOUT_S)
-    wait_until(lambda: is_equal(source, target), "the mirror has the transactions", TIMEOUT_S)
+    wait_until(is_equal, "the mirror has the transactions", TIMEOUT_S)
     target.nodes[1].kill()
     assert not send(idempotent(source), "second", 400)
     target.nodes[1].start()
     target.wait_until_whole()
-    wait_until(lambda: is_equal(source, target), "the mirror goes on after a kill", TIMEOUT_S)
+    wait_until(is_equal, "the mirror goes on after a kill", TIMEOUT_S)
     refused = send(idempotent(target), "refused", 2)
     assert [error.code() for error in refused] == [KafkaError.POLICY_VIOLATION] * 2
     transactional.begin_transaction()
     assert not send(transactional, "open", 10)
-    wait_until(lambda: is_equal(source, target), "the mirror has the open transaction", TIMEOUT_S)
+    wait_until(is_equal, "the mirror has the open transaction", TIMEOUT_S)
 
     page_commands("## Look at it", here)
     wait_until(lambda: committed(target) == 100, "the offset of the group is here", TIMEOUT_S)
@@ -157,42 +151,3 @@ def test_a_mirror_has_the_bytes_of_its_source_and_takes_over(clusters: tuple[Clu
     wait_until(lambda: not send(producer, "own", 1), "the topic takes records", TIMEOUT_S)
     found = read(target, len(values) + 1)
     assert sorted(found) == sorted(each.encode() for each in [*values, "own0"])
-
-
-@pytest.mark.parametrize("clusters", [KAFKACOMPAT], indirect=True)
-def test_a_source_turns_back_to_what_has_taken_over(clusters: tuple[Cluster, Cluster]) -> None:
-    first, second = clusters
-
-    def here(text: str) -> str:
-        return text.replace("127.0.0.1:9092", first.bootstrap).replace("127.0.0.1:9192", second.bootstrap)
-
-    first.create_topic(TOPIC, PARTITIONS, replication_factor=1)
-    assert not send(idempotent(first), "first", 100)
-    commit(first, 40)
-    page_commands("## Start it", here)
-    wait_until(lambda: is_equal(first, second), "the mirror has what was there", TIMEOUT_S)
-    page_commands("## Take over", here)
-    assert not send(idempotent(first), "given up", 20)
-    producer = idempotent(second)
-    wait_until(lambda: not send(producer, "own", 20), "the topic takes records", TIMEOUT_S)
-    commit(second, 45)
-    open_there = Producer({"bootstrap.servers": second.bootstrap, "transactional.id": "shop", "log_level": 0})
-    open_there.init_transactions(TIMEOUT_S)
-    open_there.begin_transaction()
-    assert not send(open_there, "open", 10)
-
-    page_commands("## Turn back", here)
-    first.nodes[1].kill()
-    first.nodes[1].start()
-    first.wait_until_whole()
-    wait_until(lambda: is_equal(first, second), "the first cluster has what the second one has", TIMEOUT_S)
-    output_of("mirror", "offsets", "site-a", "--bootstrap", first.bootstrap)
-    assert committed(first) == 45
-    open_there.commit_transaction(TIMEOUT_S)
-    wait_until(lambda: is_equal(first, second), "the end of the transaction is here", TIMEOUT_S)
-    output_of("mirror", "stop", "site-a", "--bootstrap", first.bootstrap)
-    producer = idempotent(first)
-    wait_until(lambda: not send(producer, "back", 1), "the topic takes records again", TIMEOUT_S)
-    expected = [("first", 100), ("own", 20), ("open", 10), ("back", 1)]
-    values = [f"{prefix}{number}".encode() for prefix, count in expected for number in range(count)]
-    assert sorted(read(first, len(values))) == sorted(values)
