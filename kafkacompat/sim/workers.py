@@ -17,7 +17,7 @@ from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.net.workers import TERMS
 from kafkacompat.ports import WorkerPools, WorkersBusy
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.processes import Process, StepWork, outcome_of
+from kafkacompat.sim.processes import Process, ProcessEnded, StepWork, outcome_of
 
 T = TypeVar("T")
 
@@ -87,6 +87,9 @@ class SimulatedPool:
             outcome = outcome_of(partial(_contained, function))
         finally:
             self._work.duty = None
+        if not self._host.alive:
+            # The job may keep any exception for later, but of this process there is no later.
+            raise ProcessEnded
         error = None if self.fails_next is None else self.fails_next()
         if error is None:
             return outcome

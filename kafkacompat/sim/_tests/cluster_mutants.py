@@ -233,12 +233,12 @@ MUTANTS: tuple[Plant, ...] = (
     the_first_listener_tells_who_is_gone,
 )
 SEEN_AT: dict[str, SeenAt] = {
-    "waits_survive_a_change_of_leader": 4,
+    "waits_survive_a_change_of_leader": (8, 4),
     "a_failed_sync_is_forgiven": 30,
-    "no_truncation": 0,
+    "no_truncation": (1, 0),
     "truncation_to_the_high_watermark": 6,
-    "expansion_without_catching_up": (6, 2, 3),
-    "shrinking_counts_before_it_is_committed": 4,
+    "expansion_without_catching_up": (8, 6, 2),
+    "shrinking_counts_before_it_is_committed": (1, 4),
     "every_life_of_a_follower_counts": 3,
     "old_leader_epochs_are_accepted": 10,
     "every_start_was_clean": (78, 3, 102),

@@ -144,7 +144,7 @@ CONSUMER_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "partitions_of_fenced_members_are_not_released": (1, 0),
     "every_epoch_of_a_consumer_may_commit": 3,
     "a_heartbeat_that_tells_nothing_gives_everything_up": (0, 1),
-    "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": (8, 6),
+    "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": (9, 8, 6),
     "a_twin_joins_before_its_instance_is_released": 4,
     "a_twin_that_was_replaced_is_not_fenced": (10, 64, 30),
     "changed_topics_are_not_noticed": (7, 0, 23),

@@ -46,7 +46,7 @@ DISK_MUTANTS: tuple[Plant, ...] = (
     one_failed_directory_ends_the_node,
 )
 DISK_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
-    "a_full_disk_halts_the_quorum": 4,
+    "a_full_disk_halts_the_quorum": (7, 4),
     "a_failed_append_is_passed_over": 7,
     "one_failed_directory_ends_the_node": 9,
 }

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.net.workers import TERMS
 from kafkacompat.raft.messages import Batch
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.disk import SimulatedDisk
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.oracles import heard
-from kafkacompat.sim.processes import CoroutineRun
+from kafkacompat.sim.processes import CoroutineRun, ProcessEnded
 from kafkacompat.sim.quorum_disk import DiskMisuse, QuorumDisk, Snapshot
 from kafkacompat.sim.quorum_options import draw_options
 from kafkacompat.sim.scheduler import Scheduler
+from kafkacompat.sim.workers import SimulatedPool
 
 
 def batch(base: int, end: int, epoch: int = 1) -> Batch:
@@ -189,3 +192,26 @@ def test_what_is_logged_with_a_stack_is_heard_though_the_log_is_shut_off() -> No
     finally:
         logger.setLevel(before)
     assert [type(each) for each in found] == [KeyError]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_job_that_keeps_the_end_of_its_process_for_later_ends_with_it(seed: int) -> None:
+    scheduler = Scheduler()
+    host: Any = SimpleNamespace(
+        alive=True, env=SimpleNamespace(scheduler=scheduler), enter=lambda what, call: call()
+    )
+    work: Any = SimpleNamespace(duty=None)
+    pool = SimulatedPool(host, TERMS["cleaning"], Chance(seed, "pool"), lambda: 1, work)
+    answers = []
+
+    def job() -> str:
+        host.alive = False
+        return "goes on"
+
+    def carry_out() -> None:
+        pool.submit(job).on_done(lambda answer: answers.append(answer.result()))
+        scheduler.run_next()
+
+    with pytest.raises(ProcessEnded):
+        carry_out()
+    assert not answers

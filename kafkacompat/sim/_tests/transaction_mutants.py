@@ -89,7 +89,7 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
 TRANSACTION_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "everything_is_stable": 3,
     "aborted_ranges_are_not_told": 3,
-    "coordinators_answer_at_the_append": (11, 3),
+    "coordinators_answer_at_the_append": (40, 11, 3),
     "leaders_do_not_verify": 3,
     "offsets_count_before_their_transaction_ends": 3,
     "markers_are_not_loaded": 3,

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -47,14 +48,25 @@ def test_what_a_job_raises_is_told() -> None:
 
 
 @needs_copies
-def test_a_copy_that_is_killed_is_told_and_leaves_no_process() -> None:
+def test_a_copy_that_is_killed_is_told_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    pids: list[int] = []
+    make = copies._copy
+
+    def noted(*arguments: Any) -> tuple[int, int]:
+        pid, reading = make(*arguments)
+        pids.append(pid)
+        return pid, reading
+
     def end() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
+    monkeypatch.setattr(copies, "_copy", noted)
     with pytest.raises(CopyFailed, match="-9"):
         carried_out([end, lambda: None], processes=2, threads=1)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 @needs_copies
