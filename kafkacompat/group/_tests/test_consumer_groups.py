@@ -996,27 +996,6 @@ def test_a_classic_member_takes_over_a_static_one(world: LeadingCoordinator) -> 
     assert classic_beat(world, joined.member_id, 2, instance="i") == E.NONE
 
 
-def test_partitions_that_no_classic_member_had_are_assigned_to_a_static_member_that_upgrades(
-    world: LeadingCoordinator,
-) -> None:
-    """Their topic may have been created, or have got partitions, since the last classic assignment."""
-    member_id, generation = classic(world, instance="i")
-    sync(world, member_id, generation, {member_id: assignment("t", 0, 1)}, instance="i")
-    new = Member(world, "new", "t", instance="i")
-    new.join()
-    new.settle()
-    assert new.partitions == {T0, T1, T2}
-
-
-def test_a_static_member_that_upgrades_keeps_its_epoch_where_all_partitions_have_members(
-    world: LeadingCoordinator,
-) -> None:
-    member_id, generation = classic(world, instance="i")
-    sync(world, member_id, generation, {member_id: assignment("t", 0, 1, 2)}, instance="i")
-    new = Member(world, "new", "t", instance="i")
-    assert (new.join().member_epoch, new.partitions) == (generation, {T0, T1, T2})
-
-
 def test_large_groups_are_assigned_beside_the_requests(
     world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

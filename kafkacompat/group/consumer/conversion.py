@@ -68,13 +68,10 @@ from kafkacompat.wire.errors import ErrorCode, WireError
 if TYPE_CHECKING:
     from kafkacompat.group.classic.classic_group import Protocols
     from kafkacompat.group.consumer.assignor import Assignment
-    from kafkacompat.ids import Uuid
 
 
 MEMBER_COST = 40
 """To convert one member, without its records."""
-UNKNOWN_HASH = 0
-"""Of topics that a group has yet to look at. With it the next heartbeat computes the target assignment."""
 
 # --- from classic to consumer
 
@@ -126,14 +123,11 @@ def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int,
     group = ConsumerGroup(classic.group_id, {}, env.memory)
     group.set_assignment_epoch(generation, 0)
     cannot = f"Cannot upgrade classic group {classic.group_id} to consumer group because "
-    had: dict[Uuid, set[int]] = {}
     try:
         for each in list(classic.members.values()):
             target = assigned_partitions(each.assignment, env.topics) if each.assignment else {}
             subscription = subscription_of(each.metadata(classic.protocol_name or ""))
             group.targets[each.member_id] = target
-            for topic_id, partitions in target.items():
-                had.setdefault(topic_id, set()).update(partitions)
             group.update_member(
                 ConsumerGroupMember(
                     each.member_id,
@@ -163,12 +157,7 @@ def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int,
         raise OperationRefused(
             ErrorCode.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed."
         ) from None
-    topics = [env.topics.by_name.get(name) for name in group.topic_names]
-    has_all = all(topic is None or had.get(topic.id, set()).issuperset(topic.partitions) for topic in topics)
-    # Nobody might ever look again at partitions that no classic member had, if all members go on with the same topics: of a
-    # topic that was created since the last assignment. Kafka leaves them out.
-    known = metadata_hash(env, group.topic_names) if has_all else UNKNOWN_HASH
-    group.set_group_epoch(generation, known)
+    group.set_group_epoch(generation, metadata_hash(env, group.topic_names))
     return group
 
 
