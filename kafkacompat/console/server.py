@@ -208,7 +208,7 @@ class Pages:
         except BadParameter as error:
             return _error(BAD_REQUEST, str(error))
         points = [{"at_ms": at_ms, "lag": lag} for at_ms, lag in self._state.lags.of(group)]
-        return JSONResponse({"group": group, "points": points}, headers={"cache-control": "no-store"})
+        return JSONResponse({"points": points}, headers={"cache-control": "no-store"})
 
     async def watch_page(self, request: Request) -> Response:
         """The page of requests, which is one of its own: it follows nodes, and not the cluster."""

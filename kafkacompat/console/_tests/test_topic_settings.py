@@ -69,7 +69,7 @@ def test_a_value_is_cut() -> None:
 
 
 def test_an_answer_without_the_topic_is_refused() -> None:
-    with pytest.raises(CommandFailed, match="the settings of topic t: TOPIC_AUTHORIZATION_FAILED"):
+    with pytest.raises(NotThere, match="may not see the settings of topic t: TOPIC_AUTHORIZATION_FAILED"):
         settings_in(answer(error=29), "t")
     with pytest.raises(CommandFailed, match="the answer has no settings of topic t"):
         settings_in(answer(name="other"), "t")

@@ -39,6 +39,11 @@ def settings_in(answer: DescribeConfigsResponse, topic: str) -> list[View]:
         if result.resource_type == TOPIC_RESOURCE and result.resource_name == topic:
             if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise NotThere(f"there is no topic {topic}")
+            if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                # It may not even be there.
+                raise NotThere(
+                    f"the console may not see the settings of topic {topic}: TOPIC_AUTHORIZATION_FAILED"
+                )
             check(result.error_code, f"the settings of topic {topic}")
             shown = [_setting(config) for config in result.configs]
             shown.sort(key=lambda each: (each["rank"], each["name"]))
