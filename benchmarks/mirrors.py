@@ -28,6 +28,8 @@ TOPIC = "bench"
 SIZE = 1000
 LIMIT_S = 300.0
 POLL_S = 0.02
+JVM_OPTIONS = ("-Xms256m", "-Xmx2g")
+"""Those of Kafka's connect-mirror-maker.sh."""
 MIRROR_MAKER = """clusters=source,target
 source.bootstrap.servers={source}
 target.bootstrap.servers={target}
@@ -98,7 +100,7 @@ def follower(source: BrokerProcess, target: BrokerProcess, partitions: int) -> I
         partitions=partitions,
         port=free_port(),
     )
-    maker = MirrorMaker(Path(target.root), settings).start()
+    maker = MirrorMaker(Path(target.root), settings, JVM_OPTIONS).start()
     try:
         yield [target.pid, maker.pid]
         maker.assert_runs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from interop_tests.harness.kafka_jars import require_program
@@ -27,10 +28,12 @@ def build() -> Path:
 
 
 class MirrorMaker:
-    def __init__(self, root: Path, settings: str) -> None:
+    def __init__(
+        self, root: Path, settings: str, jvm_options: Sequence[str] = ("-Xmx256m", *QUICK_JVM)
+    ) -> None:
         folder = build()
         self._command = [
-            *(require_program("java"), "-Xmx256m", *QUICK_JVM),
+            *(require_program("java"), *jvm_options),
             f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
             *("-cp", f"{folder}/lib/*", "org.apache.kafka.connect.mirror.MirrorMaker"),
         ]
