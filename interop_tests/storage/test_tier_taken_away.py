@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.conftest import MakeBroker
 from interop_tests.harness.waiting import wait_until
+from interop_tests.storage.test_tiered_move import tier_settings
 
 RECORDS, SIZE = 3000, 1000
 TIMEOUT_S = 60.0
@@ -19,17 +20,7 @@ def test_a_start_without_the_remote_storage_is_refused_and_loses_nothing(
     make_broker: MakeBroker, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     topic = unique("tiered")
-    tier = {
-        "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-        "rsm.config.dir": str(tmp_path / "store"),
-        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
-        "rlmm.config.remote.log.metadata.topic.min.isr": "1",
-        "remote.log.manager.task.interval.ms": "300",
-        "log.retention.check.interval.ms": "300",
-        "log.initial.task.delay.ms": "300",
-    }
+    tier = tier_settings(tmp_path / "store")
     broker = make_broker(tier)
     where = {"bootstrap.servers": broker.bootstrap}
     settings = {"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "local.retention.bytes": "1"}
