@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import warm
+from benchmarks import tiers, warm
 from benchmarks.measure import KINDS
 from benchmarks.report import plot, rows, sections_of, update_document, update_first_table, written
 from benchmarks.scenarios import SCENARIOS, Scenario
@@ -49,7 +49,7 @@ def main() -> None:
         "--readme", type=Path, help="with --document: a page whose marked part takes the first table"
     )
     arguments = parser.parse_args()
-    known: tuple[warm.WarmLoad | Scenario, ...] = (*warm.LOADS, *SCENARIOS)
+    known: tuple[warm.WarmLoad | Scenario, ...] = (*warm.LOADS, *tiers.LOADS, *SCENARIOS)
     chosen = [each for each in known if arguments.only in each.name]
     if arguments.list:
         print(*(each.name for each in chosen), sep="\n")
@@ -65,12 +65,13 @@ def main() -> None:
             say = partial(progress, scenario.name)
             if isinstance(scenario, warm.WarmLoad):
                 try:
-                    figures = warm.measured(scenario, *brokers.of(scenario.nodes), arguments.rounds, say)
+                    figures = warm.measured(scenario, *brokers.of(scenario), arguments.rounds, say)
                 except Exception as error:
                     # The other loads follow, and --resume tries this one again.
                     say(f"failed: {error}")
                     continue
             else:
+                stack.close()  # nothing else runs beside a load
                 figures = measured(scenario, arguments.rounds)
             results[scenario.name] = figures
             kept.write_text(json.dumps(results, indent=1), encoding="utf-8")

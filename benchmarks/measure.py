@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,10 +33,13 @@ WARM_THEN_MEASURED = ("warm", "bench")
 
 
 @contextmanager
-def running(kind: str, settings: dict[str, str] | None = None) -> Iterator[BrokerProcess]:
-    """A new broker with an empty directory."""
+def running(
+    kind: str, settings: dict[str, str] | None = None, plugins: Sequence[Path] = ()
+) -> Iterator[BrokerProcess]:
+    """A new broker with an empty directory. `plugins` are for Apache Kafka."""
     root = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
     broker = BrokerProcess(kind, root, settings)
+    broker.plugins = plugins
     try:
         yield broker.start()
     finally:

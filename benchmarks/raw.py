@@ -179,7 +179,8 @@ def raw_paced(job: dict[str, Any]) -> dict[str, float]:
 
 
 def raw_fetch(job: dict[str, Any]) -> dict[str, float]:
-    """Read a partition of equal batches repeatedly from its start: `requests` fetches of at most `max_bytes` each."""
+    """Read a partition of equal batches repeatedly from its start: `requests` fetches of at most `max_bytes` each, at most
+    `rate` a second."""
     per_batch = max(1, job["batch_bytes"] // job["size"])
     batch_size = len(record_batch(job["payload"], per_batch))
     step = job["max_bytes"] // batch_size * per_batch
@@ -187,8 +188,11 @@ def raw_fetch(job: dict[str, Any]) -> dict[str, float]:
     received = 0
     offset = 0
     end = job["records"] - step
+    interval_s = 1 / job["rate"] if "rate" in job else 0.0
     started = time.perf_counter()
-    for _ in range(job["requests"]):
+    for number in range(job["requests"]):
+        if interval_s:
+            time.sleep(max(0.0, started + number * interval_s - time.perf_counter()))
         stream.send(fetch_frame(job["topic"], offset, job["max_bytes"]))
         head = stream.reply(keep=64 + len(job["topic"]))
         size = struct.unpack_from(">i", head, 4 + 4 + 4 + 2 + len(job["topic"]) + 4 + 4 + 2 + 8 + 8 + 4)[0]

@@ -15,6 +15,8 @@ Results = dict[str, dict[str, dict[str, list[float]]]]
 FAILED = "failed"
 WARM = "warm"
 """The family of `benchmarks.warm`."""
+TIERED = "tiered storage"
+"""The family of `benchmarks.tiers`."""
 BASE = "Java producer, 1 kB, 12 partitions, acks=all"
 """Its base load."""
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -57,7 +59,7 @@ def rows(results: Results) -> list[Row]:
 
 def is_spread_told(scenario: str) -> bool:
     """Of the loads that stand for what a user gets."""
-    return family(scenario) == WARM
+    return family(scenario) in (WARM, TIERED)
 
 
 def table(measured: list[Row]) -> str:

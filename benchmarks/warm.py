@@ -11,7 +11,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from benchmarks.client import warm_memory
 from benchmarks.cluster import running_cluster
 from benchmarks.measure import KINDS, TOPIC_TIMEOUT_S, create_topic, run_client, running
 from benchmarks.raw import LZ4
-from benchmarks.report import BASE
+from benchmarks.report import BASE, WARM
 from interop_tests.harness.kafka_jvm import kafka_java
 
 Figures = dict[str, float]
@@ -54,6 +54,21 @@ class Side(NamedTuple):
     bootstrap: str
     root: Path
     pids: tuple[int, ...]
+    store: Path | None = None
+    """The folder of its tier."""
+
+
+@contextmanager
+def up_single(kind: str) -> Iterator[Side]:
+    with running(kind) as broker:
+        yield Side(kind, broker.bootstrap, broker.root, (broker.pid,))
+
+
+@contextmanager
+def up_cluster(kind: str) -> Iterator[Side]:
+    with running_cluster(kind) as cluster:
+        pids = tuple(node.process.pid for node in cluster.nodes.values() if node.process is not None)
+        yield Side(kind, cluster.bootstrap, cluster.root, pids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +88,17 @@ class WarmLoad:
     is_compressible: bool = False
     clients: int = 1
     nodes: int = 1
+    up: Callable[[str], AbstractContextManager[Side]] = up_single
+    """Starts the brokers of one kind. Loads with the same `up` share them."""
+    fill: Callable[[Side, WarmLoad, str], object] | None = None
+    """Writes what a load reads that only reads."""
+    before: Callable[[Side, WarmLoad, str], object] | None = None
+    """The beginning of each round that is not measured."""
+    family: str = WARM
 
     @property
     def name(self) -> str:
-        return f"warm: {self.title}"
+        return f"{self.family}: {self.title}"
 
 
 def produced_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
@@ -170,12 +192,9 @@ def fetched_once(side: Side, load: WarmLoad, topic: str) -> Figures:
 
 
 def filled(side: Side, load: WarmLoad, topic: str) -> None:
-    """What the loads read that only read."""
-    if load.run is consumed_by_java:
-        produced_by_java(side, load, topic)
-    elif load.run is fetched_once:
-        job = {"topic": topic, "size": load.size, "acks": "all", "in_flight": 5}
-        run_client(side, work="raw_produce", batch_bytes=FETCHED_BATCH_BYTES, requests=FETCHED_BATCHES, **job)
+    """The equal batches that `fetched_once` reads."""
+    job = {"topic": topic, "size": load.size, "acks": "all", "in_flight": 5}
+    run_client(side, work="raw_produce", batch_bytes=FETCHED_BATCH_BYTES, requests=FETCHED_BATCHES, **job)
 
 
 def there_and_back(side: Side, load: WarmLoad, topic: str) -> Figures:
@@ -239,8 +258,8 @@ def _loads() -> Iterator[WarmLoad]:
         acks="1",
         producer=("batch.size=65536",),
     )
-    yield replace(PLAIN, title=f"{BASE}, 3 nodes", nodes=3, records=100_000)
-    yield replace(PLAIN, title=f"{BASE}, 3 nodes, 5,000 records/s", nodes=3, **PACED)
+    yield replace(PLAIN, title=f"{BASE}, 3 nodes", nodes=3, up=up_cluster, records=100_000)
+    yield replace(PLAIN, title=f"{BASE}, 3 nodes, 5,000 records/s", nodes=3, up=up_cluster, **PACED)
     for clients in (1, 10, 200):
         yield replace(
             PLAIN,
@@ -248,8 +267,9 @@ def _loads() -> Iterator[WarmLoad]:
             run=produced_by_librdkafka,
             clients=clients,
         )
-    yield replace(PLAIN, title="Java consumer, 1 kB", run=consumed_by_java)
-    yield replace(PLAIN, title="Java consumer, 100 B", run=consumed_by_java, size=100, records=2_000_000)
+    reading = replace(PLAIN, run=consumed_by_java, fill=produced_by_java)
+    yield replace(reading, title="Java consumer, 1 kB")
+    yield replace(reading, title="Java consumer, 100 B", size=100, records=2_000_000)
     yield replace(PLAIN, title="Java producer and consumer at once, 1 kB", run=both_by_java, records=200_000)
     for nodes, rate in ((1, 1_000), (3, 500)):
         yield replace(
@@ -261,6 +281,7 @@ def _loads() -> Iterator[WarmLoad]:
             rate=rate,
             records=rate * FIXED_RATE_S,
             nodes=nodes,
+            up=up_single if nodes == 1 else up_cluster,
         )
     once = {"run": partial(encoded_once, batch_bytes=16_000, in_flight=5)}
     yield replace(PLAIN, title="encoded once, 12 batches of 16 kB", records=1_536_000, **once)
@@ -268,7 +289,12 @@ def _loads() -> Iterator[WarmLoad]:
         PLAIN, title="encoded once, 12 batches of 16 kB, lz4", records=1_536_000, compression="lz4", **once
     )
     yield replace(
-        PLAIN, title="encoded once, fetches of 1 MiB", run=fetched_once, partitions=1, records=3_000_000
+        PLAIN,
+        title="encoded once, fetches of 1 MiB",
+        run=fetched_once,
+        fill=filled,
+        partitions=1,
+        records=3_000_000,
     )
     for in_flight in (1, 5):
         one = partial(encoded_once, batch_bytes=0, in_flight=in_flight)
@@ -286,32 +312,18 @@ LOADS = tuple(_loads())
 
 
 class WarmBrokers:
-    """Both brokers, up for all loads with the same number of nodes. They start with the first load that needs them."""
+    """Both brokers, up for all loads that share them. They start with the first load that needs them."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self._sides: dict[int, dict[str, Side]] = {}
+        self._sides: dict[object, dict[str, Side]] = {}
 
-    def of(self, nodes: int) -> tuple[dict[str, Side], float]:
+    def of(self, load: WarmLoad) -> tuple[dict[str, Side], float]:
         """By kind, and the seconds of load before the next one is measured."""
-        if nodes in self._sides:
-            return self._sides[nodes], UNMEASURED_AT_LEAST_S
-        up = up_single if nodes == 1 else up_cluster
-        self._sides[nodes] = {kind: self._stack.enter_context(up(kind)) for kind in KINDS}
-        return self._sides[nodes], FIRST_UNMEASURED_AT_LEAST_S
-
-
-@contextmanager
-def up_single(kind: str) -> Iterator[Side]:
-    with running(kind) as broker:
-        yield Side(kind, broker.bootstrap, broker.root, (broker.pid,))
-
-
-@contextmanager
-def up_cluster(kind: str) -> Iterator[Side]:
-    with running_cluster(kind) as cluster:
-        pids = tuple(node.process.pid for node in cluster.nodes.values() if node.process is not None)
-        yield Side(kind, cluster.bootstrap, cluster.root, pids)
+        if load.up in self._sides:
+            return self._sides[load.up], UNMEASURED_AT_LEAST_S
+        self._sides[load.up] = {kind: self._stack.enter_context(load.up(kind)) for kind in KINDS}
+        return self._sides[load.up], FIRST_UNMEASURED_AT_LEAST_S
 
 
 def measured(
@@ -321,7 +333,8 @@ def measured(
     topic = f"bench-{time.monotonic_ns()}"
     for side in sides.values():
         create_topic(side, topic, load.partitions, load.nodes, TOPIC_SETTINGS)
-        filled(side, load, topic)
+        if load.fill is not None:
+            load.fill(side, load, topic)
     found: dict[str, dict[str, list[float]]] = {}
     try:
         for side in sides.values():
@@ -353,7 +366,9 @@ def warmed_up(load: WarmLoad, side: Side, topic: str, at_least_s: float, say: Ca
 
 
 def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:
-    if load.run not in (consumed_by_java, fetched_once):
+    if load.before is not None:
+        load.before(side, load, topic)
+    if load.fill is None:
         warm_memory(str(side.root), load.records * load.size * load.nodes)
     before = cpu_of(side)
     figures = load.run(side, load, topic)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from benchmarks import warm
+from benchmarks import tiers, warm
 from benchmarks.report import (
     BEGIN,
     END,
@@ -123,5 +123,5 @@ def test_the_first_table_stays_until_all_of_its_loads_are_measured(tmp_path: Pat
 
 
 def test_the_first_table_names_loads_that_are_measured() -> None:
-    names = {each.name for each in warm.LOADS} | {each.name for each in SCENARIOS}
+    names = {each.name for each in (*warm.LOADS, *tiers.LOADS)} | {each.name for each in SCENARIOS}
     assert {scenario for _, scenario, _, _ in FIRST_TABLE} <= names

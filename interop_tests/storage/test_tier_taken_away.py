@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.conftest import MakeBroker
 from interop_tests.harness.waiting import wait_until
-from interop_tests.storage.test_tiered_move import tier_settings
+from interop_tests.storage.local_tier import tier_settings
 
 RECORDS, SIZE = 3000, 1000
 TIMEOUT_S = 60.0

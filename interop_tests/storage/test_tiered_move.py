@@ -9,33 +9,15 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from interop_tests.consumer_groups.members import compiled
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.java_tools import KafkaTools
-from interop_tests.harness.kafka_jars import storage_test_jar
 from interop_tests.harness.switching import SwitchingBroker
 from interop_tests.harness.waiting import wait_until
+from interop_tests.storage.local_tier import tier_plugins, tier_settings
 
-LOG_CONTEXT = Path(__file__).parent / "java" / "LogContext.java"
 COUNT, SIZE = 2500, 1000
 TIMEOUT_S = 60.0
 SEGMENT = 1 << 20
-
-
-def tier_settings(store: Path) -> dict[str, str]:
-    return {
-        "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-        "remote.log.storage.manager.class.path": "",
-        "rsm.config.dir": str(store),
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
-        "rlmm.config.remote.log.metadata.topic.min.isr": "1",
-        "remote.log.manager.task.interval.ms": "300",
-        "log.retention.check.interval.ms": "300",
-        "log.initial.task.delay.ms": "300",
-    }
 
 
 def produce(bootstrap: str, topic: str, first: int) -> None:
@@ -92,7 +74,7 @@ def test_a_tiered_topic_moves_to_apache_kafka_and_back(
 ) -> None:
     topic = unique("tiered")
     broker = SwitchingBroker(KAFKACOMPAT, tmp_path / "node", True, tier_settings(tmp_path / "store"))
-    broker.plugins = (storage_test_jar(), compiled("log_context", LOG_CONTEXT))
+    broker.plugins = tier_plugins()
     try:
         broker.start()
         settings = {
