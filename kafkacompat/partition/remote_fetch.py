@@ -45,7 +45,7 @@ HELD_SHARE = 4
 
 class RemoteRecords(Protocol):
     @property
-    def records(self) -> bytes: ...
+    def records(self) -> memoryview: ...
 
     @property
     def aborted_transactions(self) -> Sequence[AbortedTransaction]: ...
@@ -194,7 +194,7 @@ class RemoteFetches:
             wanted.core.traffic.failed_fetches += 1
             return self._error_of(problem, f"the remote read of {wanted.core.topic_partition}")
         end = _end_of(found.records, wanted.max_bytes, wanted.minimum_one_batch)
-        return FetchedRemotely(self.hold(memoryview(found.records)[:end]), found.aborted_transactions)
+        return FetchedRemotely(self.hold(found.records[:end]), found.aborted_transactions)
 
     async def find_offset(self, core: Partition, question: Question) -> OffsetLookup | None:
         """The answer, also if it is an error. None if the remote storage has no such record."""
@@ -241,7 +241,7 @@ class RemoteFetches:
             time.abandon()
 
 
-def _end_of(records: bytes, max_bytes: int, least_one: bool) -> int:
+def _end_of(records: memoryview, max_bytes: int, least_one: bool) -> int:
     """The end of the first batches that a fetch may get of what was read, perhaps for another fetch."""
     if len(records) <= max_bytes:
         return len(records)

@@ -65,6 +65,7 @@ LOOKED_AT_ONCE = 64
 """Closed segments that one pass of a partition looks at. More follow at once."""
 TAKEN_OVER_AFTER_MS = 300_000
 """If the leader of a deleted topic deletes nothing for so long, another replica does. Both may: each step can be repeated."""
+NO_RECORDS = memoryview(b"")
 SEGMENTS_PASSED_MAX = 100
 """Copies that one read passes over, because their last records were compacted away."""
 
@@ -86,7 +87,7 @@ class Settings(Protocol):
 
 
 class RemoteRead(NamedTuple):
-    records: bytes
+    records: memoryview
     aborted_transactions: list[AbortedTransaction]
 
 
@@ -745,13 +746,13 @@ class RemoteLogManager:
             found: RemoteRecords | None = None
             for _ in range(SEGMENTS_PASSED_MAX):
                 if metadata is None:
-                    return RemoteRead(b"", [])
+                    return RemoteRead(NO_RECORDS, [])
                 # After an unclean election a copy may go on with records that this log has not.
                 end_offset = core_rules.common_end_offset(
                     metadata, log.epoch_entries, log.log_end_offset, offset
                 )
                 if end_offset <= offset:
-                    return RemoteRead(b"", [])
+                    return RemoteRead(NO_RECORDS, [])
                 found = await self._in_thread(
                     partial(self._reader.read, metadata, offset, end_offset, max_bytes, minimum_one_batch)
                 )
@@ -759,7 +760,7 @@ class RemoteLogManager:
                     break
                 metadata = self._next_segment(partition, log, metadata)
             if found is None or metadata is None or not found.records:
-                return RemoteRead(b"", [])
+                return RemoteRead(NO_RECORDS, [])
             self._fetch_quota.record(len(found.records), self._clock.monotonic_ms())
             aborted: list[AbortedTransaction] = []
             if read_committed:

@@ -19,6 +19,7 @@ from kafkacompat.ports import TimestampOffset
 from kafkacompat.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC_POSITION,
     OFFSET_AND_LENGTH,
     BatchCorrupt,
     BatchHeader,
@@ -42,7 +43,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 MAGIC_WITH_EPOCH = 2
-SKIPPED_AT_ONCE = 64 * 1024
+AHEAD = 64 * 1024
+"""Bytes that are read at least, and skipped at a time."""
+AHEAD_MAX = 1 << 20
+INDEXED_EVERY = 4096
+"""Bytes between two entries of an offset index by default (index.interval.bytes). A read begins up to so many bytes too early."""
 REPLAYED_AT_ONCE = 1 << 20
 LEAST_BATCH = LOG_OVERHEAD + 14
 
@@ -50,7 +55,7 @@ LEAST_BATCH = LOG_OVERHEAD + 14
 class RemoteRecords(NamedTuple):
     """Whole batches."""
 
-    records: bytes
+    records: memoryview
     next_offset: int
     """The offset after the last record, or of the next batch that was not taken."""
 
@@ -103,10 +108,10 @@ class RemoteSegmentReader:
         max_bytes: int,
         minimum_one_batch: bool,
     ) -> _Found:
-        taken: list[bytes] = []
+        taken = _Taken()
         gaps: set[int] = set()
         size, end = 0, offset
-        with self._batches(metadata, position) as batches:
+        with self._batches(metadata, position, max_bytes + INDEXED_EVERY) as batches:
             for batch in batches:
                 header = batch.header
                 if header.last_offset < offset:
@@ -116,14 +121,14 @@ class RemoteSegmentReader:
                 if header.base_offset > end and header.magic >= MAGIC_WITH_EPOCH:
                     gaps.add(header.base_offset)
                 if size + header.size > max_bytes and (size or not minimum_one_batch):
-                    records = RemoteRecords(b"".join(taken), end if size else header.base_offset)
+                    records = RemoteRecords(taken.records(), end if size else header.base_offset)
                     return _Found(records, frozenset(gaps))
-                taken.append(batch.whole())
+                taken.add(batch)
                 size += header.size
                 end = header.last_offset + 1
         if not size:
             return _Found(None, frozenset((metadata.end_offset + 1,)))
-        return _Found(RemoteRecords(b"".join(taken), end), frozenset(gaps))
+        return _Found(RemoteRecords(taken.records(), end), frozenset(gaps))
 
     def replay(
         self, metadata: RemoteLogSegmentMetadata, state: ProducerStateManager, end_offset: int
@@ -135,7 +140,7 @@ class RemoteSegmentReader:
                 break
             try:
                 for header in iterate_batches(found.records):
-                    batch = memoryview(found.records)[header.position : header.position + header.size]
+                    batch = found.records[header.position : header.position + header.size]
                     apply_batch(state, header, batch, None)
             except DAMAGE as damage:
                 raise _damaged(metadata, damage) from None
@@ -160,7 +165,7 @@ class RemoteSegmentReader:
     def _find_from(
         self, metadata: RemoteLogSegmentMetadata, position: int, timestamp_ms: int, least_offset: int
     ) -> TimestampOffset | None:
-        with self._batches(metadata, position) as batches:
+        with self._batches(metadata, position, AHEAD) as batches:
             for batch in batches:
                 header = batch.header
                 if header.max_timestamp_ms < timestamp_ms or header.last_offset < least_offset:
@@ -195,60 +200,133 @@ class RemoteSegmentReader:
             return 0
 
     @contextmanager
-    def _batches(self, metadata: RemoteLogSegmentMetadata, position: int) -> Iterator[Iterator[_Batch]]:
+    def _batches(
+        self, metadata: RemoteLogSegmentMetadata, position: int, ahead: int
+    ) -> Iterator[Iterator[_Batch]]:
+        """The batches from a position on, which are probably read for so many bytes."""
         stream = self._storage.fetch_log_segment(metadata, position)
         try:
-            yield _batches_in(stream, metadata, position)
+            yield _batches_in(_Ahead(stream, metadata.segment_size_in_bytes - position, ahead), metadata)
         finally:
             stream.close()
+
+
+class _Ahead:
+    """Up to `left` bytes of a stream, read in pieces that have many batches each."""
+
+    __slots__ = ("_ahead", "_stream", "_unread", "at", "piece")
+
+    def __init__(self, stream: RemoteInputStream, left: int, ahead: int) -> None:
+        self._stream = stream
+        self._unread = left
+        self._ahead = min(ahead, AHEAD_MAX)
+        self.piece = b""
+        self.at = 0
+        """Where in the piece the next batch begins."""
+
+    @property
+    def left(self) -> int:
+        return len(self.piece) - self.at + self._unread
+
+    def need(self, count: int) -> None:
+        """Have so many bytes of those that are left in the piece."""
+        got = len(self.piece) - self.at
+        if got >= count:
+            return
+        parts = [self.piece[self.at :]] if got else []
+        wanted = min(max(count - got, self._ahead), self._unread)
+        self._ahead = AHEAD
+        while got < count:
+            data = self._stream.read(wanted)
+            if not data:
+                raise BatchCorrupt(f"the segment ends {count - got} bytes too early")
+            parts.append(data)
+            got += len(data)
+            wanted -= len(data)
+            self._unread -= len(data)
+        self.piece, self.at = parts[0] if len(parts) == 1 else b"".join(parts), 0
+
+    def skip(self, count: int) -> None:
+        while count:
+            step = min(count, len(self.piece) - self.at)
+            self.at += step
+            count -= step
+            if count:
+                self.need(min(count, AHEAD))
 
 
 class _Batch:
     """A batch whose header is read. The rest is read by `whole`, or passed over."""
 
-    def __init__(self, stream: RemoteInputStream, header: BatchHeader, head: bytes) -> None:
-        self._stream = stream
+    __slots__ = ("_ahead", "header")
+
+    def __init__(self, ahead: _Ahead, header: BatchHeader) -> None:
+        self._ahead = ahead
         self.header = header
-        self._head = head
-        self.is_read = False
 
-    def whole(self) -> bytes:
-        self.is_read = True
-        batch = self._head + _exactly(self._stream, self.header.size - len(self._head))
-        if not has_valid_crc(batch, self.header):
-            raise BatchCorrupt(f"the CRC of the batch at offset {self.header.base_offset} is wrong")
-        return batch
+    def place(self) -> tuple[bytes, int, int]:
+        """A piece of the segment that has the whole batch, and its begin and end there."""
+        ahead, header = self._ahead, self.header
+        ahead.need(header.size)
+        piece, begin = ahead.piece, ahead.at
+        end = begin + header.size
+        if not has_valid_crc(memoryview(piece)[begin:end], header):
+            raise BatchCorrupt(f"the CRC of the batch at offset {header.base_offset} is wrong")
+        return piece, begin, end
 
-    def pass_over(self) -> None:
-        if not self.is_read:
-            left = self.header.size - len(self._head)
-            while left:
-                left -= len(_exactly(self._stream, min(left, SKIPPED_AT_ONCE)))
+    def whole(self) -> memoryview:
+        piece, begin, end = self.place()
+        return memoryview(piece)[begin:end]
 
 
-def _batches_in(
-    stream: RemoteInputStream, metadata: RemoteLogSegmentMetadata, position: int
-) -> Iterator[_Batch]:
+class _Taken:
+    """Batches one after the other. They are copied only if they come from several pieces, or keep much more than themselves."""
+
+    __slots__ = ("_begin", "_end", "_parts", "_piece")
+
+    def __init__(self) -> None:
+        self._parts: list[memoryview] = []
+        self._piece, self._begin, self._end = b"", 0, 0
+
+    def add(self, batch: _Batch) -> None:
+        piece, begin, end = batch.place()
+        if piece is not self._piece:
+            self._close()
+            self._piece, self._begin = piece, begin
+        self._end = end
+
+    def _close(self) -> None:
+        if self._end > self._begin:
+            self._parts.append(memoryview(self._piece)[self._begin : self._end])
+
+    def records(self) -> memoryview:
+        self._close()
+        if len(self._parts) == 1 and 2 * len(self._parts[0]) >= len(self._piece):
+            return self._parts[0]
+        return memoryview(b"".join(self._parts))
+
+
+def _batches_in(ahead: _Ahead, metadata: RemoteLogSegmentMetadata) -> Iterator[_Batch]:
     least_offset = metadata.start_offset
-    left = metadata.segment_size_in_bytes - position
-    while left >= LEAST_BATCH:
-        head = _exactly(stream, LEAST_BATCH)
-        size = LOG_OVERHEAD + OFFSET_AND_LENGTH.unpack_from(head)[1]
+    while (left := ahead.left) >= LEAST_BATCH:
+        ahead.need(LEAST_BATCH)
+        size = LOG_OVERHEAD + OFFSET_AND_LENGTH.unpack_from(ahead.piece, ahead.at)[1]
         if not LEAST_BATCH <= size <= left:
             raise BatchCorrupt(f"a batch of {size} bytes where {left} are left")
-        head += _exactly(stream, min(size, HEADER_SIZE) - len(head))
-        header = parse_header(head)
+        ahead.need(min(size, HEADER_SIZE))
+        if size < HEADER_SIZE and ahead.piece[ahead.at + MAGIC_POSITION] >= MAGIC_WITH_EPOCH:
+            raise BatchCorrupt(f"a batch of {size} bytes is shorter than its header")
+        header = parse_header(ahead.piece, ahead.at)
+        header.position = 0  # in what `whole` returns
         if not least_offset <= header.last_offset <= metadata.end_offset:
             raise BatchCorrupt(
                 f"a batch up to offset {header.last_offset}, expected from {least_offset} to {metadata.end_offset}"
             )
         if header.magic >= MAGIC_WITH_EPOCH:
             _check_uncovered(metadata, header, least_offset)
-        batch = _Batch(stream, header, head)
-        yield batch
-        batch.pass_over()
+        yield _Batch(ahead, header)
+        ahead.skip(size)
         least_offset = header.last_offset + 1
-        left -= size
 
 
 def _check_uncovered(metadata: RemoteLogSegmentMetadata, header: BatchHeader, least_offset: int) -> None:
@@ -258,21 +336,6 @@ def _check_uncovered(metadata: RemoteLogSegmentMetadata, header: BatchHeader, le
         raise BatchCorrupt(
             f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}, expected epoch {epoch} from {least_offset} on"
         )
-
-
-def _exactly(stream: RemoteInputStream, size: int) -> bytes:
-    data = stream.read(size) if size else b""
-    if len(data) == size:
-        return data
-    parts = [data]
-    missing = size - len(data)
-    while missing:
-        data = stream.read(missing)
-        if not data:
-            raise BatchCorrupt(f"the segment ends {missing} bytes too early")
-        parts.append(data)
-        missing -= len(data)
-    return b"".join(parts)
 
 
 def _read_at(metadata: RemoteLogSegmentMetadata, position: int, read: Callable[[int], T]) -> T:

@@ -40,8 +40,12 @@ TIERED = LogConfig(
 
 @dataclass
 class Records:
-    records: bytes
+    data: bytes
     aborted_transactions: Sequence[AbortedTransaction] = ()
+
+    @property
+    def records(self) -> memoryview:
+        return memoryview(self.data)
 
 
 class Remote:

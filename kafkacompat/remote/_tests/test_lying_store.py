@@ -26,8 +26,8 @@ def put(data: bytes, position: int, *values: int) -> bytes:
     return data[:position] + bytes(values) + data[position + len(values) :]
 
 
-BASE_OFFSET_END, EPOCH_AT = 7, 12
-"""In a batch: the last byte of its base offset, and its leader epoch. The CRC covers neither."""
+BASE_OFFSET_END, LENGTH_END, EPOCH_AT = 7, 11, 12
+"""In a batch: the last bytes of its base offset and of its length, and its leader epoch. The CRC covers none of them."""
 
 
 @pytest.mark.parametrize("epoch", [b"\x00\x00\x00\x01", b"\x00\x02\x00\x00", b"\xff\xff\xff\xff"])
@@ -37,6 +37,45 @@ def test_a_batch_of_another_epoch_is_not_passed_on(epoch: bytes) -> None:
     parts["log"] = put(parts["log"], EPOCH_AT, *epoch)
     with pytest.raises(RemoteStorageException, match="expected epoch 0"):
         read(tier, 0)
+
+
+def test_a_batch_that_is_shorter_than_its_header_is_not_passed_on() -> None:
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    parts["log"] = put(parts["log"], 4 * size + LENGTH_END, 30)
+    metadata = tier.metadata.cache.remote_log_segment_metadata(0, 0)
+    object.__setattr__(metadata, "segment_size_in_bytes", 4 * size + 42)
+    parts["log"] = parts["log"][: 4 * size + 42]
+    with pytest.raises(RemoteStorageException, match="damaged"):
+        read(tier, 8)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 100])
+def test_a_store_that_sends_a_few_bytes_at_a_time_is_read(at_once: int) -> None:
+    tier = tiered()
+    fetch = tier.storage.fetch_log_segment
+
+    def dribble(metadata: Any, start: int, end: int | None = None) -> Any:
+        stream = fetch(metadata, start, end)
+        whole = stream.read
+        stream.read = lambda size=-1: whole(min(size, at_once))  # type: ignore[method-assign]
+        return stream
+
+    tier.storage.fetch_log_segment = dribble  # type: ignore[method-assign]
+    assert offsets_in(read(tier, 3).records) == list(range(2, 10))
+    data = parts_at(tier, 0)["log"]
+    parts_at(tier, 0)["log"] = data[:-1]
+    with pytest.raises(RemoteStorageException, match="1 bytes too early"):
+        read(tier, 3)
+
+
+def test_what_is_missing_behind_the_records_of_a_read_does_not_matter() -> None:
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    parts["log"] = parts["log"][: 2 * size + 70]
+    assert offsets_in(read(tier, 0, 2 * size).records) == [0, 1, 2, 3]
 
 
 def test_a_batch_before_the_one_that_it_follows_is_not_passed_on() -> None:
