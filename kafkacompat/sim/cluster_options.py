@@ -17,6 +17,7 @@ MIN_CLUSTER_FAULTS = 4
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
 SHARE_OF_RIGHTS = 0.2
+SHARE_OF_TIERED_GROUPS = 0.35
 LOG_DIRECTORIES = ("/data", "/more")
 METADATA_DIRECTORY = "/metadata"
 
@@ -345,11 +346,12 @@ def streams_group_shape(seed: int) -> dict[str, Any]:
 
 
 def tier_shape(seed: int) -> dict[str, Any]:
-    """Return the options of a cluster with a remote store, and little else. They are not drawn with the others, because
-    additional clients would change every run."""
+    """Return the options of a cluster with a remote store, in some seeds with a share group, and little else. They are not
+    drawn with the others, because additional clients would change every run."""
     chance = Chance(seed, "tiers")
     retention_ms = chance.between(1_500, 6_000) if chance.happens(0.5) else -1
-    return {
+    shares = Chance(seed, "share groups of tiers").happens(SHARE_OF_TIERED_GROUPS)
+    return (share_group_shape(seed) if shares else {}) | {
         "tier_segment_bytes": chance.between(700, 1_600),
         "tier_last_offset": Chance(seed, "last tiered offset").happens(0.5),
         "tier_local_bytes": chance.between(0, 2_000),

@@ -100,6 +100,8 @@ class ClusterSimulation:
             self.tiers = Tiers(self.store, tier_reader, machines.by_id, oracles)
             for machine in machines.ordered:
                 machine.tiers = self.tiers
+            if oracles.shares is not None:
+                oracles.shares.tier_counters = self.store.counters
             self.store.begin()
         if kept_topics(options):
             clients.append(TopicSetup(links, KEEPER_ID))

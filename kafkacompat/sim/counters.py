@@ -183,6 +183,8 @@ class TierCounters:
     unranged_lies: int = 0
     readings: int = 0
     """Times a reader came from the start of a partition to its end."""
+    shared: int = 0
+    """Records that a share group was given from the remote store."""
     topics_emptied: int = 0
     """Partitions of deleted topics of which nothing is left."""
     orphans: int = 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.ids import Uuid
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.committed_metadata import Key
-from kafkacompat.sim.counters import ShareGroupCounters
+from kafkacompat.sim.counters import ShareGroupCounters, TierCounters
 from kafkacompat.sim.dead_letter_oracle import DeadLetterOracle
 from kafkacompat.sim.partition_oracles import PartitionOracles
 from kafkacompat.sim.processes import Environment
@@ -67,6 +67,7 @@ class ShareOracles:
         self._partitions = partitions
         self._group_id = group_id
         self._counters = counters
+        self.tier_counters: TierCounters | None = None
         self._lock_ms = env.options.share_lock_ms
         self._limit = env.options.share_deliveries
         self._fates: dict[Key, dict[int, Fate]] = {}
@@ -237,6 +238,9 @@ class ShareOracles:
         self._counters.last_attempts += count == self._limit
         self.letters.delivered(led, offset)
         self._given.add(member_id)
+        if self.tier_counters is not None:
+            log = led.life.partitions.by_id[led.key].log  # type: ignore[union-attr]
+            self.tier_counters.shared += offset < log.local_log_start_offset
         led.counts[offset] = count
         led.holdings[offset] = Holding(member_id, now_ms + self._lock_ms)
         self._fates[led.key][offset] = fate._replace(deliveries=max(fate.deliveries, count))
