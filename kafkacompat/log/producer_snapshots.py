@@ -130,9 +130,12 @@ class SnapshotStore:
     def path(self, offset: int) -> str:
         return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
 
+    def within(self, offset: int, end_offset: int) -> list[int]:
+        """The snapshots above `offset`, up to and including `end_offset`."""
+        return [each for each in self.offsets if offset < each <= end_offset]
+
     def paths_within(self, offset: int, end_offset: int) -> list[str]:
-        """Paths of the snapshots above `offset`, up to and including `end_offset`."""
-        return [self.path(each) for each in self.offsets if offset < each <= end_offset]
+        return [self.path(each) for each in self.within(offset, end_offset)]
 
     def take_late(self, offset: int) -> list[str]:
         """The path of a late snapshot at or below an offset, once."""
@@ -191,7 +194,7 @@ class SnapshotStore:
     def read_latest(self, state: ProducerStateManager, log_start_offset: int, end_offset: int) -> None:
         """Load the newest snapshot in (log start, end]. Without one the state is empty at the log start. Snapshots that
         cannot be read are removed."""
-        for offset in reversed([each for each in self.offsets if log_start_offset < each <= end_offset]):
+        for offset in reversed(self.within(log_start_offset, end_offset)):
             try:
                 producers = decode_snapshot(self._disk.read_bytes(self.path(offset)))
             except (SnapshotCorrupt, FileNotFoundError):

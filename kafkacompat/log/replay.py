@@ -5,10 +5,15 @@ Recovery, truncation and a follower's append use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from kafkacompat.log.file_records import ITERATE_CHUNK, headers
 from kafkacompat.log.index import AbortedTxn
+from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches, parse_header
 from kafkacompat.records.compression import DecompressionFailed
@@ -21,8 +26,7 @@ UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 if TYPE_CHECKING:
     from kafkacompat.log.log_segment import LogSegment
-    from kafkacompat.log.producer_state import ProducerStateManager
-    from kafkacompat.ports import Buffer
+    from kafkacompat.ports import Buffer, Disk
     from kafkacompat.records.batch import BatchHeader
 
 
@@ -113,3 +117,38 @@ def replay_segments(state: ProducerStateManager, segments: Iterable[LogSegment],
             needs_bytes = header.is_control and header.producer_id >= 0
             apply_batch(state, header, segment.read_batch(header) if needs_bytes else None, None)
     state.end_offset = end_offset
+
+
+def made_snapshot(
+    disk: Disk,
+    start_offset: int,
+    snapshots: Sequence[tuple[int, str]],
+    segments: Sequence[tuple[int, str, int]],
+    end_offset: int,
+) -> bytes:
+    """The snapshot of producers at an offset, from files alone, so that a worker thread can make it. Blocks.
+
+    `snapshots` are earlier ones, by offset. `segments`: base offset, path and size of the files with the records from the start
+    on."""
+    state = ProducerStateManager()
+    state.clear(start_offset)
+    for offset, path in reversed(snapshots):
+        try:
+            state.load(decode_snapshot(disk.read_bytes(path)), offset)
+        except (SnapshotCorrupt, FileNotFoundError):
+            continue
+        break
+    first = max(bisect_right(segments, state.end_offset, key=itemgetter(0)) - 1, 0)
+    for _, path, size in segments[first:]:
+        file = disk.open(path)
+        try:
+            for header in headers(file, 0, size, ITERATE_CHUNK):
+                if header.base_offset >= end_offset:
+                    break
+                if header.last_offset >= state.end_offset:
+                    needs_bytes = header.is_control and header.producer_id >= 0
+                    batch = file.read_cold(header.position, header.size) if needs_bytes else None
+                    apply_batch(state, header, batch, None)
+        finally:
+            file.close()
+    return encode_snapshot(state.producers.values())

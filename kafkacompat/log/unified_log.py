@@ -25,7 +25,7 @@ from kafkacompat.log.checkpoint import (
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn, Index, OffsetIndex, TimeIndex
 from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
-from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, TAIL_BATCHES, LogSegment
+from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LOG_SUFFIX, TAIL_BATCHES, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import (
@@ -36,7 +36,7 @@ from kafkacompat.log.producer_state import (
     ProducerStateManager,
     Verifications,
 )
-from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
+from kafkacompat.log.replay import apply_batch, follower_batches, made_snapshot, marker_of, replay_segments
 from kafkacompat.log.retention import SegmentAges, count_deletable, count_tiered
 from kafkacompat.log.segment_indexes import SegmentIndexes
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList, change_of_many
@@ -646,10 +646,19 @@ class UnifiedLog:
         """The file with the producers' state at the base offset of a segment. None if it is not written."""
         return self._snapshots.path(offset) if offset in self._snapshots.offsets else None
 
-    def make_snapshot(self, offset: int) -> bytes:
-        """The producers' state at the base offset of a segment, from an earlier snapshot and the records since then. Blocks.
-        A snapshot may be missing because the disk was full, so it is not written."""
-        return encode_snapshot(self._state_as_of(offset).producers.values())
+    def snapshot_maker(self, offset: int) -> Callable[[], bytes]:
+        """A job for a worker thread: the snapshot at the base offset of a segment, from an earlier one and the records since
+        then. A snapshot may be missing because the disk was full, so it is not written. Without producers no records are read."""
+        if not self._state.producers:
+            return partial(encode_snapshot, ())
+        start = min(self.log_start_offset, offset)
+        segments = [
+            (segment.base_offset, segment.stem + LOG_SUFFIX, segment.size)
+            for segment in self._segments.from_offset(max(start, self._segments.items[0].base_offset))
+            if segment.base_offset < offset
+        ]
+        snapshots = [(each, self._snapshots.path(each)) for each in self._snapshots.within(start, offset)]
+        return partial(made_snapshot, self._disk, start, snapshots, segments, offset)
 
     # The remote storage
 

@@ -456,8 +456,12 @@ class RemoteLogManager:
         """Copy a closed segment. Returns whether the next one may follow."""
         if log.has_unfinished_snapshot or segment.indexes.wait_for_their_files():
             return False
-        snapshot = log.snapshot_path(next_offset) or log.make_snapshot(next_offset)
         truncations, size = segment.truncations, segment.size
+        snapshot: str | bytes | None = log.snapshot_path(next_offset)
+        if snapshot is None:
+            snapshot = await self._in_thread(log.snapshot_maker(next_offset))
+            if not self._is_unchanged(tiered, log, segment, truncations):
+                return False
         txn_path = segment.stem + TXN_INDEX_SUFFIX
         has_aborted = self._disk.exists(txn_path) and self._disk.file_size(txn_path) > 0
         epochs = log.epoch_entries

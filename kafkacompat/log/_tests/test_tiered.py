@@ -27,10 +27,11 @@ from kafkacompat.log.directory import offsets_of
 from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.log_loader import open_directory
 from kafkacompat.log.opening import LogOpener
-from kafkacompat.log.producer_snapshots import SnapshotCorrupt
+from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot
 from kafkacompat.log.retention import SegmentFacts, count_tiered
 from kafkacompat.log.unified_log import LogServices, UnifiedLog
 from kafkacompat.ports import HalfDone, LogRefused
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -252,7 +253,7 @@ def begun_anew(at: int, *, own_segments: int, loses_power: bool) -> tuple[Unifie
     start, and whether it came to its end before."""
     leader = open_tiered(MemoryDisk())
     fill(leader)
-    snapshot = leader.make_snapshot(20)
+    snapshot = leader.snapshot_maker(20)()
     disk = MemoryDisk()
     replica = made_by(opener(disk, remote_storage=True), settings=TIERED, segments=own_segments)
     replica.is_durable = False
@@ -313,7 +314,7 @@ def test_a_replica_that_has_begun_after_a_remote_segment_survives_a_power_loss()
     replica = made_by(opener(disk, remote_storage=True), settings=TIERED)
     replica.is_durable = False
     replica.flush()
-    snapshot = leader.make_snapshot(20)
+    snapshot = leader.snapshot_maker(20)()
     assert replica.start_after_remote_segment(20, 3, [(0, 0), (1, 20)], snapshot)
     replica.append_as_leader(batch_of([b"y"], producer_id=6, producer_epoch=0, base_sequence=0), 1, NOW_MS)
     replica.flush()
@@ -330,7 +331,7 @@ def test_a_replica_that_has_begun_after_a_remote_segment_survives_a_power_loss()
 def test_a_full_disk_leaves_a_replica_that_begins_after_a_remote_segment_whole(operations: str) -> None:
     leader = open_tiered(MemoryDisk())
     fill(leader)
-    snapshot = leader.make_snapshot(20)
+    snapshot = leader.snapshot_maker(20)()
     disk = MemoryDisk()
     log = made_by(opener(disk, remote_storage=True), settings=TIERED, segments=1)
     epochs: list[tuple[int, int]] = [(0, 0), (1, 20)]
@@ -490,3 +491,53 @@ def test_a_full_disk_lets_copied_segments_go() -> None:
     disk.refuse = None
     again = open_tiered(disk.lose_power(kept=("/logs",)), clean=False, log_start_offset=0)
     assert again.epoch_entries == [(0, 0), (1, 20)]
+
+
+def with_producers(disk: MemoryDisk) -> UnifiedLog:
+    """Four segments of two batches by two producers each. The last producer snapshot is missing."""
+    log = open_tiered(disk)
+    for number in range(8):
+        if number and number % 2 == 0:
+            log.roll(log.log_end_offset, NOW_MS)
+        log.append_as_leader(
+            batch_of([b"x"], producer_id=number % 2, producer_epoch=0, base_sequence=number // 2), 0, NOW_MS
+        )
+    log._snapshots.remove(6)
+    return log
+
+
+def sequences(snapshot: bytes) -> list[tuple[int, int]]:
+    return sorted((each.producer_id, each.batches[-1].last_sequence) for each in decode_snapshot(snapshot))
+
+
+def test_a_missing_snapshot_is_made_of_an_earlier_one_and_what_follows() -> None:
+    disk = MemoryDisk()
+    log = with_producers(disk)
+    assert sequences(log.snapshot_maker(6)()) == [(0, 2), (1, 2)]
+    disk.remove(f"{DIRECTORY}/{0:020}.log")  # it is not read
+    assert sequences(log.snapshot_maker(6)()) == [(0, 2), (1, 2)]
+
+
+def test_a_snapshot_is_made_in_another_thread_while_the_log_goes_on() -> None:
+    disk = MemoryDisk()
+    log = with_producers(disk)
+    disk.write_atomic(f"{DIRECTORY}/{4:020}.snapshot", b"damaged")
+    make = log.snapshot_maker(6)
+    before = list(log._snapshots.offsets)
+    log.append_as_leader(batch_of([b"x"], producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW_MS)
+    assert sequences(make()) == [(0, 2), (1, 2)]
+    assert log._snapshots.offsets == before  # that of the loop is not touched
+    log.truncate_to(0)
+    with pytest.raises((OSError, BatchCorrupt)):
+        make()
+
+
+def test_without_producers_no_records_are_read_for_a_snapshot() -> None:
+    disk = MemoryDisk()
+    log = open_tiered(disk)
+    for _ in range(3):
+        log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
+        log.roll(log.log_end_offset, NOW_MS)
+    log._snapshots.remove(2)
+    disk.remove(f"{DIRECTORY}/{1:020}.log")
+    assert decode_snapshot(log.snapshot_maker(2)()) == []

@@ -10,6 +10,7 @@ import pytest
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker
 from kafkacompat.log.producer_snapshots import decode_snapshot
+from kafkacompat.log.replay import made_snapshot
 from kafkacompat.ports import LogRefused, TimestampOffset, WorkersBusy
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
@@ -269,6 +270,24 @@ def test_a_missing_producer_snapshot_is_made_anew() -> None:
     tier.lead()
     first = min(tier.metadata.cache.list_all_remote_log_segments(), key=lambda each: each.start_offset)
     assert len(tier.storage.segments[first.remote_log_segment_id.id][IndexType.PRODUCER_SNAPSHOT]) > 50
+
+
+def test_nothing_is_copied_if_the_role_ends_while_a_snapshot_is_made() -> None:
+    tier = Tier()
+    tier.log.append_as_leader(batch_of([b"x"], producer_id=7, producer_epoch=0, base_sequence=0), 0, NOW_MS)
+    tier.fill(2)
+    tier.log._snapshots.remove(1)
+    submit = tier.workers.submit
+
+    def end_role(job: Any) -> Deferred[Any]:
+        if getattr(job, "func", None) is made_snapshot:
+            tier.core.leader_epoch += 1
+        return submit(job)
+
+    tier.workers.submit = end_role  # type: ignore[method-assign]
+    tier.lead()
+    assert tier.core.leader_epoch == 1
+    assert not tier.metadata.states
 
 
 def test_a_segment_without_a_snapshot_is_copied_while_the_disk_is_full() -> None:
