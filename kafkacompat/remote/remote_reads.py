@@ -45,7 +45,7 @@ DAMAGE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 MAGIC_WITH_EPOCH = 2
 AHEAD = 64 * 1024
 """Bytes that are read at least, and skipped at a time."""
-AHEAD_MAX = 1 << 20
+AHEAD_MAX = 2 << 20
 INDEXED_EVERY = 4096
 """Bytes between two entries of an offset index by default (index.interval.bytes). A read begins up to so many bytes too early."""
 REPLAYED_AT_ONCE = 1 << 20
