@@ -21,6 +21,9 @@ from interop_tests.harness.waiting import TIMEOUT_S, wait_until
 
 ARGUMENTS = (
     "--headless=new",
+    # One process shows all pages, one after the other.
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
     # Chromium's sandbox does not work as root, and `make test` in a container runs as root.
     "--no-sandbox",
     "--disable-gpu",

@@ -16,8 +16,8 @@ DURATIONS = SUITE / "durations.tsv"
 UNKNOWN_S = 30.0
 """The seconds of a file that is not in the table. It is high enough that the file does not start last."""
 
-# These run one after the other in one process, with one JVM of Spark. Those of the pipeline compare with the same run of all jobs,
-# which takes longest.
+# These run one after the other in one process, with one JVM of Spark or one Chromium. Those of the pipeline compare with the same
+# run of all jobs, which takes longest.
 TOGETHER = {
     **dict.fromkeys(
         (
@@ -28,6 +28,7 @@ TOGETHER = {
         "spark",
     ),
     "interop_tests/spark": "spark",
+    "interop_tests/console": "console",
 }
 """The unit of a file, or of all files of a folder."""
 
