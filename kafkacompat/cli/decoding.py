@@ -7,38 +7,20 @@ is raised, because users dump files that may be corrupt.
 from __future__ import annotations
 
 import json
-import re
 import struct
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from kafkacompat.ids import (
-    METADATA_TOPIC,
-    OFFSETS_TOPIC,
-    SHARE_STATE_TOPIC,
-    TRANSACTION_TOPIC,
-    uuid_to_text,
-)
+from kafkacompat.ids import METADATA_TOPIC
 from kafkacompat.records.control import ControlType, parse_control_key
 from kafkacompat.records.record import Record, RecordMalformed
-from kafkacompat.wire.apis import (
-    group_record_classes,
-    metadata_record_class,
-    share_record_classes,
-    transaction_record_classes,
-)
-from kafkacompat.wire.codec import decode, specification
-from kafkacompat.wire.definition import StructSpec
+from kafkacompat.wire.apis import COORDINATOR_CLASSES, metadata_record_class
 from kafkacompat.wire.errors import WireError
-from kafkacompat.wire.message import Message, Struct
+from kafkacompat.wire.message import Message
 from kafkacompat.wire.primitives import read_uvarint
+from kafkacompat.wire.shown import as_hex, shown
 
 Describe: TypeAlias = Callable[[Record, bool], str]
-COORDINATOR_CLASSES = {
-    OFFSETS_TOPIC: group_record_classes,
-    TRANSACTION_TOPIC: transaction_record_classes,
-    SHARE_STATE_TOPIC: share_record_classes,
-}
 METADATA_FRAME_VERSION = 1
 _INT16 = struct.Struct(">h")
 _MARKER = struct.Struct(">hi")
@@ -83,10 +65,6 @@ def as_text(data: bytes | None) -> str:
         return "null"
     text = data.decode("utf-8", "backslashreplace")
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
-def as_hex(data: bytes | None) -> str:
-    return "null" if data is None else f"0x{data.hex()}"
 
 
 def metadata_payload(record: Record) -> str:
@@ -148,40 +126,7 @@ def control_payload(record: Record) -> str:
 
 
 def message_text(message_class: type[Message], version: int, data: bytes, position: int) -> str:
-    """Return the message as JSON, after its type and version. Field names are in camel case as in Kafka's definitions."""
+    """Return the message as JSON, after its type and version."""
     if not message_class.MIN_VERSION <= version <= message_class.MAX_VERSION:
         raise Unexplained(f"{message_class.__name__} has no version {version}")
-    message = decode(message_class, version, data, position)
-    spec = specification(message_class)
-    fields = _plain(message, spec.root, version)
-    return json.dumps({"type": spec.name, "version": version, "data": fields}, ensure_ascii=False)
-
-
-def _plain(message: Struct, spec: StructSpec, version: int) -> dict[str, Any]:
-    shown = {}
-    for field in spec.fields:
-        if version not in field.versions:
-            continue
-        value = getattr(message, field.name)
-        if field.struct is not None:
-            inner = field.struct
-            if value is not None:
-                value = (
-                    [_plain(item, inner, version) for item in value]
-                    if field.is_array
-                    else _plain(value, inner, version)
-                )
-        elif field.is_array:
-            value = None if value is None else [_scalar(item, field.kind) for item in value]
-        else:
-            value = _scalar(value, field.kind)
-        shown[re.sub("_(.)", lambda match: match[1].upper(), field.name)] = value
-    return shown
-
-
-def _scalar(value: Any, kind: str) -> Any:
-    if kind == "uuid":
-        return uuid_to_text(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return as_hex(bytes(value))
-    return value
+    return json.dumps(shown(message_class, version, data, position), ensure_ascii=False)

@@ -28,7 +28,7 @@ from kafkacompat.console.admin import reason_of
 from kafkacompat.console.clients import consumer_settings, quiet_logger
 from kafkacompat.console.core.columns import cells_of
 from kafkacompat.console.core.decoding import JSON_TEXT, MAX_INDENTED_TIMES, Decoded, decoded
-from kafkacompat.console.core.internal_records import CLASSES, internal_key, internal_value
+from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.newest import Stand, newest_of
 from kafkacompat.console.core.parameters import (
     ALL,
@@ -40,6 +40,7 @@ from kafkacompat.console.core.parameters import (
 from kafkacompat.console.decoder import Decoder, Told
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.apis import COORDINATOR_CLASSES
 
 PAGE_TIMEOUT_S = 8.0
 ASK_TIMEOUT_S = 4.0
@@ -281,7 +282,7 @@ def tell_by_schema(
     view: Page, key: bytes | None, value: bytes | None, query: RecordsQuery | SearchQuery, decoder: Decoder
 ) -> None:
     """Show in the view of a record what the registry's schemas say of its key and value."""
-    if query.topic in CLASSES:
+    if query.topic in COORDINATOR_CLASSES:
         return
     _by_schema(view["key"], decoder.decoded(key), KEY_BYTES)
     told = decoder.decoded(value)

@@ -103,7 +103,7 @@ class GroupMetadataManager:
                 # Commits alone create a simple group: empty, without a protocol.
                 self.groups[group_id] = ClassicGroup(
                     group_id,
-                    current_state_timestamp_ms=record.value.commit_timestamp_ms,
+                    current_state_timestamp_ms=record.value.commit_timestamp,
                     memory=self.env.memory,
                 )
             self.offsets.replay(record, offset, producer_id)
@@ -325,8 +325,8 @@ def _has_expired(
     since_ms = group.expires_since_ms(stored)
     if since_ms is None or group.is_subscribed_to(topic):
         return False
-    if stored.expire_timestamp_ms >= 0:
-        return now_ms >= stored.expire_timestamp_ms
+    if stored.expire_timestamp >= 0:
+        return now_ms >= stored.expire_timestamp
     return now_ms - since_ms >= machine.env.settings.offsets_retention_ms
 
 

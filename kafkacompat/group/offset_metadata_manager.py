@@ -50,11 +50,16 @@ if TYPE_CHECKING:
 
     from kafkacompat.group.group import CommitPartitionValidator
     from kafkacompat.ids import Uuid
-    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.offset_commit_request import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
     from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequestGroup
     from kafkacompat.wire.messages.txn_offset_commit_request import (
         TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestPartition,
         TxnOffsetCommitRequestTopic,
     )
 
@@ -278,7 +283,7 @@ def commit_offsets(
     if isinstance(group, ClassicGroup) and group.state in (_S.STABLE, _S.PREPARING_REBALANCE):
         reschedule_heartbeat(manager.env, group, group.members[request.member_id])
     retention_ms = request.retention_time_ms
-    expire_timestamp_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, END_OF_TIME_MS)
+    expire_timestamp = -1 if retention_ms == -1 else min(now_ms + retention_ms, END_OF_TIME_MS)
     limit = manager.env.settings.offset_metadata_max_size
     records: list[OffsetRecord] = []
     topics = []
@@ -292,21 +297,33 @@ def commit_offsets(
                 error = ErrorCode.NONE
                 if may_commit is not None:
                     may_commit(topic.name, topic.topic_id, each.partition_index)
-                value = OffsetAndMetadata(
-                    each.committed_offset,
-                    each.committed_leader_epoch,
-                    metadata,
-                    now_ms,
-                    expire_timestamp_ms,
-                    topic.topic_id,
-                )
-                records.append(OffsetRecord(group_id, topic.name, each.partition_index, value))
+                records.append(_record_of(group_id, topic, each, metadata, now_ms, expire_timestamp))
             answers.append(
                 OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
             )
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     throw_if_no_room(manager, records)
     return CoordinatorResult(tuple(records), OffsetCommitResponse(topics=topics))
+
+
+def _record_of(
+    group_id: str,
+    topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic,
+    each: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    metadata: str,
+    now_ms: int,
+    expire_timestamp: int = -1,
+) -> OffsetRecord:
+    """The record of a commit of either kind."""
+    value = OffsetAndMetadata(
+        offset=each.committed_offset,
+        leader_epoch=each.committed_leader_epoch,
+        metadata=metadata,
+        commit_timestamp=now_ms,
+        expire_timestamp=expire_timestamp,
+        topic_id=topic.topic_id,
+    )
+    return OffsetRecord(group_id, topic.name, each.partition_index, value)
 
 
 def throw_if_no_room(manager: OffsetMetadataManager, records: Sequence[OffsetRecord]) -> None:
@@ -480,10 +497,7 @@ def commit_transactional_offsets(
             else:
                 if check is not None:
                     check(each.partition_index)
-                value = OffsetAndMetadata(
-                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, -1, topic.topic_id
-                )
-                records.append(OffsetRecord(group_id, topic.name, each.partition_index, value))
+                records.append(_record_of(group_id, topic, each, metadata, now_ms))
             answers.append(
                 TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
             )

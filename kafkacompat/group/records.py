@@ -18,7 +18,7 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.group.streams.tasks_tuple import sorted_tasks
-from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.ids import Uuid
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.messages import consumer_group_current_member_assignment_value as consumer_current_value
@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.streams.streams_group_member import StreamsGroupMember
     from kafkacompat.group.streams.streams_topology import StreamsTopology, TopicInfo
     from kafkacompat.group.streams.tasks_tuple import Tasks, TasksTuple, TasksWithEpochs
+    from kafkacompat.wire.message import Message
 
 
 DEAD = "Dead"
@@ -730,8 +731,8 @@ LEGACY_OFFSET_COMMIT = 0
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 
-OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+"""The only one that has an expiry. It lacks what later ones have."""
 GROUP_METADATA_VERSION = 3
 
 
@@ -739,38 +740,16 @@ MODERN_MESSAGES = {**CONSUMER_MESSAGES, **SHARE_MESSAGES, **STREAMS_MESSAGES}
 """Record type -> key and value."""
 
 
-class OffsetAndMetadata:
-    """A committed offset. `record_offset` is its record's offset in the partition's log, -1 before it is written."""
+class OffsetAndMetadata(OffsetCommitValue):
+    """A committed offset: the value of its record, and where that is."""
 
-    __slots__ = (
-        "commit_timestamp_ms",
-        "expire_timestamp_ms",
-        "leader_epoch",
-        "metadata",
-        "offset",
-        "record_offset",
-        "topic_id",
-    )
+    __slots__ = ("record_offset",)
+    record_offset: int
+    """The record's offset in the partition's log, from its replay on."""
 
-    def __init__(
-        self,
-        offset: int,
-        leader_epoch: int,
-        metadata: str,
-        commit_timestamp_ms: int,
-        expire_timestamp_ms: int = -1,
-        topic_id: Uuid = ZERO_UUID,
-        record_offset: int = -1,
-    ) -> None:
-        self.offset = offset
-        self.leader_epoch = leader_epoch
-        self.metadata = metadata
-        self.commit_timestamp_ms = commit_timestamp_ms
-        self.expire_timestamp_ms = expire_timestamp_ms
-        """-1 if the commit has no expiry time."""
-        self.topic_id = topic_id
-        """ZERO_UUID if unknown."""
-        self.record_offset = record_offset
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        return OffsetCommitValue.field_names()
 
 
 class OffsetRecord:
@@ -819,21 +798,10 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         value = record.value
         if value is None:
             return key_bytes, None
-        version = (
-            OFFSET_COMMIT_VERSION if value.expire_timestamp_ms < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
-        )
-        body = encode(
-            OffsetCommitValue(
-                offset=value.offset,
-                leader_epoch=value.leader_epoch,
-                metadata=value.metadata,
-                commit_timestamp=value.commit_timestamp_ms,
-                expire_timestamp=value.expire_timestamp_ms,
-                topic_id=value.topic_id,
-            ),
-            version,
-        )
-        return key_bytes, _TYPE.pack(version) + body
+        version = OffsetAndMetadata.MAX_VERSION
+        if value.expire_timestamp >= 0:
+            version = OFFSET_COMMIT_VERSION_WITH_EXPIRY
+        return key_bytes, _TYPE.pack(version) + encode(value, version)
     if isinstance(record, GroupMetadataRecord):
         key_bytes = b"\x00\x02" + encode(GroupMetadataKey(group=record.group_id), 0)
         if record.value is None:
@@ -881,9 +849,10 @@ def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord |
     record = decode_record(key, None)
     assert isinstance(record, (GroupMetadataRecord, ModernGroupRecord))
     if isinstance(record, GroupMetadataRecord):
-        value_class, version = GroupMetadataValue, _version(value, 4)
+        value_class = GroupMetadataValue
     else:
-        value_class, version = MODERN_MESSAGES[record_type][1], _version(value, VALUE_VERSION)
+        value_class = MODERN_MESSAGES[record_type][1]
+    version = _version(value, value_class)
     try:
         decoded: Any = yield from decoded_in_steps(value_class, version, value)
     except WireError as error:
@@ -896,31 +865,24 @@ def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord |
 def _decode_offset(record_type: int, value: bytes | None) -> OffsetAndMetadata | None:
     if value is None:
         return None
-    version = _version(value, 4 if record_type == OFFSET_COMMIT else 0)
     if record_type == LEGACY_OFFSET_COMMIT:
-        legacy = decode(LegacyOffsetCommitValue, version, value[2:])
-        return OffsetAndMetadata(legacy.offset, -1, legacy.metadata, legacy.commit_timestamp)
-    body = decode(OffsetCommitValue, version, value[2:])
-    return OffsetAndMetadata(
-        body.offset,
-        body.leader_epoch,
-        body.metadata,
-        body.commit_timestamp,
-        body.expire_timestamp,
-        body.topic_id,
-    )
+        legacy = decode(LegacyOffsetCommitValue, _version(value, LegacyOffsetCommitValue), value[2:])
+        return OffsetAndMetadata(
+            offset=legacy.offset, metadata=legacy.metadata, commit_timestamp=legacy.commit_timestamp
+        )
+    return decode(OffsetAndMetadata, _version(value, OffsetAndMetadata), value[2:])
 
 
 def _decode_group(value: bytes | None) -> GroupMetadataValue | None:
     if value is None:
         return None
-    return decode(GroupMetadataValue, _version(value, 4), value[2:])
+    return decode(GroupMetadataValue, _version(value, GroupMetadataValue), value[2:])
 
 
-def _version(value: bytes, highest: int) -> int:
+def _version(value: bytes, value_class: type[Message]) -> int:
     if len(value) < _TYPE.size:
         raise LoadFailure(f"a value of {len(value)} bytes")
     version: int = _TYPE.unpack_from(value)[0]
-    if not 0 <= version <= highest:
-        raise LoadFailure(f"value version {version} is not known (highest {highest})")
+    if not value_class.MIN_VERSION <= version <= value_class.MAX_VERSION:
+        raise LoadFailure(f"value version {version} is not known (highest {value_class.MAX_VERSION})")
     return version

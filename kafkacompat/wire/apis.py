@@ -6,6 +6,7 @@ frame version, type and version. The caller reads these prefixes first.
 
 from importlib import import_module
 
+from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.wire.definition import snake_case
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.remember import remembered
@@ -63,6 +64,14 @@ def transaction_record_classes(record_type: int) -> tuple[type[Message], type[Me
 def share_record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
     """Return the key and value classes of a record of __share_group_state. KeyError for an unknown type."""
     return _pair(SHARE_RECORDS[record_type])
+
+
+COORDINATOR_CLASSES = {
+    OFFSETS_TOPIC: group_record_classes,
+    TRANSACTION_TOPIC: transaction_record_classes,
+    SHARE_STATE_TOPIC: share_record_classes,
+}
+"""By topic of a coordinator: a function from a record's type to the message classes of its key and value."""
 
 
 def _pair(names: tuple[str, str]) -> tuple[type[Message], type[Message]]:

@@ -35,9 +35,11 @@ def specification(cls: type[Message]) -> MessageSpec:
 
 
 def message_classes(cls: type[Message]) -> dict[str, type]:
-    """Return a message class and the structs nested in it, by name."""
-    module = sys.modules[cls.__module__]
-    return {struct.name: getattr(module, struct.name) for struct in specification(cls).structs}
+    """Return a message class and the structs nested in it, by name. A subclass of a message's class is decoded as itself."""
+    generated = next(each for each in cls.__mro__ if "DEFINITION" in vars(each))
+    module = sys.modules[generated.__module__]
+    spec = specification(cls)
+    return {struct.name: getattr(module, struct.name) for struct in spec.structs} | {spec.name: cls}
 
 
 def _checked(cls: type[Message], version: int) -> MessageSpec:

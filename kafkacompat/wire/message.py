@@ -10,17 +10,22 @@ EMPTY: list[Any] = []
 
 
 class Struct:
-    """A struct nested in a message. Equality and representation use its slots. Mutable and therefore not hashable."""
+    """A struct nested in a message. Equality and representation use its fields. Mutable and therefore not hashable."""
 
     __slots__: tuple[str, ...] = ()
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        """The fields of the definition. A subclass that adds a slot of its own says which are."""
+        return cls.__slots__
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return all(getattr(self, name) == getattr(other, name) for name in self.field_names())
 
     def __repr__(self) -> str:
-        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.field_names())
         return f"{type(self).__name__}({inner})"
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.console.core.decoding import MAX_INDENTED_TIMES, decoded
-from kafkacompat.console.core.internal_records import internal_key, internal_value
+from kafkacompat.console.core.internal_records import TOLD_BYTES, internal_key, internal_value
 from kafkacompat.console.core.log_directories import sizes_in
 from kafkacompat.console.core.snapshot import ReplicaSize
 from kafkacompat.failure import CommandFailed
@@ -20,6 +20,7 @@ from kafkacompat.wire.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kafkacompat.wire.primitives import write_uvarint
 
 
 @pytest.mark.parametrize(
@@ -140,26 +141,27 @@ def text(value: str) -> bytes:
 OFFSET_KEY = b"\x00\x01" + text("group") + text("topic") + struct.pack(">i", 3)
 
 
-def test_a_committed_offset_is_told_in_words() -> None:
+def test_a_committed_offset_is_told_by_its_definition() -> None:
     assert json.loads(internal_key("__consumer_offsets", OFFSET_KEY) or "") == {
-        "type": "committed offset",
-        "group": "group",
-        "topic": "topic",
-        "partition": 3,
+        "type": "OffsetCommitKey",
+        "version": 0,
+        "data": {"group": "group", "topic": "topic", "partition": 3},
     }
     value = struct.pack(">hqi", 3, 77, -1) + text("note") + struct.pack(">q", 1_000)
     flexible = struct.pack(">hqi", 4, 77, -1) + b"\x05note" + struct.pack(">q", 1_000) + b"\x00"
-    for each in (value, flexible):
-        said = internal_value("__consumer_offsets", OFFSET_KEY, each)
-        assert json.loads(said or "") == {"offset": 77, "metadata": "note", "committed_ms": 1_000}
+    fields = {"offset": 77, "leaderEpoch": -1, "metadata": "note", "commitTimestamp": 1_000}
+    for each, version, more in ((value, 3, {}), (flexible, 4, {"topicId": "AAAAAAAAAAAAAAAAAAAAAA"})):
+        said = json.loads(internal_value("__consumer_offsets", OFFSET_KEY, each) or "")
+        assert said == {"type": "OffsetCommitValue", "version": version, "data": fields | more}
 
 
 def test_a_transaction_is_told_in_words() -> None:
     key = b"\x00\x00" + text("tx-1")
-    assert json.loads(internal_key("__transaction_state", key) or "")["transactional_id"] == "tx-1"
+    assert json.loads(internal_key("__transaction_state", key) or "")["data"] == {"transactionalId": "tx-1"}
     value = struct.pack(">hqhibbqq", 1, 9, 2, 60_000, 4, 0, 1_000, 900) + b"\x00"
-    said = json.loads(internal_value("__transaction_state", key, value) or "")
-    assert said == {"producer_id": 9, "producer_epoch": 2, "timeout_ms": 60_000, "state": "CompleteCommit"}
+    said = json.loads(internal_value("__transaction_state", key, value) or "")["data"]
+    assert (said["producerId"], said["producerEpoch"]) == (9, 2)
+    assert said["transactionStatus"] == "CompleteCommit"
 
 
 def test_a_value_of_an_unknown_version_or_cut_short_is_left() -> None:
@@ -183,6 +185,14 @@ def test_a_length_of_more_than_five_bytes_or_beyond_the_value_is_left(length: by
     """A length is read up to its bound, however long the value is."""
     value = struct.pack(">hqi", 4, 77, -1) + length + b"note" + struct.pack(">q", 1_000) + b"\x00"
     assert internal_value("__consumer_offsets", OFFSET_KEY, value) is None
+
+
+def test_a_long_value_is_left() -> None:
+    for length, is_told in ((100, True), (TOLD_BYTES, False)):
+        value = bytearray(struct.pack(">hqi", 4, 77, -1))
+        write_uvarint(value, length + 1)
+        value += b"n" * length + struct.pack(">q", 1) + b"\0"
+        assert (internal_value("__consumer_offsets", OFFSET_KEY, bytes(value)) is not None) is is_told
 
 
 @pytest.mark.parametrize("topic", ["logs.raw", "__consumer_offsets_too"])

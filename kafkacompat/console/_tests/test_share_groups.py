@@ -16,7 +16,7 @@ from kafkacompat.console import share_groups
 from kafkacompat.console._tests.making import partition, snapshot, topic
 from kafkacompat.console.core.cluster_view import cluster_view
 from kafkacompat.console.core.connection import BrokerConnection
-from kafkacompat.console.core.internal_records import MAX_BATCHES_SHOWN, internal_key, internal_value
+from kafkacompat.console.core.internal_records import MAX_ELEMENTS_SHOWN, internal_key, internal_value
 from kafkacompat.console.core.prometheus import metrics_text
 from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.share_groups import groups_in, has_share_groups
@@ -384,20 +384,16 @@ def test_the_lag_is_exported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "kind"),
-    [
-        (ShareSnapshotKey, ShareSnapshotValue, "share snapshot"),
-        (ShareUpdateKey, ShareUpdateValue, "share update"),
-    ],
+    ("key", "value"),
+    [(ShareSnapshotKey, ShareSnapshotValue), (ShareUpdateKey, ShareUpdateValue)],
 )
-def test_the_state_of_a_partition_is_told_in_words(key: Any, value: Any, kind: str) -> None:
+def test_the_state_of_a_partition_is_told_in_words(key: Any, value: Any) -> None:
     number = key.API_KEY
     data = struct.pack(">h", number) + encode(key(group_id="g", topic_id=b"t" * 16, partition=2), 0)
     assert json.loads(internal_key(SHARE_STATE_TOPIC, data) or "") == {
-        "type": kind,
-        "group": "g",
-        "topic_id": "dHR0dHR0dHR0dHR0dHR0dA",
-        "partition": 2,
+        "type": key.__name__,
+        "version": 0,
+        "data": {"groupId": "g", "topicId": "dHR0dHR0dHR0dHR0dHR0dA", "partition": 2},
     }
     batches = [
         StateBatch(first_offset=at, last_offset=at + 1, delivery_state=state, delivery_count=at)
@@ -406,19 +402,17 @@ def test_the_state_of_a_partition_is_told_in_words(key: Any, value: Any, kind: s
     written = value(
         snapshot_epoch=1, leader_epoch=2, start_offset=3, delivery_complete_count=4, state_batches=batches
     )
-    said = json.loads(internal_value(SHARE_STATE_TOPIC, data, b"\0\0" + encode(written, 0)) or "")
-    assert said == {
-        "snapshot_epoch": 1,
-        "leader_epoch": 2,
-        "start_offset": 3,
-        "done": 4,
-        "batches": [
-            "0-1: available, delivered 0",
-            "1-2: accepted, delivered 1",
-            "2-3: archived, delivered 2",
-            "3-4: 9, delivered 3",
-        ],
+    said = json.loads(internal_value(SHARE_STATE_TOPIC, data, b"\0\0" + encode(written, 0)) or "")["data"]
+    assert (said["snapshotEpoch"], said["leaderEpoch"]) == (1, 2)
+    assert (said["startOffset"], said["deliveryCompleteCount"]) == (3, 4)
+    assert said["stateBatches"][0] == {
+        "firstOffset": 0,
+        "lastOffset": 1,
+        "deliveryState": "available",
+        "deliveryCount": 0,
     }
-    written.state_batches = batches * MAX_BATCHES_SHOWN
-    many = json.loads(internal_value(SHARE_STATE_TOPIC, data, b"\0\0" + encode(written, 0)) or "")
-    assert len(many["batches"]) == MAX_BATCHES_SHOWN
+    states = [each["deliveryState"] for each in said["stateBatches"]]
+    assert states == ["available", "accepted", "archived", 9]
+    written.state_batches = batches * MAX_ELEMENTS_SHOWN
+    many = json.loads(internal_value(SHARE_STATE_TOPIC, data, b"\0\0" + encode(written, 0)) or "")["data"]
+    assert len(many["stateBatches"]) == MAX_ELEMENTS_SHOWN

@@ -46,7 +46,7 @@ Pair = tuple[bytes, bytes | None]
 
 
 def pair(offset: int | None, *, topic: str = "t", partition: int = 0, group: str = "g") -> Pair:
-    value = None if offset is None else OffsetAndMetadata(offset, -1, "", 1_000)
+    value = None if offset is None else OffsetAndMetadata(offset=offset, commit_timestamp=1_000)
     return encode_record(OffsetRecord(group, topic, partition, value))
 
 

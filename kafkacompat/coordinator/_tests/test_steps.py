@@ -130,7 +130,7 @@ def test_what_changes_between_two_steps_of_an_expiry_holds() -> None:
     assert commit(world, 9, partition=1, group="g0") == E.NONE  # whose offset is already removed
     kept = machine(world).offsets.get("g0", "t", 1_999)  # whose turn is still to come
     assert kept is not None
-    kept.commit_timestamp_ms = world.time.now_ms()
+    kept.commit_timestamp = world.time.now_ms()
     assert commit(world, 5, group="new") == E.NONE
     list(steps_of(world))
     offsets = machine(world).offsets

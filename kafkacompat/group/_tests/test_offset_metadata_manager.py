@@ -11,7 +11,6 @@ from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
 from kafkacompat.group.offset_metadata_manager import NO_PRODUCER_ID
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
-from kafkacompat.ids import ZERO_UUID
 
 FIRST, SECOND = 7, 8
 
@@ -27,7 +26,7 @@ class Log:
     def commit(
         self, producer_id: int = NO_PRODUCER_ID, group: str = "g", topic: str = "t", partition: int = 0
     ) -> int:
-        value = OffsetAndMetadata(self.end, -1, "", 0, -1, ZERO_UUID)
+        value = OffsetAndMetadata(offset=self.end)
         self._replay(OffsetRecord(group, topic, partition, value), producer_id)
         return self.end - 1
 

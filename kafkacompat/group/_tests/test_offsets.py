@@ -253,7 +253,7 @@ def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_shown() -> None:
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])
     commit(world, 1)
     for topic_id, shown in ((b"?" * 16, -1), (world.image.topics["t"].id, 5), (ZERO_UUID, 5)):
-        value = OffsetAndMetadata(5, -1, "", world.time.now_ms(), -1, topic_id)
+        value = OffsetAndMetadata(offset=5, commit_timestamp=world.time.now_ms(), topic_id=topic_id)
         record = OffsetRecord("g", "t", 0, value)
         world.coordinator._shard("g").write(lambda _, record=record: CoordinatorResult((record,), None))  # type: ignore[misc]
         assert fetch(world).committed_offset == shown

@@ -32,9 +32,9 @@ EMPTIED_GROUP_VALUE = bytes.fromhex("0003 0008 636f6e73756d6572 00000002 ffff ff
 
 
 def test_a_commit_is_written_as_kafka_writes_it() -> None:
-    value = OffsetAndMetadata(3, 0, "", 0x1A1FBEA1785, topic_id=TOPIC_ID)
+    value = OffsetAndMetadata(offset=3, leader_epoch=0, commit_timestamp=0x1A1FBEA1785, topic_id=TOPIC_ID)
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, value)) == (OFFSET_KEY, OFFSET_VALUE)
-    without_id = OffsetAndMetadata(1, -1, "", 0x1A1FBEA15CC)
+    without_id = OffsetAndMetadata(offset=1, commit_timestamp=0x1A1FBEA15CC)
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, without_id))[1] == TRANSACTIONAL_VALUE
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, None)) == (OFFSET_KEY, None)
 
@@ -45,17 +45,19 @@ def test_a_commit_is_read_as_kafka_wrote_it() -> None:
     assert (record.group_id, record.topic, record.partition) == ("facts-classic", "facts-t1", 1)
     assert record.value is not None
     assert (record.value.offset, record.value.leader_epoch, record.value.metadata) == (3, 0, "")
-    assert (record.value.commit_timestamp_ms, record.value.topic_id) == (0x1A1FBEA1785, TOPIC_ID)
+    assert (record.value.commit_timestamp, record.value.topic_id) == (0x1A1FBEA1785, TOPIC_ID)
 
 
 def test_an_explicit_expiry_is_written_in_version_1() -> None:
-    value = OffsetAndMetadata(7, 4, "m", 100, 200, TOPIC_ID)
+    value = OffsetAndMetadata(
+        offset=7, leader_epoch=4, metadata="m", commit_timestamp=100, expire_timestamp=200, topic_id=TOPIC_ID
+    )
     key, data = encode_record(OffsetRecord("g", "t", 0, value))
     assert data == bytes.fromhex("0001 0000000000000007 0001 6d 0000000000000064 00000000000000c8")
     record = decode_record(key, data)
     assert isinstance(record, OffsetRecord)
     assert record.value is not None
-    assert (record.value.expire_timestamp_ms, record.value.leader_epoch) == (200, -1)
+    assert (record.value.expire_timestamp, record.value.leader_epoch) == (200, -1)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_commit_of_the_oldest_key_type_is_read() -> None:
     )
     assert isinstance(record, OffsetRecord)
     assert record.value is not None
-    assert (record.value.offset, record.value.metadata, record.value.commit_timestamp_ms) == (5, "m", 9)
+    assert (record.value.offset, record.value.metadata, record.value.commit_timestamp) == (5, "m", 9)
 
 
 def test_groups_are_written_as_kafka_writes_them() -> None:

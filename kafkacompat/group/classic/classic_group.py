@@ -473,13 +473,13 @@ class ClassicGroup:
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
         if self.protocol_type is None:
-            return stored.commit_timestamp_ms
+            return stored.commit_timestamp
         if self.state is ClassicGroupState.EMPTY:
             since_ms = self.current_state_timestamp_ms
-            return since_ms if since_ms >= 0 else stored.commit_timestamp_ms
+            return since_ms if since_ms >= 0 else stored.commit_timestamp
         is_known = self.uses_consumer_protocol() and self.subscribed_topics is not None
         is_stable = self.state is ClassicGroupState.STABLE
-        return stored.commit_timestamp_ms if is_known and is_stable else None
+        return stored.commit_timestamp if is_known and is_stable else None
 
     # --- deletion
 

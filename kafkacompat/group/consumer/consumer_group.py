@@ -320,7 +320,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
-        return stored.commit_timestamp_ms
+        return stored.commit_timestamp
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[GroupRecord]:
         """`renamed`: members whose records are already replaced by those of another id."""

@@ -337,7 +337,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
             raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
 
     def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
-        return stored.commit_timestamp_ms
+        return stored.commit_timestamp
 
     def tombstones(self) -> list[GroupRecord]:
         return list(streams_group_tombstones(self.group_id, list(self.members)))
