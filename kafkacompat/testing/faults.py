@@ -27,68 +27,8 @@ from kafkacompat.wire.errors import ErrorCode
 WAIT_S = 10.0
 """How long a test waits for a fault to be hit, in real time."""
 
-CHANGES = frozenset(
-    {
-        "AddOffsetsToTxn",
-        "AddPartitionsToTxn",
-        "AddRaftVoter",
-        "AllocateProducerIds",
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterPartition",
-        "AlterPartitionReassignments",
-        "AlterReplicaLogDirs",
-        "AlterShareGroupOffsets",
-        "AlterUserScramCredentials",
-        "AssignReplicasToDirs",
-        "BeginQuorumEpoch",
-        "BrokerHeartbeat",
-        "BrokerRegistration",
-        "ConsumerGroupHeartbeat",
-        "ControllerRegistration",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteAcls",
-        "DeleteGroups",
-        "DeleteRecords",
-        "DeleteShareGroupOffsets",
-        "DeleteShareGroupState",
-        "DeleteTopics",
-        "ElectLeaders",
-        "EndQuorumEpoch",
-        "EndTxn",
-        "Envelope",
-        "ExpireDelegationToken",
-        "Heartbeat",
-        "IncrementalAlterConfigs",
-        "InitProducerId",
-        "InitializeShareGroupState",
-        "JoinGroup",
-        "LeaveGroup",
-        "OffsetCommit",
-        "OffsetDelete",
-        "Produce",
-        "PushTelemetry",
-        "RemoveRaftVoter",
-        "RenewDelegationToken",
-        "ShareAcknowledge",
-        "ShareGroupHeartbeat",
-        "StreamsGroupHeartbeat",
-        "StreamsGroupTopologyDescriptionUpdate",
-        "SyncGroup",
-        "TxnOffsetCommit",
-        "UnregisterBroker",
-        "UnregisterController",
-        "UpdateFeatures",
-        "UpdateRaftVoter",
-        "Vote",
-        "WriteShareGroupState",
-        "WriteTxnMarkers",
-    }
-)
-"""The APIs whose requests change something, so that an error can be told although the work was done. All others only read."""
+CHANGES = frozenset(api.name for api in APIS.values() if api.changes)
+"""The APIs whose requests change something."""
 
 ELEMENT_CODES = frozenset(
     {

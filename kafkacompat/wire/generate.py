@@ -50,10 +50,15 @@ class Api(NamedTuple):
     on_controller: bool
     cluster_action: bool
     forwardable: bool
+    changes: bool
+    """Whether a request changes something, so that an error can be told although the work was done. All others only read."""
 
 
 APIS: dict[int, Api] = {
 '''
+
+
+_FLAGS = {"true": True, "false": False}
 
 
 def tables_text(specs: list[MessageSpec]) -> str:
@@ -73,8 +78,8 @@ def tables_text(specs: list[MessageSpec]) -> str:
             # A client that does not know our versions yet must be able to read the header (KIP-511).
             response = NO_VERSION
         places = row["listeners"]
-        flags = ("BROKER" in places, "CONTROLLER" in places, row["cluster_action"] == "true")
-        flag_text = ", ".join(str(flag) for flag in (*flags, row["forwardable"] == "true"))
+        flags = [_FLAGS[row[name]] for name in ("cluster_action", "forwardable", "changes")]
+        flag_text = ", ".join(str(flag) for flag in ("BROKER" in places, "CONTROLLER" in places, *flags))
         lines.append(
             f'    {row["key"]}: Api(ApiKey({row["key"]}), "{name}", {versions.low}, {versions.high}, '
             f"{request}, {response}, {flag_text}),"
