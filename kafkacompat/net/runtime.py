@@ -104,8 +104,10 @@ class Timer:
     def postpone(self, monotonic_ms: int) -> None:
         self.deadline_ms = monotonic_ms
 
-    def __lt__(self, other: Timer) -> bool:
-        return (self.place_ms, self.order) < (other.place_ms, other.order)
+    @property
+    def entry(self) -> tuple[int, int, Timer]:
+        """In the heap. Tuples of numbers are compared without a call of Python. No two timers have the same `order`."""
+        return self.place_ms, self.order, self
 
 
 class TrioTimers:
@@ -121,7 +123,7 @@ class TrioTimers:
     def __init__(self, clock: Clock, on_error: Callable[[Exception], None] | None = None) -> None:
         self._clock = clock
         self._on_error = on_error or _log_timer_error
-        self._heap: list[Timer] = []
+        self._heap: list[tuple[int, int, Timer]] = []
         self._cancelled = 0
         self._order = 0
         self._sleep: trio.CancelScope | None = None
@@ -135,8 +137,8 @@ class TrioTimers:
     def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
         self._order += 1
         timer = Timer(self, monotonic_ms, self._order, callback)
-        heapq.heappush(self._heap, timer)
-        if self._sleep is not None and self._heap[0] is timer:
+        heapq.heappush(self._heap, (monotonic_ms, self._order, timer))
+        if self._sleep is not None and self._heap[0][2] is timer:
             self._sleep.deadline = self._loop_instant(monotonic_ms)
             if self.on_deadline is not None:
                 self.on_deadline()
@@ -149,7 +151,7 @@ class TrioTimers:
         """A timer was cancelled (Timer.cancel)."""
         self._cancelled += 1
         if self._cancelled > CANCELLED_TIMERS_KEPT and self._cancelled * 2 > len(self._heap):
-            kept = [timer for timer in self._heap if timer.callback is not None]
+            kept = [entry for entry in self._heap if entry[2].callback is not None]
             self._cancelled -= len(self._heap) - len(kept)
             heapq.heapify(kept)
             self._heap = kept
@@ -158,18 +160,18 @@ class TrioTimers:
         """When the next timer is due. None: there is none."""
         while self._heap:
             if not self._set_first_right():
-                return self._heap[0].deadline_ms
+                return self._heap[0][2].deadline_ms
         return None
 
     def _set_first_right(self) -> bool:
         """Remove the first timer of the heap if it is cancelled, and move it if it is postponed. False: it is neither."""
-        first = self._heap[0]
+        first = self._heap[0][2]
         if first.callback is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         elif first.deadline_ms > first.place_ms:
             first.place_ms = first.deadline_ms
-            heapq.heapreplace(self._heap, first)
+            heapq.heapreplace(self._heap, first.entry)
         else:
             return False
         return True
@@ -224,17 +226,17 @@ class TrioTimers:
         while heap and monotonic() < until_s:
             if self._set_first_right():
                 continue
-            if heap[0].deadline_ms > now_ms:
+            if heap[0][2].deadline_ms > now_ms:
                 break
-            due.append(heapq.heappop(heap))
+            due.append(heapq.heappop(heap)[2])
         return due
 
     def _put_back(self, timer: Timer) -> None:
         timer.place_ms = timer.deadline_ms
-        heapq.heappush(self._heap, timer)
+        heapq.heappush(self._heap, timer.entry)
 
     def _next_instant(self) -> float:
-        return self._loop_instant(self._heap[0].place_ms) if self._heap else float("inf")
+        return self._loop_instant(self._heap[0][0]) if self._heap else float("inf")
 
     def _loop_instant(self, monotonic_ms: int) -> float:
         # Half a millisecond late, because the clock truncates fractions: never early, and not woken twice.

@@ -357,8 +357,9 @@ class DecoderSource(FieldsSource):
         self.charge(count)
         self.emit(f"for _ in range({count}):")
         self.depth += 1
-        self.emit(f"{tag}, position = uvarint(buffer, position)")
-        self.emit(f"{stop}, position = uvarint(buffer, position)")
+        for number in (tag, stop):
+            self.emit(f"{number} = buffer[position]; position += 1")
+            self.emit(f"if {number} > 127: {number}, position = uvarint(buffer, position - 1)")
         self.emit(f"{stop} += position")
         self.emit(f"if {stop} > end: raise WireError('a tagged field runs past the end')")
         word = "if"
@@ -474,10 +475,8 @@ class EncoderSource(FieldsSource):
         if field.default is None:
             return f"{target} is not None"
         if field.struct is not None and not field.is_array:
-            default = self.refer("default_", self.classes[field.struct.name]())
-            if field.absent_is_none:
-                return f"{target} is not None and {target} != {default}"
-            return f"{target} != {default}"
+            differs = self.not_default_struct(target, field.struct)
+            return f"{target} is not None and {differs}" if field.absent_is_none else differs
         if field.default in ([], b"") and not field.optional:
             return f"len({target})"
         if field.default in ([], b""):
@@ -485,6 +484,14 @@ class EncoderSource(FieldsSource):
         if field.default is False or (field.default == 0 and field.kind in FIXED_TYPES):
             return target
         return f"{target} != {field.default!r}"
+
+    def not_default_struct(self, target: str, struct_spec: StructSpec) -> str:
+        """Return a condition: the struct differs from a new one. To compare numbers takes a tenth of the time of the struct's own
+        comparison."""
+        numbers = [each for each in struct_spec.fields if each.kind in FIXED_TYPES and not each.is_array]
+        if len(numbers) < len(struct_spec.fields):
+            return f"{target} != {self.refer('default_', self.classes[struct_spec.name]())}"
+        return "(" + " or ".join(f"{target}.{each.name} != {each.default!r}" for each in numbers) + ")"
 
     def nested(self, target: str, field: FieldSpec, nullable: bool) -> None:
         assert field.struct is not None
@@ -625,17 +632,21 @@ class EncoderSource(FieldsSource):
         pending = list(self.run)
         self.flush()
         outer, inner = self.out, self.fresh("o")
-        count = self.fresh("c")
-        self.emit(f"{count} = " + " + ".join(f"(1 if {condition} else 0)" for condition in conditions))
-        self.emit(f"{outer}.append({count})")
-        for field, condition in zip(fields, conditions, strict=True):
-            self.emit(f"if {condition}:")
+        present = [self.fresh("c") for _ in fields]
+        for one, condition in zip(present, conditions, strict=True):
+            self.emit(f"{one} = 1 if {condition} else 0")
+        self.emit(f"{outer}.append({' + '.join(present)})")
+        for field, one in zip(fields, present, strict=True):
+            self.emit(f"if {one}:")
             self.depth += 1
             self.emit(f"{inner} = bytearray()")
             self.out = inner
             self.tagged_value(f"{name}.{field.name}", field)
             self.out = outer
-            self.emit(f"uvarint({outer}, {field.tag}); uvarint({outer}, len({inner})); {outer} += {inner}")
+            self.emit(f"{outer}.append({field.tag})" if field.tag < 128 else f"uvarint({outer}, {field.tag})")
+            self.emit(f"if len({inner}) < 128: {outer}.append(len({inner}))")
+            self.emit(f"else: uvarint({outer}, len({inner}))")
+            self.emit(f"{outer} += {inner}")
             self.depth -= 1
         self.depth -= 1
         self.run = [*pending, ("", "x")]
