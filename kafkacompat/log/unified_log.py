@@ -50,7 +50,17 @@ from kafkacompat.ports import (
     ProducerStateEntry,
     VerificationGuard,
 )
-from kafkacompat.records.batch import LOG_OVERHEAD, STAMP, BatchCorrupt, BatchHeader
+from kafkacompat.records.batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    STAMP,
+    BatchCorrupt,
+    BatchHeader,
+    crc_of,
+)
 from kafkacompat.records.control import EndTransactionMarker, build_end_transaction_marker
 from kafkacompat.wire.errors import ErrorCode
 
@@ -512,12 +522,39 @@ class UnifiedLog:
         not follow.
         """
         view = memoryview(records)
+        first_offset = self.log_end_offset
+        if self._append_next_of_leader(view, leader_epoch):
+            return AppendInfo(first_offset, self.log_end_offset - 1, -1)
         run = list(follower_batches(view, leader_epoch, self.log_end_offset))
         first_offset = run[0].base_offset if run else self.log_end_offset
         while run:
             count = self._append_run(view, run)
             del run[:count]
         return AppendInfo(first_offset, self.log_end_offset - 1, -1)
+
+    def _append_next_of_leader(self, view: memoryview, leader_epoch: int) -> bool:
+        """Append one batch that its leader has appended by `append_next`, by the same. A follower that keeps up gets hardly any
+        other answer. Returns False, before any effect, for all other records."""
+        if len(view) < HEADER_SIZE or view.readonly:
+            return False
+        header = HEADER.unpack_from(view)
+        offset, length, epoch, magic, crc, attributes, delta, _, timestamp_ms = header[:9]
+        producer_id, producer_epoch, sequence, count = header[9:]
+        size = len(view)
+        return (
+            magic == 2
+            and length + LOG_OVERHEAD == size
+            and offset == self.log_end_offset
+            and epoch == self._latest_epoch
+            and epoch <= leader_epoch
+            and not attributes & ~(CODEC_MASK | LOG_APPEND_TIME_BIT)
+            and count == delta + 1
+            and crc_of(view) == crc
+            and self.append_next(
+                view, size, count, timestamp_ms, producer_id, producer_epoch, sequence, epoch
+            )
+            >= 0
+        )
 
     def end_mirror(self, first_epoch: int, leader_epoch: int) -> bool:
         """Begin to take records as a leader, after what a mirror has brought from another cluster, in leader epochs below

@@ -143,7 +143,7 @@ class FetchEngine:
         if parameters.tiered is not None and self.remote is not None:
             return self._fetch_tiered(self.remote, context, parameters, answers)
         if ready or parameters.max_wait_ms <= 0:
-            return self._reads.respond(context, parameters, answers)
+            return self._respond_at_once(context, parameters, answers)
         waiter = self.purgatory.new_waiter(context, parameters)
         is_follower = parameters.replica_id >= 0
         if (
@@ -152,9 +152,22 @@ class FetchEngine:
             or waiter.total >= parameters.min_bytes
             or waiter.parked_in.is_full()
         ):
-            return self._reads.respond(context, parameters, answers)
+            return self._respond_at_once(context, parameters, answers)
         self.purgatory.park(waiter, waiter.asked)
         return waiter.answer
+
+    def _respond_at_once(
+        self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
+    ) -> FetchResponse:
+        """Tell a follower of high watermarks too. While it waits, it hears of them with the next records, or at the end."""
+        if parameters.untold:
+            known = {id(asked) for asked, _ in answers}
+            answers += [
+                (asked, _watermarks(core, asked))
+                for core, asked in parameters.untold
+                if id(asked) not in known
+            ]
+        return self._reads.respond(context, parameters, answers)
 
     async def _fetch_tiered(
         self,
@@ -164,7 +177,7 @@ class FetchEngine:
         answers: list[tuple[Any, PartitionData]],
     ) -> FetchResponse:
         await remote.fill(parameters, [answer for _, answer in answers])
-        return self._reads.respond(context, parameters, answers)
+        return self._respond_at_once(context, parameters, answers)
 
     def _open(
         self,
@@ -491,6 +504,11 @@ class FetchReads:
                 ):
                     known = True
                     continue
+                elif reading is None and self._has_all(core, asked, parameters):
+                    known = True
+                    if asked.told_high_watermark != core.log.high_watermark:
+                        parameters.untold = [*(parameters.untold or ()), (core, asked)]
+                    continue
             if core is None:
                 error = self.absent(asked, parameters, arrived=arrived)
                 answer = self.refuse(asked, error, parameters)
@@ -529,6 +547,28 @@ class FetchReads:
             reading.is_known, reading.ended = known, ended
             reading.aborted_left = aborted_left
         return answers, ended or not known or total >= parameters.min_bytes
+
+    def _has_all(self, core: Partition, asked: Any, parameters: FetchParameters) -> bool:
+        """Whether a follower that is in sync has got everything since its last fetch, and its log is the leader's. Then its
+        progress is recorded, as `_read` does. False, and nothing is recorded, in all other cases."""
+        log, epoch, replica_id = core.log, asked.current_leader_epoch, parameters.replica_id
+        if (
+            asked.fetch_offset != log.log_end_offset
+            or asked.last_fetched_epoch != log.latest_epoch()
+            or asked.last_fetched_epoch < 0
+            or asked.told_log_start_offset != log.log_start_offset
+            or not core.is_leader
+            or (epoch >= 0 and epoch != core.leader_epoch)
+            or replica_id not in core.isr
+            or replica_id not in core.followers
+        ):
+            return False
+        core.traffic.fetches += 1
+        asked.settled_epoch = core.leader_epoch
+        error = self._manager.follower_fetched(
+            core, replica_id, asked.fetch_offset, asked.log_start_offset, parameters.replica_epoch
+        )
+        return error is NONE
 
     def _read(
         self,
@@ -645,6 +685,17 @@ class FetchReads:
         if error is NONE and core.cannot_be_read_yet():
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return error
+
+    def has_anything(self, core: Partition, asked: Any, parameters: FetchParameters) -> bool:
+        """Whether a parked fetch of a follower must be told of this partition."""
+        if self._check(core, asked, parameters) is not NONE:
+            return True
+        log = core.log
+        return not self._is_held_back(core, parameters.replica_id) and (
+            asked.fetch_offset != log.log_end_offset
+            # DeleteRecords waits until all followers know the new start.
+            or getattr(asked, "told_log_start_offset", log.log_start_offset) != log.log_start_offset
+        )
 
     def available(
         self, core: Partition, asked: Any, parameters: FetchParameters, known: Counted = NOTHING_COUNTED
@@ -813,6 +864,19 @@ class FetchReads:
         core.traffic.replication_bytes_out += len(answer.records)
         if manager.hosted.is_being_added(core, parameters.replica_id):
             core.traffic.reassignment_bytes_out += len(answer.records)
+
+
+def _watermarks(core: Partition, asked: Any) -> PartitionData:
+    """The answer for a follower that has all records."""
+    log = core.log
+    return PartitionData(
+        partition_index=asked.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=EMPTY_RECORDS,
+    )
 
 
 def readable_end(core: Partition, parameters: FetchParameters) -> int:
@@ -1057,11 +1121,23 @@ class FetchPurgatory:
             # The follower may have learned meanwhile that it follows this partition, and can only say so after it is
             # answered.
             is_due = core.has_yet_to_hear_from(waiter.parameters.replica_id)
+        elif waiter.parameters.min_bytes <= 1:
+            is_due = self._has_anything_for(waiter, core, asked)
         else:
             is_due = self._is_due(waiter, core, asked)
         if is_due:
             self.followers.remove(waiter)
             waiter.finish(waiter.moved())
+
+    def _has_anything_for(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
+        """As `_is_due`, for a follower to which any byte is enough: the number of bytes is not needed."""
+        key = core.topic_partition
+        is_due = self._manager.by_name.get(key) is not core or self._reads.has_anything(
+            core, asked, waiter.parameters
+        )
+        waiter.asked[key] = asked
+        waiter.counted[key] = ENDS_WAIT if is_due else NOTHING_COUNTED
+        return is_due
 
     def _is_due(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
         """Record what a changed partition could give. Returns whether that is enough to answer."""

@@ -93,6 +93,8 @@ class FetchParameters:
     may be read."""
     tiered: list[TieredPartitionFetch] | None = None
     """What the fetch wants of the remote storage. None if it is nothing."""
+    untold: Sequence[tuple[Any, Any]] | None = None
+    """The Partition and the request for each of which a follower has all records, but not the newest high watermark."""
 
 
 class TieredPartitionFetch(NamedTuple):

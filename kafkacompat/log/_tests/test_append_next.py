@@ -17,10 +17,10 @@ from kafkacompat.log import producer_snapshots
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE
-from kafkacompat.log.log_segment import TAIL_BATCHES
+from kafkacompat.log.log_segment import TAIL_BATCHES, LogSegment
 from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
 from kafkacompat.log.unified_log import UnifiedLog, append_next_compiled, append_next_in_python
-from kafkacompat.ports import LogRefused, TransactionTerms
+from kafkacompat.ports import FileSlice, LogRefused, TransactionTerms
 
 AppendNext: TypeAlias = Callable[..., int]
 
@@ -371,3 +371,70 @@ assert unified_log.UnifiedLog.append_next is unified_log.append_next_in_python
 def test_a_module_that_was_compiled_from_another_source_is_not_used(error: str) -> None:
     """It may know another slot, or take other classes."""
     subprocess.run([sys.executable, "-c", FROM_ANOTHER_SOURCE.format(error=error)], check=True)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(steps, max_size=12), st.sampled_from([400, 2000]), st.sampled_from([100, 4096]))
+@example(ALWAYS_PLAIN, 2000, 100)
+def test_a_follower_appends_one_batch_in_the_short_way_as_any_other(
+    done: list[Step], segment_bytes: int, interval: int
+) -> None:
+    options = config(segment_bytes=segment_bytes, index_interval_bytes=interval, segment_ms=3000)
+    leader, short, usual = (open_log(MemoryDisk(), options) for _ in range(3))
+    for step in done:
+        before = leader.log_end_offset
+        appended(leader, step, None)
+        for one in batches_from(leader, before):
+            # The short way needs memory that may be written.
+            assert short.append_as_follower(bytearray(one), 4) == usual.append_as_follower(one, 4)
+            assert state(short) == state(usual)
+    assert short.log_end_offset == leader.log_end_offset
+
+
+def batches_from(log: UnifiedLog, offset: int) -> list[bytes]:
+    found = []
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1, log.log_end_offset, True)
+        assert isinstance(read.records, FileSlice)
+        found.append(read.records.read())
+        offset = read.end_offset
+    return found
+
+
+def test_a_follower_appends_the_next_batch_of_a_known_producer_in_the_short_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = []
+    append_many = LogSegment.append_many
+    monkeypatch.setattr(
+        LogSegment, "append_many", lambda self, *words: (taken.append("usual"), append_many(self, *words))
+    )
+    leader, follower = open_log(MemoryDisk()), open_log(MemoryDisk())
+    for step in ALWAYS_PLAIN:
+        before = leader.log_end_offset
+        appended(leader, step, None)
+        (one,) = batches_from(leader, before)
+        follower.append_as_follower(bytearray(one), 3)
+    assert taken == ["usual"], "the first one makes the epoch and the producer"
+    assert state(follower)[2:] == state(leader)[2:]
+
+
+@pytest.mark.parametrize("harm", ["crc", "offset", "end", "later epoch"])
+def test_a_follower_takes_nothing_in_the_short_way_that_needs_a_closer_look(harm: str) -> None:
+    leader, follower = open_log(MemoryDisk()), open_log(MemoryDisk())
+    for step in ALWAYS_PLAIN[:2]:
+        appended(leader, step, None)
+    first, second = map(bytearray, batches_from(leader, 0))
+    follower.append_as_follower(first, 3)
+    if harm == "crc":
+        second[-1] ^= 1
+    elif harm == "offset":
+        second[7] = 0
+    elif harm == "end":
+        del second[-1]
+    if harm in ("crc", "offset"):
+        with pytest.raises(LogRefused):
+            follower.append_as_follower(second, 3)
+    else:
+        follower.append_as_follower(second, 2 if harm == "later epoch" else 3)
+    assert follower.log_end_offset == 1
