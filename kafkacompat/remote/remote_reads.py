@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkacompat.log.index import AbortedTxn, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
@@ -46,6 +47,8 @@ MAGIC_WITH_EPOCH = 2
 AHEAD = 64 * 1024
 """Bytes that are read at least, and skipped at a time."""
 AHEAD_MAX = 2 << 20
+RANGE_MAX = 32 << 20
+"""Bytes that one request asks of the store. What was asked for and is not read costs a connection."""
 INDEXED_EVERY = 4096
 """Bytes between two entries of an offset index by default (index.interval.bytes). A read begins up to so many bytes too early."""
 REPLAYED_AT_ONCE = 1 << 20
@@ -126,6 +129,8 @@ class RemoteSegmentReader:
                 taken.add(batch)
                 size += header.size
                 end = header.last_offset + 1
+                if size >= max_bytes or end >= end_offset:
+                    break
         if not size:
             return _Found(None, frozenset((metadata.end_offset + 1,)))
         return _Found(RemoteRecords(taken.records(), end), frozenset(gaps))
@@ -204,29 +209,52 @@ class RemoteSegmentReader:
         self, metadata: RemoteLogSegmentMetadata, position: int, ahead: int
     ) -> Iterator[Iterator[_Batch]]:
         """The batches from a position on, which are probably read for so many bytes."""
-        stream = self._storage.fetch_log_segment(metadata, position)
+        segment = _Ahead(partial(self._storage.fetch_log_segment, metadata), position, metadata, ahead)
         try:
-            yield _batches_in(_Ahead(stream, metadata.segment_size_in_bytes - position, ahead), metadata)
+            yield _batches_in(segment, metadata)
         finally:
-            stream.close()
+            segment.close()
 
 
 class _Ahead:
-    """Up to `left` bytes of a stream, read in pieces that have many batches each."""
+    """A segment from a position on, read in pieces that have many batches each, and asked for in ranges that are probably read
+    whole. The first range has `ahead` bytes, the next ones grow."""
 
-    __slots__ = ("_ahead", "_stream", "_unread", "at", "piece")
+    __slots__ = (
+        "_ahead",
+        "_end",
+        "_fetch",
+        "_following",
+        "_position",
+        "_range",
+        "_stream",
+        "_stream_end",
+        "at",
+        "piece",
+    )
 
-    def __init__(self, stream: RemoteInputStream, left: int, ahead: int) -> None:
-        self._stream = stream
-        self._unread = left
+    def __init__(
+        self,
+        fetch: Callable[[int, int], RemoteInputStream],
+        position: int,
+        metadata: RemoteLogSegmentMetadata,
+        ahead: int,
+    ) -> None:
+        """`fetch`: the bytes from one position to another, both inclusive."""
+        self._fetch = fetch
+        self._position = self._stream_end = position
+        """Up to where the segment is read, and where the present range ends."""
+        self._end = metadata.segment_size_in_bytes
+        self._stream: RemoteInputStream | None = None
         self._ahead = min(ahead, AHEAD_MAX)
+        self._range, self._following = ahead, AHEAD
         self.piece = b""
         self.at = 0
         """Where in the piece the next batch begins."""
 
     @property
     def left(self) -> int:
-        return len(self.piece) - self.at + self._unread
+        return len(self.piece) - self.at + self._end - self._position
 
     def need(self, count: int) -> None:
         """Have so many bytes of those that are left in the piece."""
@@ -234,17 +262,30 @@ class _Ahead:
         if got >= count:
             return
         parts = [self.piece[self.at :]] if got else []
-        wanted = min(max(count - got, self._ahead), self._unread)
-        self._ahead = AHEAD
         while got < count:
-            data = self._stream.read(wanted)
+            data = self._read(max(count - got, self._ahead))
             if not data:
                 raise BatchCorrupt(f"the segment ends {count - got} bytes too early")
             parts.append(data)
             got += len(data)
-            wanted -= len(data)
-            self._unread -= len(data)
+        self._ahead = AHEAD
         self.piece, self.at = parts[0] if len(parts) == 1 else b"".join(parts), 0
+
+    def _read(self, size: int) -> bytes:
+        """Some bytes of the present range, or else of the next one."""
+        if self._stream is None or self._position >= self._stream_end:
+            self.close()
+            self._stream_end = min(self._position + max(size, min(self._range, RANGE_MAX)), self._end)
+            self._stream = self._fetch(self._position, self._stream_end - 1)
+            self._range, self._following = self._following, 2 * self._following
+        data = self._stream.read(min(size, self._stream_end - self._position))
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def skip(self, count: int) -> None:
         while count:

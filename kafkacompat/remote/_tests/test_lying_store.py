@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import pytest
 
 from kafkacompat.log._tests.logs import NOW_MS
+from kafkacompat.remote import remote_reads
 from kafkacompat.remote._tests.manager_kit import Tier
 from kafkacompat.remote._tests.test_manager import offsets_in, read, run, tiered
 from kafkacompat.remote.ports import IndexType, RemoteStorageException
@@ -68,6 +70,29 @@ def test_a_store_that_sends_a_few_bytes_at_a_time_is_read(at_once: int) -> None:
     parts_at(tier, 0)["log"] = data[:-1]
     with pytest.raises(RemoteStorageException, match="1 bytes too early"):
         read(tier, 3)
+
+
+def test_the_store_is_asked_for_what_is_wanted_and_for_more_of_what_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote_reads, "INDEXED_EVERY", 0)
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    fetch, asked = tier.storage.fetch_log_segment, list[tuple[int, int | None]]()
+
+    def noted(metadata: Any, start: int, end: int | None = None) -> Any:
+        asked.append((start, end))
+        stream = fetch(metadata, start, end)
+        return stream if end is None else BytesIO(stream.read(end + 1 - start))
+
+    tier.storage.fetch_log_segment = noted  # type: ignore[method-assign]
+    assert offsets_in(read(tier, 0, 2 * size).records) == [0, 1, 2, 3]
+    assert asked == [(0, 2 * size - 1)]
+    asked.clear()
+    monkeypatch.setattr(remote_reads, "AHEAD", size)
+    assert offsets_in(read(tier, 6, size).records) == [6, 7]  # the index leads to the batch before
+    assert asked == [(2 * size, 3 * size - 1), (3 * size, 4 * size - 1)]
 
 
 def test_what_is_missing_behind_the_records_of_a_read_does_not_matter() -> None:
