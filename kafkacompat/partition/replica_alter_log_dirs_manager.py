@@ -314,8 +314,8 @@ class ReplicaAlterLogDirsManager:
         change."""
         core, name = move.core, move.topic_partition
         log = core.log = self._logs.promote_future(name)
-        if core.is_leader and log.latest_epoch() < core.leader_epoch:
-            # The log has no record of this epoch yet.
+        if core.is_leader and not core.is_read_only and log.latest_epoch() < core.leader_epoch:
+            # The log has no record of this epoch yet. That of a mirror never has one.
             log.assign_epoch_start(core.leader_epoch, log.log_end_offset)
         del self._moves[name]
         logger.info("Future replica promotion: %s is in %s now", name, log.directory)

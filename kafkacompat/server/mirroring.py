@@ -13,6 +13,7 @@ from kafkacompat.config import ConfigError, load_properties, resolved
 from kafkacompat.config.topic import MIRRORING
 from kafkacompat.controller.image import ConfigResourceType, changed_configs
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.security.sasl_client import NO_SECURITY
 from kafkacompat.wire.errors import ErrorCode
 
@@ -134,6 +135,8 @@ class Mirroring:
             )
         except ConfigError as error:
             raise SourceUnknown(f"{CLIENT_PROPERTIES}: {error}") from None
+        except WorkersBusy as busy:
+            raise SourceUnknown(f"{CLIENT_PROPERTIES} is not read: {busy}") from None
         return self._channels(security)
 
 

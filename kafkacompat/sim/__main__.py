@@ -22,6 +22,7 @@ from kafkacompat.raft import events
 from kafkacompat.sim.cluster_options import (
     consumer_group_shape,
     draw_cluster_options,
+    mirror_shape,
     share_group_shape,
     streams_group_shape,
     tier_shape,
@@ -30,17 +31,21 @@ from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.counters import (
     ClusterCounters,
     ConsumerGroupCounters,
+    MirrorCounters,
     QuorumCounters,
     ShareGroupCounters,
     StreamsGroupCounters,
     TierCounters,
 )
+from kafkacompat.sim.mirrors import MirrorSimulation
 from kafkacompat.sim.processes import Process
 from kafkacompat.sim.quorum_node import SimulatedNode
 from kafkacompat.sim.quorum_options import draw_options
 from kafkacompat.sim.quorum_simulation import QuorumSimulation
 
-GroupCounters = ConsumerGroupCounters | ShareGroupCounters | StreamsGroupCounters | TierCounters | None
+GroupCounters = (
+    ConsumerGroupCounters | ShareGroupCounters | StreamsGroupCounters | TierCounters | MirrorCounters | None
+)
 
 
 def print_short(line: str) -> None:
@@ -84,6 +89,8 @@ class ClusterTrace(logging.Handler):
 def shape_for(seed: int, groups: GroupCounters) -> dict[str, Any]:
     if groups is None:
         return {}
+    if isinstance(groups, MirrorCounters):
+        return mirror_shape(seed)
     if isinstance(groups, TierCounters):
         return tier_shape(seed)
     if isinstance(groups, StreamsGroupCounters):
@@ -104,11 +111,15 @@ def run_cluster_seed(
     seed: int, trace: bool, show_hash: bool, groups: GroupCounters = None
 ) -> ClusterCounters:
     """`groups`: run the shape with such a group, and add its counts."""
-    simulation = ClusterSimulation(seed, **shape_for(seed, groups))
+    is_of_mirrors = isinstance(groups, MirrorCounters)
+    simulation = (
+        MirrorSimulation(seed) if is_of_mirrors else ClusterSimulation(seed, **shape_for(seed, groups))
+    )
     root = logging.getLogger("kafkacompat")
     if trace:
         shown = ClusterTrace()
-        simulation.env.trace, simulation.env.tell = shown.show, shown.tell
+        for each in simulation.clusters:
+            each.env.trace, each.env.tell = shown.show, shown.tell
         root.addHandler(shown)
         root.setLevel(logging.INFO)
     else:
@@ -123,6 +134,9 @@ def run_cluster_seed(
         elif isinstance(groups, TierCounters):
             assert simulation.store is not None
             groups.add(simulation.store.counters)
+        elif isinstance(groups, MirrorCounters):
+            assert simulation.oracles.mirrors is not None
+            groups.add(simulation.oracles.mirrors.counters)
         elif groups is not None:
             groups.add(simulation.consumer_groups.counters)
         if trace:
@@ -144,6 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--streams-groups", action="store_true", help="clusters with a streams group (KIP-1071)"
     )
     parser.add_argument("--tiers", action="store_true", help="clusters with a remote store (KIP-405)")
+    parser.add_argument("--mirrors", action="store_true", help="two clusters of which one mirrors the other")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
     parser.add_argument("--trace", action="store_true", help="print every event with its effects")
@@ -159,6 +174,8 @@ def main(arguments: list[str] | None = None) -> int:
         groups = StreamsGroupCounters()
     elif options.tiers:
         groups = TierCounters()
+    elif options.mirrors:
+        groups = MirrorCounters()
     is_cluster = options.cluster or groups is not None
     total: Any = ClusterCounters() if is_cluster else QuorumCounters()
     run: Callable[[int, bool, bool], Any] = (

@@ -166,6 +166,10 @@ class ClusterOptions:
     tier_local_ms: int = -2
     """local.retention.bytes and local.retention.ms."""
 
+    mirror_ms: int = 0
+    """Mean pause between steps with mirrors of another cluster. 0, which means no other cluster, unless `mirror_shape` is asked
+    for."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -370,6 +374,28 @@ def tier_shape(seed: int) -> dict[str, Any]:
     }
 
 
+def mirror_shape(seed: int) -> dict[str, Any]:
+    """Return the options of a cluster that mirrors another one, or is mirrored, and little else. They are not drawn with the
+    others, because additional clients would change every run."""
+    chance = Chance(seed, "mirrors")
+    return {
+        "mirror_ms": chance.between(400, 2_000),
+        "partitions": 1,
+        "producers": 1,
+        "think_ms": 600,
+        "fault_interval_ms": chance.between(600, 1_800),
+        "faulty_ms": chance.between(18_000, 24_000),
+        "admin_interval_ms": chance.between(1_000, 3_000),
+        "segment_bytes": 0,
+        "remake_ms": 0,
+        "unclean": False,
+        "change_ms": 0,
+        "members": 0,
+        "transactional_producers": 0,
+        "secured_clients": 0,
+    }
+
+
 TOPIC = "t0"
 """The first topic, which is always there. Groups use it."""
 MADE_ANEW = "again"
@@ -380,6 +406,8 @@ DEAD_LETTERS = "dlq.jobs"
 """Takes the dead letters of the share group."""
 APPLICATION, LATE = "app", "orders"
 """The streams group, whose internal topics begin with its name, and a topic that it reads."""
+MIRRORED, REMADE = "mirrored", "mirrored.anew"
+"""Topics that one cluster mirrors from another. The second one is deleted and made again at its source."""
 APART = (COMPACTED, RETAINED, UNCLEAN)
 """Topics with their own oracles. Transactions and groups do not use them."""
 DELETE_RETENTION_MS = 2_500
@@ -389,7 +417,14 @@ DELETE_RETENTION_MS = 2_500
 def is_for_producers(topic: str) -> bool:
     """Whether producers use the topic. Internal topics belong to the coordinators or to the streams application, dead letters
     to the brokers."""
-    return not topic.startswith("__") and topic != DEAD_LETTERS and not is_of_application(topic)
+    return not (
+        topic.startswith("__") or topic == DEAD_LETTERS or is_of_application(topic) or is_mirrored(topic)
+    )
+
+
+def is_mirrored(topic: str) -> bool:
+    """At its source as well. Their clients are in `mirrors`."""
+    return topic in (MIRRORED, REMADE)
 
 
 def is_of_application(topic: str) -> bool:

@@ -17,7 +17,13 @@ from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.classic_group import Groups
 from kafkacompat.sim.clients import Client, KeyedLane, Producer
 from kafkacompat.sim.cluster_faults import ClusterFaults
-from kafkacompat.sim.cluster_options import APART, TOPIC, draw_cluster_options, kept_topics
+from kafkacompat.sim.cluster_options import (
+    APART,
+    TOPIC,
+    draw_cluster_options,
+    is_mirrored,
+    kept_topics,
+)
 from kafkacompat.sim.committed_metadata import Key, partitions_of
 from kafkacompat.sim.consumer_groups import ConsumerGroups
 from kafkacompat.sim.consumers import CommittedReader, Consumer, Reader, Transactions
@@ -54,19 +60,26 @@ MAX_EVENTS = 200_000
 
 
 class ClusterSimulation:
-    def __init__(self, seed: int, **shape: Any) -> None:
-        """`shape`: options that are not drawn from the seed."""
+    def __init__(self, seed: int, beside: ClusterSimulation | None = None, **shape: Any) -> None:
+        """`beside`: another cluster in the same run, which can be reached. `shape`: options that are not drawn from the seed."""
         options = replace(draw_cluster_options(seed), **shape)
-        self.env = env = Environment(seed, options)
+        self.env: Environment = Environment(seed, options, None if beside is None else beside.env)
+        env = self.env
+        self.clusters: tuple[ClusterSimulation, ...] = (self,)
+        """Those of this run. Only the first one's `run` is called."""
         self.machines = machines = Machines()
+        self.reachable: dict[int, SimulatedMachine] = {} if beside is None else beside.reachable
         self.oracles = oracles = ClusterOracles(env, machines.by_id)
         self.faults = ClusterFaults(env, machines, oracles.partitions, oracles.streams_counters)
-        links = Links(env, machines.by_id)
+        self.links = links = Links(env, self.reachable)
         self.store = SimulatedRemoteStore(env) if options.tier_segment_bytes else None
         drift = Chance(seed, "drift")
         for each in sorted({*options.controllers, *options.brokers}):
             rate = 1.0 + options.drift * (2 * drift.uniform() - 1)
-            machines.add(SimulatedMachine(links, oracles, self.faults, each, rate, self.store))
+            machine = self.reachable[each] = SimulatedMachine(
+                links, oracles, self.faults, each, rate, self.store
+            )
+            machines.add(machine)
         self.producers = [Producer(links, PRODUCER_IDS + each) for each in range(options.producers)]
         self.consumer = Consumer(links, CONSUMER_ID, oracles.clients)
         self.transactions = Transactions(env.counters)
@@ -112,7 +125,7 @@ class ClusterSimulation:
                 SecuredClient(links, SECURED_IDS + each, oracles.rights, changes)
                 for each in range(options.secured_clients)
             ]
-        self._clients = clients
+        self.clients = clients
         self.faults.begin()
 
     def run(self) -> ClusterCounters:
@@ -129,38 +142,55 @@ class ClusterSimulation:
 
     def _heard(self, error: BaseException) -> None:
         """A part reports a bug, or logs an unexpected exception."""
-        if not self.faults.pools.is_ours(error):
+        told = [each.faults.pools.is_ours(error) for each in self.clusters]
+        if not any(told):
             self.env.found(error)
 
     def _run(self) -> ClusterCounters:
         env, scheduler = self.env, self.env.scheduler
-        for machine in self.machines.ordered:
-            machine.start()
-        for client in self._clients:
-            client.enter("start", client.start)
+        for each in self.clusters:
+            each.begin()
         self.run_until(env.options.faulty_ms * 1000)
-        self.faults.heal_all()
-        if self.store is not None:
-            self.store.heal()
-        env.is_calm = True
+        for each in self.clusters:
+            each.heal()
         self.run_until(scheduler.now_us + 1_500_000)
-        env.is_over_for_producers = True
-        if self.tiers is not None:
-            self.tiers.rests_since_us = scheduler.now_us
+        for each in self.clusters:
+            each.rest()
         call_off_us = scheduler.now_us + CALL_OFF_MS * 1000
         deadline_us = scheduler.now_us + SETTLE_MS * 1000
-        while (missing := self._missing()) is not None:
+        while (missing := self.missing()) is not None:
             if scheduler.now_us > call_off_us:
-                if self._is_stuck_as_in_kafka():
+                if any(each.is_stuck_as_in_kafka() for each in self.clusters):
                     break
-                self.administrator.enter("call off", self.administrator.call_off)
+                for each in self.clusters:
+                    each.administrator.enter("call off", each.administrator.call_off)
             if scheduler.now_us > deadline_us:
                 raise Breach("liveness", f"{missing}")
             self.run_until(scheduler.now_us + CHECK_EVERY_US)
-        self.transactions.check()
-        self.faults.pools.check()
-        env.counters.faults = self.faults.control.count
+        for each in self.clusters:
+            each.transactions.check()
+            each.faults.pools.check()
+        self.check()
+        env.counters.faults = sum(each.faults.control.count for each in self.clusters)
         return env.counters
+
+    def begin(self) -> None:
+        for machine in self.machines.ordered:
+            machine.start()
+        for client in self.clients:
+            client.enter("start", client.start)
+
+    def heal(self) -> None:
+        self.faults.heal_all()
+        if self.store is not None:
+            self.store.heal()
+        self.env.is_calm = True
+
+    def rest(self) -> None:
+        """Nothing new is begun."""
+        self.env.is_over_for_producers = True
+        if self.tiers is not None:
+            self.tiers.rests_since_us = self.env.scheduler.now_us
 
     def run_until(self, end_us: int) -> None:
         env, scheduler = self.env, self.env.scheduler
@@ -171,7 +201,7 @@ class ClusterSimulation:
             if env.counters.events > MAX_EVENTS:
                 raise Breach("liveness", f"events beget events without end, at {scheduler.now_us} us")
 
-    def _is_stuck_as_in_kafka(self) -> bool:
+    def is_stuck_as_in_kafka(self) -> bool:
         """Whether no assigned replica may lead; see `PartitionChangeBuilder`."""
         return any(
             partition.leader == NO_LEADER
@@ -180,8 +210,14 @@ class ClusterSimulation:
             for _, partition in partitions_of(self.env.metadata.newest)
         )
 
-    def _missing(self) -> str | None:
-        """Return what a healed cluster has not completed yet. None if everything is done."""
+    def missing(self) -> str | None:
+        """Return what healed clusters have not completed yet. None if everything is done."""
+        return next(filter(None, (each.missing_here() for each in self.clusters)), None)
+
+    def check(self) -> None:
+        """Called once, at the end of the run."""
+
+    def missing_here(self) -> str | None:
         options, image = self.env.options, self.env.metadata.newest
         for machine in self.machines.ordered:
             if machine.life is None:
@@ -237,6 +273,8 @@ class ClusterSimulation:
             ledger = self.oracles.partitions.ledgers[key]
             if set(ends.values()) != {(ledger.end, ledger.end)}:
                 return f"replicas end at {ends}, committed is {ledger.end}: {name}"
+            if is_mirrored(ledger.name.topic):
+                continue
             if self.consumer.positions.get(key) != ledger.end:
                 return f"the consumer is at {self.consumer.positions.get(key)} of {ledger.end}: {name}"
             if self.reader is not None and self.reader.positions.get(key) != ledger.end:

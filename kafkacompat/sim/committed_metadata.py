@@ -25,7 +25,7 @@ class CommittedMetadata:
         """Topics that existed once."""
         self.names: dict[Uuid, str] = {}
         """Topic id -> name, of all topics that there ever were."""
-        self.leaders: dict[tuple[Key, int], int] = {}
+        self.leaders: dict[Key, dict[int, int]] = {}
         """By partition and leader epoch, of all images."""
 
     def partition(self, key: Key) -> PartitionRegistration | None:
@@ -34,7 +34,7 @@ class CommittedMetadata:
 
     def leader(self, key: Key, epoch: int) -> int:
         """The leader of a partition in that leader epoch. NO_LEADER if no image had it."""
-        return self.leaders.get((key, epoch), NO_LEADER)
+        return self.leaders.get(key, {}).get(epoch, NO_LEADER)
 
     def is_deleted(self, key: Key) -> bool:
         """Clients learn of a deletion from error codes, and from Metadata, which an old answer may contradict."""

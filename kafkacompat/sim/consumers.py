@@ -18,7 +18,7 @@ from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.clients import Client, Place
-from kafkacompat.sim.cluster_options import APART, RETAINED, UNCLEAN, is_for_producers, rack_of
+from kafkacompat.sim.cluster_options import APART, RETAINED, UNCLEAN, is_for_producers, is_mirrored, rack_of
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ClusterCounters
 from kafkacompat.sim.links import Links
@@ -49,6 +49,8 @@ class Reader(Client, ABC):
         self.positions: dict[Key, int] = {}
 
     def found(self, key: Key) -> None:
+        if is_mirrored(self.places[key].topic):
+            return  # what a turn of mirrors gives up is read again
         self.positions[key] = 0
         self._fetch(key)
 

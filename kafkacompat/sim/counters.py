@@ -199,6 +199,42 @@ class TierCounters:
 
 
 @dataclass
+class MirrorCounters:
+    """Counts of one run, or of many."""
+
+    mirrored: int = 0
+    """Batches that a mirror has committed."""
+    stops: int = 0
+    """Mirrors that took over."""
+    stops_behind: int = 0
+    """Those that lacked records of their source."""
+    turns: int = 0
+    """Topics that follow again the one that has taken over."""
+    turns_refused: int = 0
+    """Topics that cannot, because they took over last, or have more partitions."""
+    given_up: int = 0
+    """Batches that a topic has lost when it turned back."""
+    pauses: int = 0
+    grown: int = 0
+    """Times a topic got more partitions at its source."""
+    remade: int = 0
+    """Topics that were deleted at their source."""
+    sites_cut: int = 0
+    """Times no node of one cluster reached the other."""
+    commits: int = 0
+    """Offsets that a group has committed at the source."""
+    offsets_copied: int = 0
+    """Offsets of a group that were found at the mirror."""
+
+    def add(self, other: MirrorCounters) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def __str__(self) -> str:
+        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+
+
+@dataclass
 class ModernGroupCounters:
     """What occurs to members of the newer kinds of groups."""
 

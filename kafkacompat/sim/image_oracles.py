@@ -101,7 +101,7 @@ class ImageOracles:
         is_switched = before.features != image.features
         for key, now in partitions_of(image):
             then = older.get(key)
-            self._metadata.leaders[key, now.leader_epoch] = now.leader
+            self._metadata.leaders.setdefault(key, {})[now.leader_epoch] = now.leader
             if then == now and not is_switched:
                 if now.leader != NO_LEADER:
                     self._check_leader(key, now, image)

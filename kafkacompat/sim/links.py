@@ -212,9 +212,10 @@ class _Call:
 
 
 class _Slot:
-    __slots__ = ("answer",)
+    __slots__ = ("answer", "asked")
 
-    def __init__(self) -> None:
+    def __init__(self, asked: type[Any]) -> None:
+        self.asked = asked
         self.answer: Any = None
 
 
@@ -256,10 +257,12 @@ class Connection:
         self.in_flight.append(call)
         self._to_server.send(self._on_wire(call.message, type(call.message)))
 
-    def _on_wire(self, message: Any, kind: type[Any]) -> Any:
+    def _on_wire(self, message: Any, asked: type[Any]) -> Any:
+        """`asked`: the class of the request, to which the message belongs."""
         if not self._encodes:
             return message
-        return decode(kind, kind.MAX_VERSION, bytes(encode(message, kind.MAX_VERSION)))
+        version = self.channel.max_versions.get(asked, asked.MAX_VERSION)
+        return decode(type(message), version, bytes(encode(message, version)))
 
     def close_by_client(self) -> None:
         self._to_client.closed = True
@@ -318,15 +321,15 @@ class Connection:
         self._server.closed(self)
 
     def _serve(self, message: Any) -> None:
-        slot = _Slot()
+        slot = _Slot(type(message))
         self._answers.append(slot)
 
         def answered(response: Any) -> None:
             slot.answer = response
             while self._answers and self._answers[0].answer is not None:
-                ready = self._answers.popleft().answer
+                ready = self._answers.popleft()
                 if not self._is_ended:
-                    self._to_client.send(self._on_wire(ready, type(ready)))
+                    self._to_client.send(self._on_wire(ready.answer, ready.asked))
             if self._is_draining and not self._answers and not self._is_ended:
                 self.close_by_server()
 
@@ -361,6 +364,8 @@ class SimulatedChannel:
         self.host = host
         self.port = port
         self.on_refused: Callable[[], None] | None = None
+        self.max_versions: dict[type[Any], int] = {}
+        """Of messages that are not sent at their highest version."""
         self.is_closed = False
         self._connection: Connection | None = None
         self._waiting: list[_Call] = []
@@ -371,6 +376,8 @@ class SimulatedChannel:
         return None
 
     def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
+        if max_version is not None:
+            self.max_versions[type(message)] = max_version
         call = _Call(message)
         if self.is_closed:
             call.finish(ConnectionLost("the channel is closed"))

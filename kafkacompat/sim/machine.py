@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.raft.quorum_driver import QuorumDriver
+    from kafkacompat.security.sasl_client import ClientSecurity
     from kafkacompat.server.remote_storage import RemoteStorage
     from kafkacompat.share.share_partition_manager import SharePartitionManager
     from kafkacompat.sim.links import Connection
@@ -344,6 +345,7 @@ class Life(Process):
                 keep=_nothing,
                 halt=self._halt,
                 remote_store=None if store is None else store.storage_of(self, machine.disk),
+                channels_with=self.network.other_cluster if machine.env.options.mirror_ms else None,
                 unique_text=machine.unique_text,
             )
         )
@@ -556,7 +558,7 @@ class Life(Process):
         self.alive = False
         self.machine.life = None
         self.machine.disk.process_ended()
-        self.network.channels.source_died(silently=silently)
+        self.network.source_died(silently=silently)
         for connection in list(self.connections.values()):
             connection.server_died(silently=silently)
         self.connections.clear()
@@ -612,6 +614,17 @@ class SimulatedNetwork:
     def __init__(self, life: Life) -> None:
         self._life = life
         self.channels = self.controller_channels = SimulatedChannels(life, life.links)
+        self._to_others: list[SimulatedChannels] = []
+        """To other clusters."""
+
+    def other_cluster(self, security: ClientSecurity) -> SimulatedChannels:
+        channels = SimulatedChannels(self._life, self._life.links)
+        self._to_others.append(channels)
+        return channels
+
+    def source_died(self, *, silently: bool) -> None:
+        for channels in (self.channels, *self._to_others):
+            channels.source_died(silently=silently)
 
     def socket_server(self) -> SimulatedSocketServer:
         return SimulatedSocketServer(self._life)
@@ -738,7 +751,7 @@ class SimulatedSocketServer:
             return
         life = self._life
         dispatcher = served_by(self.dispatcher)
-        context = context_of(message, connection.info, dispatcher.table)
+        context = context_of(message, connection, dispatcher.table)
         oracles = life.oracles
         is_forwarded = isinstance(message, EnvelopeRequest)
         asked = oracles.rights.forwarded(life, message) if is_forwarded else None
@@ -779,16 +792,18 @@ def served_by(dispatcher: Dispatcher) -> ApiDispatcher:
     return cast("ApiDispatcher", dispatcher.served if isinstance(dispatcher, SaslDispatcher) else dispatcher)
 
 
-def context_of(message: Any, connection: ConnectionInfo, table: ApiTable) -> RequestContext:
-    """Return a context with the highest served version. For some APIs Kafka defines a version that it does not serve yet."""
+def context_of(message: Any, connection: Connection, table: ApiTable) -> RequestContext:
+    """Return a context with the highest served version, unless the client has named a lower one. For some APIs Kafka defines a
+    version that it does not serve yet."""
+    highest = connection.channel.max_versions.get(type(message), message.MAX_VERSION)
     return RequestContext(
         message.API_KEY,
-        min(message.MAX_VERSION, table.by_key[message.API_KEY].max_version),
+        min(highest, table.by_key[message.API_KEY].max_version),
         0,
         None,
-        connection.connection_id,
-        connection.listener_name,
-        connection.client_host,
+        connection.info.connection_id,
+        connection.info.listener_name,
+        connection.info.client_host,
     )
 
 

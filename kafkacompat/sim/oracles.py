@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from kafkacompat.sim.counters import ShareGroupCounters, StreamsGroupCounters
 from kafkacompat.sim.image_oracles import ImageOracles
+from kafkacompat.sim.mirror_oracles import MirrorOracles
 from kafkacompat.sim.partition_oracles import ClientOracles, PartitionOracles
 from kafkacompat.sim.processes import Environment
 from kafkacompat.sim.rights_oracle import RightsOracle
@@ -55,7 +56,8 @@ def heard(found: Callable[[BaseException], None]) -> Iterator[None]:
 
 class ClusterOracles:
     def __init__(self, env: Environment, machines: Mapping[int, MachineView]) -> None:
-        self.partitions = PartitionOracles(env, machines)
+        self.mirrors = MirrorOracles(env, machines) if env.options.mirror_ms else None
+        self.partitions = self.mirrors or PartitionOracles(env, machines)
         self.images = ImageOracles(env, machines, self.partitions)
         self.clients = ClientOracles(env, machines, self.partitions)
         self.rights = RightsOracle(env, machines)

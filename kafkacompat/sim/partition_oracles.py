@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.ids import SHARE_STATE_TOPIC
 from kafkacompat.records.batch import BatchHeader, iterate_batches, parse_header
 from kafkacompat.sim.breach import Breach
-from kafkacompat.sim.cluster_options import RETAINED, min_isr
+from kafkacompat.sim.cluster_options import RETAINED, is_mirrored, min_isr
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.partition_history import (
     Content,
@@ -170,8 +170,9 @@ class PartitionOracles:
         if core.is_leader:
             return core.leader_epoch
         key = core.topic_id, core.topic_partition.partition
-        for epoch in range(core.leader_epoch - 1, seen.epoch, -1):
-            if self._env.metadata.leader(key, epoch) == node:
+        led = self._env.metadata.leaders.get(key, {})
+        for epoch in sorted(led, reverse=True):
+            if seen.epoch < epoch < core.leader_epoch and led[epoch] == node:
                 return epoch
         return seen.epoch if seen.is_leader else None
 
@@ -421,7 +422,7 @@ class ClientOracles:
             return
         if (
             batch is None
-            or (header.producer_id < 0 and batch.crc != header.crc)
+            or ((header.producer_id < 0 or is_mirrored(ledger.name.topic)) and batch.crc != header.crc)
             or batch.producer_id != header.producer_id
             or batch.base_sequence != header.base_sequence
         ):

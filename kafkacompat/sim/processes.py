@@ -49,12 +49,16 @@ class Timer:
 class Environment:
     """What the processes of one run have in common: time, the network's state, the committed metadata, and what is counted."""
 
-    def __init__(self, seed: int, options: ClusterOptions) -> None:
+    def __init__(self, seed: int, options: ClusterOptions, beside: Environment | None = None) -> None:
+        """`beside`: of another cluster in the same run, with which it shares time, network and counts."""
         self.seed = seed
         self.options = options
-        self.counters = ClusterCounters()
-        self.scheduler = Scheduler()
-        self.network = Network(self.scheduler, options, Chance(seed, "network"))
+        self._beside = beside
+        self.counters: ClusterCounters = ClusterCounters() if beside is None else beside.counters
+        self.scheduler: Scheduler = Scheduler() if beside is None else beside.scheduler
+        self.network: Network = (
+            Network(self.scheduler, options, Chance(seed, "network")) if beside is None else beside.network
+        )
         self.metadata = CommittedMetadata()
         self.topics: set[str] = set()
         """Topics that clients know to be created, and that must be there at the end."""
@@ -64,7 +68,7 @@ class Environment:
         self.is_calm = False
         """All faults are healed."""
         self.is_over_for_producers = False
-        self.failures: list[BaseException] = []
+        self.failures: list[BaseException] = [] if beside is None else beside.failures
         """Bugs of the broker, and breaches found by oracles, raised where the broker continues with other work."""
         self.trace: Callable[[Process, str], None] | None = None
         """Called before every event of a node or client."""
@@ -74,6 +78,9 @@ class Environment:
         self._sync_chance = Chance(seed, "sync")
 
     def event(self, process: Process, what: str) -> None:
+        if self._beside is not None:
+            self._beside.event(process, what)
+            return
         self.counters.events += 1
         self.trace_hash = zlib.crc32(f"{self.scheduler.now_us} {process.id} {what}".encode(), self.trace_hash)
         if self.trace is not None:

@@ -16,6 +16,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
+from kafkacompat.config.topic import MIRRORING
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, NO_LEADER, TopicPartition, Uuid
 from kafkacompat.log._tests.logs import NOW_MS as LOG_NOW_MS
@@ -207,6 +208,17 @@ def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
     disks.append(1)
     assert log.log_end_offset == 41
     assert disks.time.pending() == []
+
+
+def test_the_log_of_a_mirror_has_no_epoch_of_its_leader_after_a_move(disks: Disks) -> None:
+    """The leader would take it for records of its own, and its followers would not find it at the next leader."""
+    disks.config = LogConfig(mirror_state=MIRRORING, mirror_leader_epoch=1 << 20)
+    disks.publish(A, leader_epoch=1 << 20)
+    assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
+    disks.run()
+    disks.accept()
+    assert disks.home() == "b"
+    assert disks.log().latest_epoch() == -1
 
 
 def test_the_old_log_keeps_its_name_until_the_new_one_is_durable(disks: Disks, tmp_path: Path) -> None:

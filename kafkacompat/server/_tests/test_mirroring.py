@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import ConfigError
+from kafkacompat.deferred import Deferred
+from kafkacompat.mirror.source import SourceUnknown
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.security.sasl_client import NO_SECURITY
-from kafkacompat.server.mirroring import security_for
+from kafkacompat.server.mirroring import Mirroring, security_for
+from kafkacompat.tasks import Tasks
 
 SOURCE = "source:9092"
 PROPERTIES = """security.protocol=SASL_PLAINTEXT
@@ -46,3 +53,19 @@ def test_credentials_are_not_shown_to_other_brokers(tmp_path: Path, named: str) 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.properties: No such file"):
         security_for(SOURCE, str(tmp_path / "missing.properties"), is_guarded=True)
+
+
+def test_a_source_is_not_known_while_all_threads_are_taken() -> None:
+    """It passes, as a broken link does, so the mirror tries again."""
+    time = HandTime()
+    read: Deferred[Any] = Deferred()
+    read.fail(WorkersBusy("10000 jobs wait for threads: cold reads"))
+    services: Any = SimpleNamespace(
+        config=SimpleNamespace(get_string=lambda name: ""),
+        tasks=Tasks(time),
+        workers=SimpleNamespace(reads=SimpleNamespace(submit=lambda job: read)),
+    )
+    unused: Any = None
+    mirroring = Mirroring(services, unused, unused, unused, unused)
+    with pytest.raises(SourceUnknown, match="10000 jobs wait for threads"):
+        mirroring._connecting(SOURCE).result()

@@ -115,8 +115,9 @@ def test_what_a_leader_committed_that_was_elected_and_deposed_within_an_event_is
     led_by: int, leads: bool, led_before: bool, found: int | None
 ) -> None:
     """Node 3 was seen in epoch 0 and is in epoch 2 now."""
-    leader = SimpleNamespace(leader=lambda key, asked: led_by if asked == 1 else -1)
-    oracles = PartitionOracles(cast(Any, SimpleNamespace(metadata=leader)), {})
+    metadata = CommittedMetadata()
+    metadata.leaders[TOPIC_ID, NAME.partition] = {1: led_by}
+    oracles = PartitionOracles(cast(Any, SimpleNamespace(metadata=metadata)), {})
     core = SimpleNamespace(topic_id=TOPIC_ID, topic_partition=NAME, is_leader=leads, leader_epoch=2)
     seen = Seen(KeptLog(NAME))
     seen.epoch, seen.is_leader = 0, led_before

@@ -12,6 +12,7 @@ from kafkacompat.sim._tests.fault_mutants import FAULT_MUTANTS
 from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS
 from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS
 from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS
+from kafkacompat.sim._tests.mirror_mutants import MIRROR_MUTANTS
 from kafkacompat.sim._tests.share_group_mutants import SHARE_GROUP_MUTANTS
 from kafkacompat.sim._tests.streams_group_mutants import (
     RARE_STREAMS_GROUP_MUTANTS,
@@ -29,6 +30,7 @@ EVERY_MUTANT = (
     *CONSUMER_GROUP_MUTANTS,
     *KEEPING_MUTANTS,
     *LIFE_MUTANTS,
+    *MIRROR_MUTANTS,
     *SHARE_GROUP_MUTANTS,
     *STREAMS_GROUP_MUTANTS,
     *RARE_STREAMS_GROUP_MUTANTS,

@@ -1,4 +1,4 @@
-"""Clusters of a special shape, with a kind of group or with a remote store: no oracle fails, everything occurs, and
+"""Clusters of a special shape, with a kind of group, a remote store or mirrors: no oracle fails, everything occurs, and
 planted bugs are found.
 
 A failure names its seed: `python -m kafkacompat.sim OPTION --seed N --trace`, with the option of the shape.
@@ -19,6 +19,7 @@ from kafkacompat.sim._tests.consumer_group_mutants import (
     CONSUMER_GROUP_MUTANTS_SEEN_AT,
     RARE_CONSUMER_GROUP_MUTANTS,
 )
+from kafkacompat.sim._tests.mirror_mutants import MIRROR_MUTANTS, MIRROR_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.seeds import (
     SHARES,
     Kind,
@@ -50,10 +51,12 @@ from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.counters import (
     ClusterCounters,
     ConsumerGroupCounters,
+    MirrorCounters,
     ShareGroupCounters,
     StreamsGroupCounters,
     TierCounters,
 )
+from kafkacompat.sim.mirrors import MirrorSimulation
 from kafkacompat.sim.streams_groups import ACTIVE, STANDBY
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("quiet_nodes")]
@@ -64,6 +67,11 @@ IS_SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 def tier_counters(simulation: ClusterSimulation) -> TierCounters:
     assert simulation.store is not None
     return simulation.store.counters
+
+
+def mirror_counters(simulation: ClusterSimulation) -> MirrorCounters:
+    assert simulation.oracles.mirrors is not None
+    return simulation.oracles.mirrors.counters
 
 
 @dataclass(frozen=True)
@@ -88,9 +96,10 @@ class Shape:
     """Maximum number of seeds until everything has occurred, or a planted bug is found."""
     shares: int = SHARES
     repeated_seed: int = 0
+    made: Callable[..., ClusterSimulation] = ClusterSimulation
 
     def simulation_of(self, seed: int) -> ClusterSimulation:
-        return ClusterSimulation(seed, **self.options(seed))
+        return self.made(seed, **self.options(seed))
 
     def run(self, seed: int) -> tuple[ClusterCounters, Any]:
         simulation = self.simulation_of(seed)
@@ -171,7 +180,24 @@ REMOTE_STORE = Shape(
     shares=SHARES if IS_SOAK else 1,
     repeated_seed=9,
 )
-SHAPES = (CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, REMOTE_STORE)
+MIRRORS = Shape(
+    name="mirrors",
+    option="--mirrors",
+    options=lambda seed: {},
+    counters=MirrorCounters,
+    counted=mirror_counters,
+    budget_s=1.0,
+    at_least=3,
+    first=3,
+    plants=MIRROR_MUTANTS,
+    seen_at=MIRROR_MUTANTS_SEEN_AT,
+    seeds=40,
+    shares=SHARES if IS_SOAK else 1,
+    # A topic has to grow, and to be stopped and turned back before the mirror knows.
+    rare=frozenset({"turns_refused"}),
+    made=MirrorSimulation,
+)
+SHAPES = (CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, REMOTE_STORE, MIRRORS)
 
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.option.strip("-"))
 

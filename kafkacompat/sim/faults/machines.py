@@ -6,7 +6,7 @@ Wall clocks jump in both directions, by less than message.timestamp.after.max.ms
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkacompat.sim.chance import Chance
@@ -89,6 +89,13 @@ class Cuts:
         if self._chance.happens(0.5):
             return self._sever([(lonely, other) for other in others])
         return self._sever([(other, lonely) for other in others])
+
+    def cut_off(self, others: Sequence[int]) -> bool:
+        """Cut all links to the nodes of another cluster, in both directions or in one."""
+        ids = [each.id for each in self._control.machines.ordered]
+        to, back = [(a, b) for a in ids for b in others], [(b, a) for a in ids for b in others]
+        kind = self._chance.randrange(4)
+        return self._sever((to, back, to + back, to + back)[kind])
 
     def reset_connections(self) -> bool:
         self._env.network.burst_loss = 0.1 + 0.5 * self._chance.uniform()
