@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,37 +12,33 @@ from hypothesis import strategies as st
 
 from kafkacompat.partition.fetch_session import PREFIX_BYTES, response_size, response_size_in_steps
 from kafkacompat.tasks import at_once
-from kafkacompat.wire.codec import encode_parts
+from kafkacompat.wire._tests.arbitrary import Arbitrary
+from kafkacompat.wire.codec import encode_parts, specification
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
-    LeaderIdAndEpoch,
     PartitionData,
-    SnapshotId,
 )
 
 VERSIONS = range(FetchResponse.MIN_VERSION, FetchResponse.MAX_VERSION + 1)
-FIRST_WITH_TAGS = 12
 COUNTS = st.sampled_from([0, 1, 2, 126, 127, 128])
 RECORDS = st.sampled_from([0, 1, 126, 127, 128, 16_381, 16_382, 16_383, 70_000])
 
 
+PARTITION = next(each for each in specification(FetchResponse).structs if each.name == PartitionData.__name__)
+
+
 @st.composite
 def partitions(draw: st.DrawFn, version: int) -> PartitionData:
-    answer = PartitionData(
-        records=bytes(draw(RECORDS)),
-        error_code=draw(st.sampled_from([0, 6])),
-        high_watermark=draw(st.integers(-1, 1 << 40)),
-        aborted_transactions=draw(
+    """With any of the fields that the version has."""
+    seed = draw(st.integers(0, 1_000))
+    answer: PartitionData = Arbitrary(Random(seed), FetchResponse, version).struct(PARTITION)
+    answer.records = bytes(draw(RECORDS))
+    if draw(st.booleans()):
+        answer.aborted_transactions = draw(
             st.sampled_from([None, [], [AbortedTransaction()], [AbortedTransaction()] * 130])
-        ),
-    )
-    if version >= FIRST_WITH_TAGS:
-        answer.diverging_epoch = draw(st.sampled_from([None, EpochEndOffset(epoch=1, end_offset=9)]))
-        answer.current_leader = draw(st.sampled_from([None, LeaderIdAndEpoch(leader_id=2, leader_epoch=3)]))
-        answer.snapshot_id = draw(st.sampled_from([None, SnapshotId(end_offset=1, epoch=1)]))
+        )
     return answer
 
 
@@ -110,7 +107,7 @@ def test_the_size_in_a_session_is_of_what_the_client_is_told(version: int) -> No
     context: Any = SimpleNamespace(session=object())
     news = PartitionData(records=b"x" * 10)
     answers = [
-        (SimpleNamespace(topic="t", topic_id=bytes(16), would_tell=lambda one: one is news), one)
+        (SimpleNamespace(topic="t", topic_id=bytes(16), must_tell=lambda one, remember: one is news), one)
         for one in (PartitionData(records=b""), news, PartitionData(records=b""))
     ]
     expected = encoded_size([FetchableTopicResponse(topic="t", partitions=[news])], version)
