@@ -102,20 +102,9 @@ def read_line(file: IO[bytes]) -> dict[str, Any] | None:
 
 
 def job_to_json(job: CleaningJob) -> dict[str, Any]:
-    return {
-        "directory": job.directory,
-        "segments": job.segments,
-        "first_dirty_offset": job.first_dirty_offset,
-        "round_end_offset": job.round_end_offset,
-        "later_segments": job.later_segments,
-        "aborted": job.aborted,
+    return job._asdict() | {
         "last_records": [(producer_id, *last) for producer_id, last in job.last_records.items()],
-        "now_ms": job.now_ms,
-        "delete_retention_ms": job.delete_retention_ms,
-        "segment_bytes": job.segment_bytes,
-        "segment_index_bytes": job.segment_index_bytes,
-        "index_interval_bytes": job.index_interval_bytes,
-        "limits": [job.limits.map_bytes, job.limits.load_factor, job.limits.io_bytes],
+        "limits": job.limits._asdict(),
     }
 
 
@@ -129,6 +118,6 @@ def job_from_json(value: dict[str, Any]) -> CleaningJob:
             "last_records": {
                 producer_id: LastRecord(offset, epoch) for producer_id, offset, epoch in value["last_records"]
             },
-            "limits": CleanerLimits(*value["limits"]),
+            "limits": CleanerLimits(**value["limits"]),
         }
     )

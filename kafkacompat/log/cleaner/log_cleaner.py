@@ -77,9 +77,9 @@ def cleaner_limits(config: ServerConfig) -> CleanerLimits:
     for writing, as in Kafka."""
     threads = max(config.get_int("log.cleaner.threads"), 1)
     return CleanerLimits(
-        config.get_int("log.cleaner.dedupe.buffer.size") // threads,
-        config.get_double("log.cleaner.io.buffer.load.factor"),
-        config.get_int("log.cleaner.io.buffer.size") // threads // 2,
+        map_bytes=config.get_int("log.cleaner.dedupe.buffer.size") // threads,
+        load_factor=config.get_double("log.cleaner.io.buffer.load.factor"),
+        io_bytes=config.get_int("log.cleaner.io.buffer.size") // threads // 2,
     )
 
 

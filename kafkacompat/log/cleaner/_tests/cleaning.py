@@ -23,7 +23,7 @@ COMPACT = LogConfig(
     min_cleanable_dirty_ratio=0.0,
     delete_retention_ms=1000,
 )
-LIMITS = CleanerLimits(1 << 20, 0.9, 4096)
+LIMITS = CleanerLimits(map_bytes=1 << 20, load_factor=0.9, io_bytes=4096)
 NAME = TopicPartition("t", 0)
 
 

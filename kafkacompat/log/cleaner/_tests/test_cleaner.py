@@ -661,7 +661,7 @@ def test_a_map_too_small_for_all_keys_takes_several_cleanings() -> None:
     for _ in range(600):
         append(log, [(b"key %d" % chance.randrange(200), b"v%d" % chance.randrange(10**6))])
     before = last_values(log)
-    assert clean(disk, log, limits=CleanerLimits(64, 0.9, 1)) > 3
+    assert clean(disk, log, limits=CleanerLimits(map_bytes=64, load_factor=0.9, io_bytes=1)) > 3
     assert last_values(log) == before
     clean(disk, log, limits=LIMITS)
     assert last_values(log) == before
@@ -674,7 +674,7 @@ def test_a_batch_larger_than_a_read_is_read_whole() -> None:
         info = build_batch([Record(0, NOW_MS, b"k", bytes([number]) * 200_000)])
         assert len(info) > 200_000
         append(log, [(b"k", bytes([number]) * 200_000)])
-    assert clean(disk, log, limits=CleanerLimits(1 << 20, 0.9, 1)) == 1
+    assert clean(disk, log, limits=CleanerLimits(map_bytes=1 << 20, load_factor=0.9, io_bytes=1)) == 1
     assert last_values(log) == {b"k": bytes([5]) * 200_000}
 
 

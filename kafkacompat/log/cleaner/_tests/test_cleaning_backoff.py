@@ -33,9 +33,11 @@ def test_each_loss_halves_the_buffers_of_that_log_down_to_the_least(
     backoff: CleaningBackoff[str] = CleaningBackoff()
     for _ in range(losses):
         backoff.lost("t-0", 0)
-    assert backoff.limits("t-0", LIMITS) == CleanerLimits(map_bytes, 0.9, io_bytes)
+    assert backoff.limits("t-0", LIMITS) == CleanerLimits(
+        map_bytes=map_bytes, load_factor=0.9, io_bytes=io_bytes
+    )
     assert backoff.limits("t-1", LIMITS) == LIMITS
-    small = CleanerLimits(LEAST_MAP_BYTES // 2, 0.9, LEAST_IO_BYTES // 2)
+    small = CleanerLimits(map_bytes=LEAST_MAP_BYTES // 2, load_factor=0.9, io_bytes=LEAST_IO_BYTES // 2)
     assert backoff.limits("t-0", small) == small, "never more than is set"
 
 

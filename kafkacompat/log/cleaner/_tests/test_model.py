@@ -148,7 +148,11 @@ def check_agrees(log: UnifiedLog, before: list[tuple[int, Record]], *, tombstone
     st.lists(write, min_size=5, max_size=60),
     st.lists(write, max_size=25),
     st.sampled_from(
-        [CleanerLimits(1 << 20, 0.9, 4096), CleanerLimits(64, 0.9, 1), CleanerLimits(16_000, 0.5, 1)]
+        [
+            CleanerLimits(map_bytes=1 << 20, load_factor=0.9, io_bytes=4096),
+            CleanerLimits(map_bytes=64, load_factor=0.9, io_bytes=1),
+            CleanerLimits(map_bytes=16_000, load_factor=0.5, io_bytes=1),
+        ]
     ),
     st.sampled_from([{}, SHORT_KEYS]),
 )
