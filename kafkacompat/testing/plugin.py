@@ -7,7 +7,7 @@ pytest loads it in every run, so it imports nothing before a fixture is used.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +23,6 @@ RUN = "run"
 """The scope of the option that means all workers of pytest-xdist."""
 REQUESTS_TOLD = 30
 """How many of its last requests the report of a failed test has."""
-ARGUMENTS = ("nodes", "scope", "version", "flavor", "racks", "secure", "users", "process")
 OPTION, MARKER = "kafka_scope", "kafka"
 WORKER_INPUT = "kafkacompat"
 
@@ -51,9 +50,9 @@ RUNNING = pytest.StashKey[Running]()
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a marker asks for."""
+    """What a marker asks for: the arguments of `Kafka`, and how long it lives."""
 
-    settings: Mapping[str, object]
+    settings: Mapping[str, object] = field(default_factory=dict)
     nodes: int | None = None
     scope: str | None = None
     version: str | None = None
@@ -65,15 +64,11 @@ class Asked:
 
     def of_kafka(self, nodes: int) -> dict[str, Any]:
         """The arguments of `Kafka`."""
-        return {
-            "settings": self.settings,
-            "nodes": self.nodes or nodes,
-            "version": self.version,
-            "flavor": self.flavor,
-            "racks": self.racks,
-            "secure": self.secure,
-            "users": self.users,
-        }
+        asked = {name: getattr(self, name) for name in ARGUMENTS if name != "scope"}
+        return asked | {"nodes": self.nodes or nodes}
+
+
+ARGUMENTS = tuple(each.name for each in fields(Asked))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -86,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(settings={{...}}, {', '.join(f'{name}=...' for name in ARGUMENTS)}): "
+        f"{MARKER}({', '.join(f'{name}=...' for name in ARGUMENTS)}): "
         "what the fixtures `kafka` and `kafka_cluster` give a test",
     )
     config.stash[RUNNING] = running = Running()
@@ -160,20 +155,11 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
         finally:
             _stop(running, kafka)
         return
+    from kafkacompat.testing.shared_host import key_of
+
     place = request.session if asked.scope == "session" else request.node.getparent(pytest.Module)
     assert place is not None
-    settings = repr(sorted(asked.settings.items()))
-    key = (
-        place,
-        settings,
-        asked.nodes or nodes,
-        asked.version,
-        asked.flavor,
-        tuple(asked.racks),
-        asked.secure,
-        repr(asked.users),
-        asked.process,
-    )
+    key = (place, key_of(asked.of_kafka(nodes)))
     if key not in running.shared:
         running.shared[key] = _start(running, asked, nodes)
         place.addfinalizer(lambda: _stop(running, running.shared.pop(key)))
@@ -183,7 +169,7 @@ def _kafka(request: pytest.FixtureRequest, nodes: int) -> Iterator[Kafka]:
 def _start(running: Running, asked: Asked, nodes: int) -> Kafka:
     from kafkacompat.testing.kafka import Kafka
 
-    kafka = Kafka(**asked.of_kafka(nodes), process=asked.process)
+    kafka = Kafka(**asked.of_kafka(nodes))
     kafka.record_requests()
     kafka.start()
     running.kafkas.append(kafka)
@@ -210,14 +196,11 @@ def _stop(running: Running, kafka: Kafka) -> None:
 
 def _asked(marker: pytest.Mark | None) -> Asked:
     if marker is None:
-        return Asked({})
-    told = dict(marker.kwargs)
-    named = {name: told.pop(name) for name in ARGUMENTS if name in told}
-    asked = Asked(dict(told.pop("settings", {})), **named)
-    if marker.args or told:
-        raise pytest.UsageError(
-            f"marker {MARKER} does not know {', '.join([*map(repr, marker.args), *told])}"
-        )
+        return Asked()
+    unknown = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in ARGUMENTS)]
+    if unknown:
+        raise pytest.UsageError(f"marker {MARKER} does not know {', '.join(unknown)}")
+    asked = Asked(**marker.kwargs)
     if asked.scope not in (None, *SCOPES):
         raise pytest.UsageError(f"marker {MARKER}: scope is one of {', '.join(SCOPES)}, not {asked.scope!r}")
     return asked

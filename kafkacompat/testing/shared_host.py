@@ -101,19 +101,25 @@ class SharedHost:
         """The Kafka that is asked for, by the arguments of `Kafka`. Raises what `Kafka` raises."""
         from kafkacompat.testing.kafka import Kafka
 
-        key = repr(sorted((name, _ordered(value)) for name, value in asked.items()))
+        asked = {**asked, "process": True}
+        key = key_of(asked)
         with self._starting:
             if self._has_stopped:
                 raise RuntimeError("the run has ended")
             number = self._numbers.get(key)
             if number is None:
-                kafka = Kafka(**{**asked, "process": True})
+                kafka = Kafka(**asked)
                 kafka.record_requests()
                 kafka.start()
                 number = self._numbers[key] = len(self._kafkas)
                 self._kafkas.append(kafka)
         kafka = self._kafkas[number]
         return Opened(number, kafka.bootstrap_servers, kafka.security)
+
+
+def key_of(asked: Mapping[str, Any]) -> str:
+    """Equal for those arguments of `Kafka` that may share one."""
+    return repr(sorted((name, _ordered(value)) for name, value in asked.items()))
 
 
 def joined(own: socket.socket, key: bytes, *, is_host: bool) -> Connection:

@@ -6,9 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
+
+from kafkacompat.testing.kafka import Kafka
+from kafkacompat.testing.plugin import ARGUMENTS, Asked
 
 
 class Pytest:
@@ -288,3 +292,10 @@ def test_it(kafka, client):
     said = run(source)
     assert "1 passed" in said
     assert "error" not in said
+
+
+def test_a_marker_has_each_argument_of_a_kafka() -> None:
+    """So a new one of `Kafka` is an argument of the marker, and of what tells Kafkas apart."""
+    of_kafka = set(signature(Kafka.__init__).parameters) - {"self"}
+    assert set(ARGUMENTS) == of_kafka | {"scope"}
+    assert Asked().of_kafka(1).keys() == of_kafka
