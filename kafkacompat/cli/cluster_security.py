@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Node, property_line, write_whole
 from kafkacompat.cli.format_options import parse_scram_credential
 from kafkacompat.failure import CommandFailed
+from kafkacompat.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
@@ -29,8 +30,8 @@ CONTROLLERS_MECHANISM = "PLAIN"
 HOSTS = ("localhost", HOST)
 PASSWORD_BYTES = 32
 AUTHORITY_NAME = "kafkacompat cluster authority"
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM_MODULE = f"{SCRAM_LOGIN_MODULE} required"
+PLAIN_MODULE = f"{PLAIN_LOGIN_MODULE} required"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 

@@ -25,7 +25,7 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.remote.stores import CLASS_NAME as STORE
 from kafkacompat.remote.stores import LOCAL_TIERED_STORAGE
 from kafkacompat.security.authorizer import CLASS_NAME, STANDARD_AUTHORIZER
-from kafkacompat.security.mechanisms import ENABLED_MECHANISMS, SERVED
+from kafkacompat.security.mechanisms import ENABLED_MECHANISMS, LOGIN_MODULES
 
 JOIN, VOTE, MOVE, RESIGN, STOP, UNREGISTER = "join", "vote", "move", "resign", "stop", "unregister"
 STEPS = (JOIN, VOTE, MOVE, RESIGN, STOP, UNREGISTER)
@@ -375,12 +375,12 @@ def _settings(move: _Move) -> Iterator[Finding]:
             mechanisms = (
                 {part.strip() for part in text.split(",")} if name.endswith(ENABLED_MECHANISMS) else set()
             )
-            for other in sorted(mechanisms - {*SERVED, ""}):
+            for other in sorted(mechanisms - {*LOGIN_MODULES, ""}):
                 yield Finding(
                     JOIN,
                     Level.FAIL,
                     f"broker {each} has the SASL mechanism {other}, which kafkacompat does not have",
-                    f"let its clients use one of {', '.join(SERVED)}",
+                    f"let its clients use one of {', '.join(LOGIN_MODULES)}",
                 )
             if name in without:
                 unused.setdefault(name, []).append(each)

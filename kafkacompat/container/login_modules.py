@@ -10,14 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkacompat.security.jaas import LoginModule, parse_jaas_file
+from kafkacompat.security.mechanisms import LOGIN_MODULES
 
 SECTION: Final = "KafkaServer"
-_MODULES: Final = {
-    "PLAIN": "PlainLoginModule",
-    "OAUTHBEARER": "OAuthBearerLoginModule",
-    "GSSAPI": "Krb5LoginModule",
-}
-_SCRAM: Final = "ScramLoginModule"
 
 
 def jaas_settings(properties: Mapping[str, str], text: str) -> dict[str, str]:
@@ -28,7 +23,7 @@ def jaas_settings(properties: Mapping[str, str], text: str) -> dict[str, str]:
         modules = sections.get(f"{listener}.{SECTION}") or sections.get(SECTION, ())
         for mechanism in _mechanisms(properties, listener):
             setting = f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"
-            class_name = _SCRAM if mechanism.startswith("SCRAM-") else _MODULES.get(mechanism)
+            class_name = LOGIN_MODULES.get(mechanism, "").rpartition(".")[2]
             module = next((each for each in modules if each.name.endswith(f".{class_name}")), None)
             if module is not None and setting not in properties:
                 found[setting] = _text_of(module)

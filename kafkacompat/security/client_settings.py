@@ -12,15 +12,9 @@ from kafkacompat.config import ConfigError
 from kafkacompat.config.endpoints import SECURITY_PROTOCOLS
 from kafkacompat.config.keys import listener_prefix
 from kafkacompat.security.gssapi import MECHANISM as GSSAPI
-from kafkacompat.security.jaas import (
-    KERBEROS_LOGIN_MODULE,
-    OAUTHBEARER_LOGIN_MODULE,
-    PLAIN_LOGIN_MODULE,
-    SCRAM_LOGIN_MODULE,
-    LoginModule,
-)
+from kafkacompat.security.jaas import LoginModule
 from kafkacompat.security.kerberos_login import KerberosLogin, login_of_client, service_name_of
-from kafkacompat.security.mechanisms import JAAS_CONFIG, login_module
+from kafkacompat.security.mechanisms import JAAS_CONFIG, LOGIN_MODULES, login_module
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
 from kafkacompat.security.oauthbearer_client import (
     OAuthBearerSaslClient,
@@ -44,11 +38,6 @@ MECHANISM_BETWEEN_BROKERS = "sasl.mechanism.inter.broker.protocol"
 MECHANISM_TO_CONTROLLERS = "sasl.mechanism.controller.protocol"
 DEFAULT_MECHANISM = GSSAPI
 USER, PASSWORD, IS_TOKEN = "username", "password", "tokenauth"
-MODULES = {
-    PLAIN: PLAIN_LOGIN_MODULE,
-    OAUTHBEARER: OAUTHBEARER_LOGIN_MODULE,
-    GSSAPI: KERBEROS_LOGIN_MODULE,
-} | dict.fromkeys(SCRAM_BY_NAME, SCRAM_LOGIN_MODULE)
 
 
 class Credentials(NamedTuple):
@@ -134,12 +123,12 @@ def _connection(
     ssl = ssl_settings(properties, prefix) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL_"):
         return Connection(protocol, ssl, "", None)
-    if mechanism not in MODULES:
-        raise ConfigError(mechanism_setting, mechanism, f"only {', '.join(MODULES)} are served")
+    if mechanism not in LOGIN_MODULES:
+        raise ConfigError(mechanism_setting, mechanism, f"only {', '.join(LOGIN_MODULES)} are served")
     text = properties.get(jaas_setting)
     if text is None:
         raise ConfigError(jaas_setting, None, f"{jaas_setting} must be set: it says who connects", whole=True)
-    module = login_module(jaas_setting, text, MODULES[mechanism])
+    module = login_module(jaas_setting, text, mechanism)
     if mechanism == OAUTHBEARER:
         return Connection(protocol, ssl, mechanism, token_origin(module, properties, prefix))
     if mechanism == GSSAPI:

@@ -44,7 +44,12 @@ if TYPE_CHECKING:
 ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
 JAAS_CONFIG = "sasl.jaas.config"
 MAX_REAUTH_MS = "connections.max.reauth.ms"
-SERVED = (PLAIN, *SCRAM_BY_NAME, OAUTHBEARER, GSSAPI)
+LOGIN_MODULES = (
+    {PLAIN: PLAIN_LOGIN_MODULE}
+    | dict.fromkeys(SCRAM_BY_NAME, SCRAM_LOGIN_MODULE)
+    | {OAUTHBEARER: OAUTHBEARER_LOGIN_MODULE, GSSAPI: KERBEROS_LOGIN_MODULE}
+)
+"""The mechanisms that servers and clients have, each with the class of its login module."""
 
 CredentialOf = Callable[[str, ScramMechanism], ScramCredential | None]
 """(user, mechanism) -> the user's present SCRAM credential, or None."""
@@ -94,30 +99,27 @@ def _enabled(
     background: Background | None,
     preparation_of: PreparationOf,
 ) -> EnabledMechanism:
-    if name not in SERVED:
+    if name not in LOGIN_MODULES:
         raise ConfigError(
-            ENABLED_MECHANISMS, name, f"listener {listener} can have {', '.join(SERVED)} and no other"
+            ENABLED_MECHANISMS, name, f"listener {listener} can have {', '.join(LOGIN_MODULES)} and no other"
         )
     max_reauth_ms = as_int(config.of_listener(listener, MAX_REAUTH_MS, name))
+    module = _module_of_listener(config, listener, name)
     begin: Callable[[], SaslServer]
     if name == PLAIN:
-        module = _module_of_listener(config, listener, name, PLAIN_LOGIN_MODULE)
         begin = partial(PlainSaslServer, module.options)
     elif name == OAUTHBEARER:
-        module = _module_of_listener(config, listener, name, OAUTHBEARER_LOGIN_MODULE)
         # Imported on demand: a start without tokens does not load it.
         from kafkacompat.security.oauthbearer_settings import exchanges_of
 
         begin = exchanges_of(config, listener, now_ms, module, background)
     elif name == GSSAPI:
-        module = _module_of_listener(config, listener, name, KERBEROS_LOGIN_MODULE)
         from kafkacompat.security import kerberos_login
 
         setting = _jaas_setting(listener, name)
         begin, name_of = kerberos_login.exchanges_of(config, listener, module, setting)
         return EnabledMechanism(begin, max_reauth_ms, name_of, blocks=True)
     else:
-        _module_of_listener(config, listener, name, SCRAM_LOGIN_MODULE)
         mechanism = SCRAM_BY_NAME[name]
         begin = partial(_scram, mechanism, credential_of, random, now_ms, token_of)
 
@@ -146,27 +148,28 @@ def _scram(
     )
 
 
-def _module_of_listener(config: ServerConfig, listener: str, mechanism: str, name: str) -> LoginModule:
+def _module_of_listener(config: ServerConfig, listener: str, mechanism: str) -> LoginModule:
     setting = _jaas_setting(listener, mechanism)
     text = config.originals.get(setting)
     if text is None:
         raise ConfigError(
             setting, None, f"{setting} must be set: {ENABLED_MECHANISMS} has {mechanism}", whole=True
         )
-    return login_module(setting, text, name)
+    return login_module(setting, text, mechanism)
 
 
 def _jaas_setting(listener: str, mechanism: str) -> str:
     return f"{listener_prefix(listener, mechanism)}{JAAS_CONFIG}"
 
 
-def login_module(setting: str, text: str, name: str) -> LoginModule:
-    """The only entry of a JAAS text, which must be of this class. Raises ConfigError, without the text, which may
+def login_module(setting: str, text: str, mechanism: str) -> LoginModule:
+    """The only entry of a JAAS text, which must be of the mechanism's class. Raises ConfigError, without the text, which may
     contain passwords."""
     try:
         module = sole_login_module(text)
     except JaasError as error:
         raise ConfigError(setting, None, f"{setting}: {error}", whole=True) from None
+    name = LOGIN_MODULES[mechanism]
     if module.name != name:
         raise ConfigError(setting, None, f"{setting}: the login module must be {name}", whole=True)
     return module
