@@ -5,6 +5,7 @@ Protocols and their values; nothing here acts. The implementations are in shells
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -118,14 +119,42 @@ class Disk(Protocol):
         ...
 
 
+MEETS: Mapping[str, frozenset[str]] = {
+    "write_now": frozenset({"write"}),
+    "try_read": frozenset({"read"}),
+    "read_cold": frozenset({"read"}),
+    "forget_cached": frozenset({"sync"}),
+    "open": frozenset({"open", "create"}),
+    **dict.fromkeys(("size", "send_to", "fileno", "close", "lock", "exists"), frozenset[str]()),
+    **{
+        name: frozenset({name})
+        for name in (
+            "truncate",
+            "sync",
+            "list_directory",
+            "make_directory",
+            "read_bytes",
+            "write_atomic",
+            "rename",
+            "remove",
+            "remove_tree",
+            "file_size",
+            "modified_ms",
+            "set_modified_ms",
+            "sync_directory",
+            "usage",
+        )
+    },
+}
+"""What a disk may refuse, by the method of `File` or `Disk` that does it: what the doubles of tests and of the simulation meet, and
+refuse. sim/_tests/test_disks.py holds them to it."""
+
 WRITES = frozenset({"write", "create", "write_atomic", "make_directory"})
 CHANGES = WRITES | {"open", "rename", "remove", "remove_tree", "truncate", "set_modified_ms"}
 """"open": files are opened for writing."""
 SYNCS = frozenset({"sync", "sync_directory"})
-READS = frozenset({"read", "read_bytes", "list_directory", "file_size", "modified_ms", "usage"})
-OPERATIONS = CHANGES | SYNCS | READS
-"""What a disk may refuse, of `File` and `Disk`: what the doubles of tests and of the simulation meet, and refuse.
-sim/_tests/test_disks.py holds that each method does one of them."""
+OPERATIONS = frozenset().union(*MEETS.values())
+"""All of them. What neither changes nor syncs reads."""
 
 
 class FileSlice:

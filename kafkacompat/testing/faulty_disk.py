@@ -101,6 +101,7 @@ class FaultyFile:
         self._inner.sync()
 
     def forget_cached(self) -> None:
+        self._meeting.meet("sync", self.path)
         self._inner.forget_cached()
 
     def close(self) -> None:

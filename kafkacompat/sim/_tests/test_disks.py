@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -15,9 +17,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.ports import Disk, File, SyncFailed
-from kafkacompat.ports.files import OPERATIONS
+from kafkacompat.ports.files import CHANGES, MEETS, OPERATIONS, SYNCS, WRITES
 from kafkacompat.sim.disk import SimulatedDisk
+from kafkacompat.testing import memory_disk as testing
+from kafkacompat.testing.faults import Faults
+from kafkacompat.testing.faulty_disk import SLOW, FaultyDisk
+from kafkacompat.testing.folder_disk import FolderDisk, new_folder
 
+PACKAGE = Path(__file__).parents[2]
 FILE_NAMES = ("f", "g")
 DIRECTORY_NAMES = ("d", "e")
 DIRECTORIES = ("", *(f"/{name}" for name in DIRECTORY_NAMES), "/d/e")
@@ -46,8 +53,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "sync": lambda disk: disk.open("/d/f").sync(),
     "forget_cached": lambda disk: disk.open("/d/f").forget_cached(),
 }
-"""Each operation of the ports that a disk may refuse."""
-NOT_REFUSED = {"lock", "exists", "size", "fileno", "send_to", "close"}
+"""A call of each method that a disk may refuse."""
+COMPARED_ELSEWHERE = {"lock", "usage", "set_modified_ms", "fileno", "send_to", "forget_cached"}
+"""By the tests of each disk."""
 contents = st.binary(max_size=12)
 positions = st.integers(0, 20)
 
@@ -62,22 +70,38 @@ def outcome(call: Callable[[], Any]) -> Any:
         return "not a file any more"
 
 
+def doubles(folder: str) -> list[Any]:
+    """A new disk of each kind besides the system's."""
+    return [
+        MemoryDisk(),
+        SimulatedDisk(),
+        testing.MemoryDisk(lambda: 1),
+        FolderDisk(new_folder(folder)),
+        FaultyDisk(testing.MemoryDisk(lambda: 1), Faults(), 1),
+    ]
+
+
 class Disks(RuleBasedStateMachine):
-    """Makes every call on all three disks. A handle is three files that were opened in the same way."""
+    """Makes every call on all disks. A handle is one file of each, opened in the same way."""
 
     def __init__(self) -> None:
         super().__init__()
         self.root = tempfile.mkdtemp()
-        memory, simulated = MemoryDisk(), SimulatedDisk()
-        memory.make_directory("/data")
-        simulated.make_directory("/data")
-        self.disks: list[tuple[Any, str]] = [(RealDisk(), self.root), (memory, "/data"), (simulated, "/data")]
+        self.folder = tempfile.mkdtemp()
+        others = doubles(self.folder)
+        for disk in others:
+            disk.make_directory("/data")
+        self.disks: list[tuple[Any, str]] = [(RealDisk(), self.root), *((disk, "/data") for disk in others)]
         self.handles: list[list[Any]] = []
 
     def teardown(self) -> None:
         for handle in self.handles:
             handle[0].close()
+        for disk, _ in self.disks:
+            if isinstance(disk, FolderDisk | testing.MemoryDisk):
+                disk.close()
         shutil.rmtree(self.root)
+        shutil.rmtree(self.folder)
 
     def ask(self, call: Callable[[Any, str], Any]) -> list[Any]:
         """Return the result of each disk. The results are equal."""
@@ -87,7 +111,9 @@ class Disks(RuleBasedStateMachine):
         self._same([outcome(lambda f=file: call(f)) for file in handle])  # type: ignore[misc]
 
     def _same(self, found: list[Any]) -> list[Any]:
-        assert found[1:] == found[:1] * (len(found) - 1), f"real, memory, simulated: {found}"
+        assert found[1:] == found[:1] * (len(found) - 1), (
+            f"{[type(disk).__qualname__ for disk, _ in self.disks]}: {found}"
+        )
         return found
 
     @initialize()
@@ -205,25 +231,59 @@ def operations_of(port: type) -> set[str]:
     return {name for name, value in vars(port).items() if callable(value) and not name.startswith("_")}
 
 
-def test_each_operation_of_the_ports_is_refused_somewhere() -> None:
-    assert operations_of(Disk) | operations_of(File) == CALLS.keys() | NOT_REFUSED
+def test_every_disk_is_compared(tmp_path: Path) -> None:
+    """A class that lists directories and writes whole files is one."""
+    compared = {type(each).__name__ for each in (RealDisk(), *doubles(str(tmp_path)))}
+    found: list[str] = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name != Disk.__name__:
+                methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+                found += [node.name] * (methods >= {"list_directory", "write_atomic"})
+    assert set(found) == compared
+    assert len(found) == 1 + len(doubles(str(tmp_path)))
 
 
-def test_faults_know_each_operation() -> None:
-    """The doubles meet what they do under these names. No fault refuses what has another one."""
-    met = {name: met_by(MemoryDisk(), "refuse", name) for name in CALLS}
-    assert all(met.values()), "an operation that nothing can refuse"
-    assert set().union(*met.values()) == OPERATIONS
-    # The simulation never refuses to tell how full a file system is.
-    met["usage"] = set()
-    assert {name: met_by(SimulatedDisk(), "meet", name) for name in CALLS} == met
+def test_each_operation_of_the_ports_is_compared_and_can_be_refused() -> None:
+    methods = operations_of(Disk) | operations_of(File)
+    assert methods == MEETS.keys()
+    assert CALLS.keys() == {name for name in methods if MEETS[name]}
+    source = inspect.getsource(Disks)
+    assert {name for name in methods if f".{name}(" not in source} == COMPARED_ELSEWHERE
 
 
-def met_by(disk: Any, observer: str, name: str) -> set[str]:
+def test_the_doubles_meet_each_operation() -> None:
+    """No fault refuses what has another name."""
+    for name in CALLS:
+        assert met_by(MemoryDisk(), "refuse", name) == MEETS[name]
+        # The simulation never refuses to tell how full a file system is.
+        assert met_by(SimulatedDisk(), "meet", name) == (set() if name == "usage" else MEETS[name])
+        # A read that may not be done in the loop is left to a worker.
+        asked = set() if name == "try_read" else MEETS[name] & (WRITES | SYNCS | SLOW)
+        faulty = FaultyDisk(testing.MemoryDisk(lambda: 1), Faults(), 1)
+        assert met_by(faulty, "_meeting", name, Met) == asked, name
+
+
+class Met:
+    """What a FaultyDisk asks of its faults."""
+
+    def __init__(self, met: Callable[[str, str], None]) -> None:
+        self.meet = met
+
+    def is_slow(self, path: str) -> bool:
+        return False
+
+
+def test_operations_are_of_one_kind() -> None:
+    assert CHANGES | SYNCS <= OPERATIONS
+    assert not CHANGES & SYNCS
+
+
+def met_by(disk: Any, observer: str, name: str, kind: Callable[[Any], Any] = lambda met: met) -> set[str]:
     """What the operation does, apart from opening its file."""
     disk.make_directory("/d")
     disk.write_atomic("/d/f", b"some")
     met: list[str] = []
-    setattr(disk, observer, lambda operation, path: met.append(operation))
+    setattr(disk, observer, kind(lambda operation, path: met.append(operation)))
     CALLS[name](disk)
     return set(met) - ({"open"} if name != "open" else set())

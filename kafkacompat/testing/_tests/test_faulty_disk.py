@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import time
 
 import pytest
 
-from kafkacompat.ports import Disk, File, SyncFailed
-from kafkacompat.sim._tests.test_disks import CALLS, NOT_REFUSED
+from kafkacompat.ports import SyncFailed
+from kafkacompat.sim._tests.test_disks import CALLS
 from kafkacompat.testing.faults import Faults
 from kafkacompat.testing.faulty_disk import FaultyDisk, FaultyFile, names_of_path
 from kafkacompat.testing.memory_disk import MemoryDisk
@@ -47,13 +46,6 @@ def test_a_path_tells_the_partition(path: str, topic: str | None, partition: int
 def test_without_faults_each_operation_is_that_of_the_disk_behind(call: str) -> None:
     with_faults, plain = disk_of(Faults()), disk_of(Faults())._inner
     assert type(CALLS[call](with_faults)) in (type(CALLS[call](plain)), FaultyFile, tuple)
-
-
-def test_every_method_of_the_ports_is_there() -> None:
-    for port, implementation in ((Disk, FaultyDisk), (File, FaultyFile)):
-        methods = {name for name, _ in inspect.getmembers(port, inspect.isfunction) if name[0] != "_"}
-        assert methods <= set(dir(implementation))
-    assert {"lock", "exists"} <= NOT_REFUSED
 
 
 def test_a_full_disk_refuses_what_is_written() -> None:

@@ -8,25 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.log.disk import RealDisk
-from kafkacompat.sim._tests.test_disks import Disks
 from kafkacompat.testing.folder_disk import FolderDisk, new_folder
-
-
-class BesideTheRealOne(Disks):
-    """The same calls as for the disks of unit tests and of the simulation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        folder = FolderDisk(new_folder(self.root), lambda: 1)
-        folder.make_directory("/data")
-        real = f"{self.root}/real"
-        RealDisk().make_directory(real)
-        self.disks = [(RealDisk(), real), (folder, "/data")]
-
-
-TestBesideTheRealOne = BesideTheRealOne.TestCase
-TestBesideTheRealOne.settings = Disks.TestCase.settings
 
 
 @pytest.fixture

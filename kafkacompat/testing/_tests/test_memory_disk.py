@@ -9,23 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from kafkacompat.log.disk import RealDisk
-from kafkacompat.sim._tests.test_disks import Disks
 from kafkacompat.testing.memory_disk import MemoryDisk
-
-
-class BesideTheRealOne(Disks):
-    """The same calls as for the disks of unit tests and of the simulation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        memory = MemoryDisk(lambda: 1)
-        memory.make_directory("/data")
-        self.disks = [(RealDisk(), self.root), (memory, "/data")]
-
-
-TestBesideTheRealOne = BesideTheRealOne.TestCase
-TestBesideTheRealOne.settings = Disks.TestCase.settings
 
 
 def open_descriptors(kind: str = "/memfd:") -> list[str]:
