@@ -10,14 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.features import LATEST_METADATA_VERSION, METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage, PartitionRegistration
-from kafkacompat.controller.metadata_delta import Replayer
+from kafkacompat.controller.metadata_delta import (
+    _REPLAY,
+    ABORT_TRANSACTION,
+    BEGIN_TRANSACTION,
+    END_TRANSACTION,
+    Replayer,
+)
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, ReplayError, frame, unframe
 from kafkacompat.controller.snapshot_records import image_records
 from kafkacompat.ids import DIRECTORY_UNASSIGNED
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.records.batch import iterate_batches
+from kafkacompat.wire.apis import metadata_record_class
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.abort_transaction_record import AbortTransactionRecord
 from kafkacompat.wire.messages.access_control_entry_record import AccessControlEntryRecord
@@ -35,7 +43,11 @@ from kafkacompat.wire.messages.partition_change_record import PartitionChangeRec
 from kafkacompat.wire.messages.partition_record import PartitionRecord
 from kafkacompat.wire.messages.producer_ids_record import ProducerIdsRecord
 from kafkacompat.wire.messages.register_broker_record import RegisterBrokerRecord
-from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
+from kafkacompat.wire.messages.register_controller_record import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
 from kafkacompat.wire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kafkacompat.wire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
@@ -46,6 +58,7 @@ from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerR
 from kafkacompat.wire.messages.unregister_controller_record import UnregisterControllerRecord
 from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkacompat.wire.messages.zk_migration_state_record import ZkMigrationStateRecord
+from kafkacompat.wire.tables import METADATA_RECORDS
 
 GOLDEN = Path(__file__).parent / "golden" / "kafka-4.3.0-metadata.log"
 ID = b"\x01" * 16
@@ -109,19 +122,43 @@ def test_an_image_survives_its_own_snapshot(is_rich: bool) -> None:
 
 
 def rich_image() -> MetadataImage:
+    """Each field of what a snapshot has is set somewhere."""
     return apply(
         golden_image(),
-        RegisterControllerRecord(controller_id=1, incarnation_id=ID),
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST_METADATA_VERSION),
+        RegisterBrokerRecord(broker_id=2, fenced=False),
+        RegisterControllerRecord(
+            controller_id=1,
+            incarnation_id=ID,
+            zk_migration_ready=True,
+            end_points=[ControllerEndpoint(name="C")],
+            features=[ControllerFeature(name="f")],
+        ),
         ClientQuotaRecord(
             entity=[EntityData(entity_type="user", entity_name=None)], key="producer_byte_rate", value=9.5
         ),
         AccessControlEntryRecord(
-            id=ID, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*"
+            id=ID,
+            resource_type=2,
+            resource_name="t",
+            pattern_type=3,
+            principal="User:a",
+            host="*",
+            operation=3,
+            permission_type=3,
         ),
         UserScramCredentialRecord(
             name="u", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
         ),
-        DelegationTokenRecord(owner="User:a", requester="User:a", token_id="t"),
+        DelegationTokenRecord(
+            owner="User:a",
+            requester="User:a",
+            renewers=["User:b"],
+            issue_timestamp=1,
+            max_timestamp=3,
+            expiration_timestamp=2,
+            token_id="t",
+        ),
         TopicRecord(name="many", topic_id=ID),
         *[
             PartitionRecord(
@@ -129,6 +166,8 @@ def rich_image() -> MetadataImage:
                 topic_id=ID,
                 replicas=[1, 2],
                 isr=[1],
+                removing_replicas=[2],
+                adding_replicas=[1],
                 leader=1,
                 leader_epoch=3,
                 partition_epoch=4,
@@ -137,6 +176,50 @@ def rich_image() -> MetadataImage:
         ],
         ConfigRecord(resource_type=4, resource_name="1", name="log.cleaner.threads", value="2"),
     )
+
+
+OF_OTHERS = {
+    UnregisterBrokerRecord,
+    PartitionChangeRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    RemoveTopicRecord,
+    BrokerRegistrationChangeRecord,
+    RemoveAccessControlEntryRecord,
+    NoOpRecord,
+    ZkMigrationStateRecord,
+    RemoveUserScramCredentialRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    AbortTransactionRecord,
+    RemoveDelegationTokenRecord,
+    ClearElrRecord,
+    UnregisterControllerRecord,
+}
+"""Records that a snapshot has not: they change or remove what others have made, or nothing."""
+ALWAYS_DEFAULT = {
+    (RegisterBrokerRecord, "is_migrating_zk_broker"),
+    (ClientQuotaRecord, "remove"),
+    (ProducerIdsRecord, "broker_epoch"),
+}
+"""Fields that no record of a snapshot sets."""
+
+
+def test_each_kind_of_record_is_replayed() -> None:
+    transactions = {BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION}
+    assert METADATA_RECORDS.keys() == _REPLAY.keys() | transactions
+
+
+def test_a_snapshot_has_each_kind_of_record_with_each_field() -> None:
+    """Together with `test_an_image_survives_its_own_snapshot`: whatever a record brings stays."""
+    untold: dict[type[Message], set[str]] = {}
+    for record in image_records(rich_image()):
+        message, default = record.message, type(record.message)()
+        assert record.version == message.MAX_VERSION, f"{message} at the newest metadata.version"
+        left = untold.setdefault(type(message), set(message.field_names()))
+        left -= {name for name in left if getattr(message, name) != getattr(default, name)}
+    assert untold.keys() == {metadata_record_class(number) for number in METADATA_RECORDS} - OF_OTHERS
+    assert {(kind, name) for kind, names in untold.items() for name in names} == ALWAYS_DEFAULT
 
 
 def test_what_is_not_served_is_kept_and_can_be_removed() -> None:
