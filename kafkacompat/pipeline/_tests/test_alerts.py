@@ -4,6 +4,7 @@ without Spark."""
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,3 +249,15 @@ def test_an_alert_fires_and_is_resolved_in_turn_and_as_the_windows_say(
             told.pop((number, "resolved"))
             in_a_row = 0
     assert all(each.severity == "critical" and each.state == "firing" for each in told.values())
+
+
+def test_the_reference_page_has_the_rules() -> None:
+    page = Path(__file__).parents[3].joinpath("docs/reference/pipeline.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    told = [
+        Rule(name.strip("`"), column, float(warning), float(critical), int(lasts.removesuffix(" min")) * 60)
+        for name, column, warning, critical, lasts in rows
+    ]
+    assert tuple(told) == RULES
+    assert f"at least {SAMPLES_MIN} samples" in section
