@@ -147,7 +147,9 @@ class ShareCoordinator:
         )
         self.load_times = self._shards.load_times
         self._env = Environment(
-            self._partition_count, settings.updates_per_snapshot, settings.cold_interval_ms
+            partition_count=self._partition_count,
+            updates_per_snapshot=settings.updates_per_snapshot,
+            cold_interval_ms=settings.cold_interval_ms,
         )
         self._active = False
         self.sweeps = ShareSweeps(services.clock, services.tasks, self._shards, services.partitions)

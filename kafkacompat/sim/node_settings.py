@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkacompat.config.keys import broker_keys
 from kafkacompat.sim.cluster_options import (
     LOG_DIRECTORIES,
     METADATA_DIRECTORY,
@@ -16,6 +17,12 @@ from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, EXTERNAL_PORT, h
 from kafkacompat.sim.security import listener_of, protocols, secured_properties
 
 AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
+SHARE_SWEEPS = tuple(
+    name
+    for name in broker_keys()
+    if name.startswith("share.coordinator.") and name.endswith(".interval.ms")
+)
+"""The times of whatever the share coordinator does once in a while."""
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -165,7 +172,6 @@ def share_group_numbers(options: ClusterOptions) -> dict[str, int]:
         "group.share.assignment.interval.ms": 0,
         "share.coordinator.state.topic.num.partitions": 2,
         "share.coordinator.snapshot.update.records.per.snapshot": options.share_updates_per_snapshot,
-        "share.coordinator.state.topic.prune.interval.ms": options.share_sweep_ms,
-        "share.coordinator.cold.partition.snapshot.interval.ms": options.share_sweep_ms,
+        **dict.fromkeys(SHARE_SWEEPS, options.share_sweep_ms),
         "default.replication.factor": REPLICATION_FACTOR,
     }

@@ -70,8 +70,8 @@ class Environment:
     """What the operations know of the node. `partition_count` is that of a topic, None if it does not exist."""
 
     partition_count: Callable[[Uuid], int | None]
-    updates_per_snapshot: int = 500
-    cold_interval_ms: int = 300_000
+    updates_per_snapshot: int
+    cold_interval_ms: int
 
 
 class ShareCoordinatorShard:
