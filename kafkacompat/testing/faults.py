@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from random import Random
 from threading import Condition
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
@@ -202,7 +202,7 @@ class SlowDisk:
 
 
 DiskEffect = FullDisk | FailedSync | SlowDisk
-DISK_EFFECTS = (FullDisk, FailedSync, SlowDisk)
+DISK_EFFECTS: tuple[type[DiskEffect], ...] = get_args(DiskEffect)
 OF_DISKS = frozenset({"topic", "partition", "node"})
 """What a selector may name of the operations of a disk."""
 Effect = Error | Delay | Throttle | Close | Cut | Corrupt | Duplicate | DiskEffect
@@ -511,10 +511,7 @@ def _is_in_session(call: Call) -> bool:
     return call.api == "Fetch" and getattr(call.request, "session_id", 0) != 0
 
 
-EFFECTS: Mapping[str, type[Any]] = {
-    snake_case(each.__name__): each
-    for each in (Error, Delay, Throttle, Close, Cut, Corrupt, Duplicate, *DISK_EFFECTS)
-}
+EFFECTS: Mapping[str, type[Any]] = {snake_case(each.__name__): each for each in get_args(Effect)}
 
 
 def rule_of(values: Mapping[str, Any]) -> Rule:

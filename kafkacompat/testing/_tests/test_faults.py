@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY, CONTROLLER_APIS
-from kafkacompat.testing.faults import CHANGES, Delay, Error, Faults, NeverHit, Rule, Selector, rule_of
+from kafkacompat.testing.faults import (
+    CHANGES,
+    EFFECTS,
+    Delay,
+    Error,
+    Faults,
+    NeverHit,
+    Rule,
+    Selector,
+    rule_of,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -180,3 +192,9 @@ def test_only_served_apis_change_something() -> None:
     assert served >= CHANGES
     reads = ("Describe", "List", "Read", "Get")
     assert not [name for name in CHANGES if name.startswith(reads)]
+
+
+def test_each_effect_has_a_method() -> None:
+    for name, effect in EFFECTS.items():
+        terms = inspect.signature(getattr(Faults, name)).parameters.keys() - {"self", "terms"}
+        assert terms == {each.name for each in fields(effect)}

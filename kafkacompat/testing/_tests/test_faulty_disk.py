@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import time
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any
 
 import pytest
 
 from kafkacompat.ports import SyncFailed
 from kafkacompat.sim._tests.test_disks import CALLS
-from kafkacompat.testing.faults import Faults
+from kafkacompat.testing import faulty_disk
+from kafkacompat.testing.faults import DISK_EFFECTS, Faults, Rule
 from kafkacompat.testing.faulty_disk import FaultyDisk, FaultyFile, names_of_path
 from kafkacompat.testing.memory_disk import MemoryDisk
 
@@ -116,3 +120,14 @@ async def test_a_slow_disk_does_not_hold_up_a_loop(monkeypatch: pytest.MonkeyPat
     disk.write_atomic("/d/new", b"")
     disk.sync_directory("/d")
     assert (slow.hits, slept) == (0, [])
+
+
+@pytest.mark.parametrize("effect", DISK_EFFECTS)
+def test_each_effect_hits_some_operation(effect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faulty_disk, "may_be_held_up", lambda: True)
+    faults = Faults()
+    fault = faults.add(Rule(effect(**{each.name: 0 for each in fields(effect)}), times=None))
+    for call in CALLS.values():
+        with suppress(OSError):
+            call(disk_of(faults))
+    assert fault.hits > 0
