@@ -10,6 +10,7 @@ out.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -42,7 +43,7 @@ from kafkacompat.sim.cluster_options import (
     ClusterOptions,
 )
 from kafkacompat.sim.disk import SimulatedDisk
-from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
+from kafkacompat.sim.faults.refusals import Refusals
 from kafkacompat.sim.links import (
     BROKER_PORT,
     CLUSTER_ID,
@@ -270,7 +271,7 @@ class SimulatedMachine:
         if told is None:
             return False
         if told.directory == METADATA_DIRECTORY:
-            return told.condition not in OUT_OF_ROOM or isinstance(error, HalfDone)
+            return told.condition.code != errno.ENOSPC or isinstance(error, HalfDone)
         return all(map(self.refusals.has_failed, self.log_directories))
 
     def _tell(self, what: str) -> None:

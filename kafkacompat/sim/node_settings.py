@@ -18,9 +18,7 @@ from kafkacompat.sim.security import listener_of, protocols, secured_properties
 
 AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
 SHARE_SWEEPS = tuple(
-    name
-    for name in broker_keys()
-    if name.startswith("share.coordinator.") and name.endswith(".interval.ms")
+    name for name in broker_keys() if name.startswith("share.coordinator.") and name.endswith(".interval.ms")
 )
 """The times of whatever the share coordinator does once in a while."""
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -20,7 +20,7 @@ from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_options import METADATA_DIRECTORY
 from kafkacompat.sim.faults.control import FaultControl
-from kafkacompat.sim.faults.refusals import ONCE, Condition, directory_of
+from kafkacompat.sim.faults.refusals import Condition, directory_of
 from kafkacompat.sim.machine import Life, SimulatedMachine
 
 SHARE_OF_REFUSING = 0.3
@@ -28,14 +28,7 @@ SHARE_OF_REFUSING = 0.3
 SHARE_OF_FULL_QUORUMS = 0.06
 """Share of the seeds in which the metadata directories of all controllers are full at once, as equal disks with equal logs
 are."""
-CONDITIONS = (
-    Condition.FULL,
-    Condition.FULL,
-    Condition.READ_ONLY,
-    Condition.BROKEN,
-    Condition.FAILS_A_WRITE,
-    Condition.CUTS_A_WRITE,
-)
+CONDITIONS = tuple(each for each in Condition for _ in range(each.weight))
 FIRST_US = 2_500_000
 LOOK_AFTER_US = 300_000
 GIVEN_UP_WITHIN_US = 1_000_000
@@ -97,7 +90,7 @@ class DiskFaults:
 
     def _mend(self, of: tuple[SimulatedMachine, str]) -> None:
         machine, directory = of
-        if machine.refusals.conditions.pop(directory, Condition.CUTS_A_WRITE) not in ONCE:
+        if not machine.refusals.conditions.pop(directory, Condition.CUTS_A_WRITE).is_once:
             self._control.tell(f"node {machine.id}: {directory} is well again")
 
     def _look_after(self, _: Any) -> None:

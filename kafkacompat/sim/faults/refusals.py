@@ -22,30 +22,26 @@ TOLD_MAX = 100_000
 
 
 class Condition(Enum):
-    FULL = "full"
-    READ_ONLY = "read-only"
-    BROKEN = "broken"
-    FAILS_A_WRITE = "about to fail a write"
-    CUTS_A_WRITE = "about to take a part of a write"
-    LOSES_A_SYNC = "one that has lost what a sync was to write"
+    """What is wrong with a file system, and all that follows from it."""
 
+    FULL = "full", errno.ENOSPC, WRITES, 2
+    READ_ONLY = "read-only", errno.EROFS, CHANGES, 1
+    BROKEN = "broken", errno.EIO, None, 1
+    FAILS_A_WRITE = "about to fail a write", errno.EIO, WRITES, 1, True
+    CUTS_A_WRITE = "about to take a part of a write", errno.ENOSPC, frozenset({"write"}), 1, True
+    LOSES_A_SYNC = "one that has lost what a sync was to write", errno.EIO, frozenset[str](), 0
 
-CODES = {
-    Condition.FULL: errno.ENOSPC,
-    Condition.READ_ONLY: errno.EROFS,
-    Condition.BROKEN: errno.EIO,
-    Condition.FAILS_A_WRITE: errno.EIO,
-    Condition.CUTS_A_WRITE: errno.ENOSPC,
-}
-CONCERNED = {
-    Condition.FULL: WRITES,
-    Condition.READ_ONLY: CHANGES,
-    Condition.FAILS_A_WRITE: WRITES,
-    Condition.CUTS_A_WRITE: frozenset({"write"}),
-}
-"""The operations that a condition refuses. A broken file system refuses all."""
-OUT_OF_ROOM = (Condition.FULL, Condition.CUTS_A_WRITE)
-ONCE = (Condition.FAILS_A_WRITE, Condition.CUTS_A_WRITE)
+    def __init__(
+        self, title: str, code: int, refuses: frozenset[str] | None, weight: int, is_once: bool = False
+    ) -> None:
+        self.title = title
+        self.code = code
+        self.refuses = refuses
+        """Operations of disks. None: all."""
+        self.weight = weight
+        """How often it is drawn, beside the others."""
+        self.is_once = is_once
+        """Whether it passes with the first refusal."""
 
 
 def directory_of(path: str) -> str:
@@ -82,12 +78,12 @@ class Refusals:
             return
         directory = directory_of(path)
         condition = self.conditions.get(directory)
-        if condition is None or operation not in CONCERNED.get(condition, (operation,)):
+        if condition is None or (condition.refuses is not None and operation not in condition.refuses):
             return
-        if condition in ONCE:
+        if condition.is_once:
             del self.conditions[directory]
         kind = SyncFailed if operation in SYNCS else OSError
-        error = kind(CODES[condition], f"{operation} refused: the disk is {condition.value}", path)
+        error = kind(condition.code, f"{operation} refused: the disk is {condition.title}", path)
         log = posixpath.dirname(path) if operation == "write" and path.endswith(".log") else None
         self._note(Told(error, directory, condition, self._now_us(), log))
         raise error
