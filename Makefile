@@ -44,7 +44,7 @@ fetch: $(VENV)/.dev browser prometheus
 	$(MAKE) kerberos
 
 # With a compiler (and Python's headers) three extension modules are built; without one the installation goes on.
-COMPILED = $(wildcard kafkacompat/records/*.[ch] kafkacompat/log/*.c)
+COMPILED = $(wildcard kafkacompat/*/*.[ch])
 $(VENV)/.runtime: requirements.lock pyproject.toml $(COMPILED)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
