@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kafkacompat.config import ConfigError
 from kafkacompat.failure import CommandFailed
@@ -10,8 +11,7 @@ from kafkacompat.security.cluster_address import DEFAULT_SERVERS, ClusterAddress
 
 
 def add_bootstrap(parser: argparse.ArgumentParser, *, action: bool = False) -> None:
-    """Add the options that `address_of` reads. `action`: for a subparser whose parent has them too, so that they may
-    come before or after the action."""
+    """Add the options that `address_of` reads. `action`: for a subparser whose parent has them too."""
     parser.add_argument(
         "--bootstrap",
         "--bootstrap-server",
@@ -25,6 +25,12 @@ def add_bootstrap(parser: argparse.ArgumentParser, *, action: bool = False) -> N
         metavar="FILE",
         help="a file of Kafka's client properties that says how to connect: security.protocol, sasl.*, ssl.*",
     )
+
+
+def add_bootstrap_to(actions: argparse._SubParsersAction[Any]) -> None:
+    """Add them to each action of a command that has them, so that they may come before or after the action."""
+    for parser in actions.choices.values():
+        add_bootstrap(parser, action=True)
 
 
 def address_of(arguments: argparse.Namespace) -> ClusterAddress:

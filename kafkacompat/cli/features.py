@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
 from kafkacompat.cli.format_options import parse_release
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.client.blocking import Cluster, Remote
@@ -35,9 +35,7 @@ _LEVELS = {name: level for level, name in METADATA_VERSIONS.items()}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    describe = actions.add_parser(
-        "describe", help="the levels of the cluster, and those that a broker supports"
-    )
+    actions.add_parser("describe", help="the levels of the cluster, and those that a broker supports")
     upgrade = actions.add_parser(
         "upgrade", help="raise levels; nodes that do not support them cannot join any more"
     )
@@ -47,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also where metadata would be lost, if the controller can do that",
     )
-    for each in (describe, upgrade, downgrade):
-        add_bootstrap(each, action=True)
+    add_bootstrap_to(actions)
     for each in (upgrade, downgrade):
         each.add_argument(
             "feature",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
 from kafkacompat.cli.consume import starting_timestamp
 from kafkacompat.cli.consumer_group import consumer_group_lines, described_consumer_group, owners_of
 from kafkacompat.cli.group_member import NAMES_VERSION_MAX, assigned_partitions
@@ -61,7 +61,7 @@ Described = DescribedConsumerGroup | DescribedStreamsGroup | DescribedGroup
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="all groups with their states and types")
+    actions.add_parser("list", help="all groups with their states and types")
     describe = actions.add_parser("describe", help="members, assignments, offsets and lag of a group")
     describe.add_argument("group", help="its id")
     reset = actions.add_parser("reset", help="move the offsets of a group without members")
@@ -102,8 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forget.add_argument("--topic", required=True, help="the topic of the offsets")
     delete = actions.add_parser("delete", help="delete groups without members")
     delete.add_argument("group", nargs="+", help="its id; several may follow")
-    for each in (listing, describe, reset, alter, forget, delete):
-        add_bootstrap(each, action=True)
+    add_bootstrap_to(actions)
 
 
 @failing_clearly

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
 from kafkacompat.cli.diagnosis import Level
 from kafkacompat.cli.doctor import show
 from kafkacompat.cli.migration import State, check, in_the_way, plan
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     planning = actions.add_parser("plan", help="the steps of the move, which are done, and the next commands")
     checking = actions.add_parser("check", help="what stands in the way of each step")
+    add_bootstrap_to(actions)
     for each in (planning, checking):
-        add_bootstrap(each, action=True)
         each.add_argument(
             "--to",
             type=numbers,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
 from kafkacompat.cli.groups import commit_offsets, committed, end_offsets
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.topics import SET, TIMEOUT_MS, TOPIC_RESOURCE, TOPIC_SOURCE, overrides_of
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="HOST:PORT",
             help="brokers of the other cluster, separated by commas",
         )
-    listing = actions.add_parser("list", help="all mirrors, their sources and their numbers of topics")
+    actions.add_parser("list", help="all mirrors, their sources and their numbers of topics")
     describe = actions.add_parser(
         "describe", help="the state of each topic, how far it is behind its source, and why it stands still"
     )
@@ -120,8 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="a file of Kafka's client properties that says how this command connects to the source; the brokers connect by "
             "their own mirror.client.properties",
         )
-    for each in (create, fail_back, listing, describe, offsets, pause, resume, stop):
-        add_bootstrap(each, action=True)
+    add_bootstrap_to(actions)
 
 
 @failing_clearly

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from kafkacompat.addresses import split_host_and_port
-from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.view import brokers_of
 from kafkacompat.cli.voters import (
@@ -27,7 +27,7 @@ from kafkacompat.ids import uuid_to_text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    describe = actions.add_parser("describe", help="voters and observers, and how far each has replicated")
+    actions.add_parser("describe", help="voters and observers, and how far each has replicated")
     add = actions.add_parser("add", help="make a controller that follows the quorum a voter")
     add.add_argument("node", type=int, help="its node.id")
     add.add_argument("address", metavar="HOST:PORT", help="where its controller listens")
@@ -40,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "unregister-controller", help="unregister a controller that is stopped for good"
     )
     controller.add_argument("node", type=int, help="its node.id")
-    for each in (describe, add, remove, unregister, controller):
-        add_bootstrap(each, action=True)
+    add_bootstrap_to(actions)
 
 
 @failing_clearly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kafkacompat.cli.cluster_address import add_bootstrap, address_of
+from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.view import min_isr_of, partitions_of
 from kafkacompat.client.blocking import Cluster
@@ -39,7 +39,7 @@ SET, DELETE = 0, 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="names of all topics")
+    actions.add_parser("list", help="names of all topics")
     describe = actions.add_parser("describe", help="partitions and settings of the named or of all topics")
     describe.add_argument("topic", nargs="*", help="its name; all topics without one")
     only = describe.add_mutually_exclusive_group()
@@ -79,8 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     delete = actions.add_parser("delete", help="delete topics and their records")
     delete.add_argument("topic", nargs="+", help="its name; several may follow")
-    for each in (listing, describe, create, alter, delete):
-        add_bootstrap(each, action=True)
+    add_bootstrap_to(actions)
 
 
 @failing_clearly
