@@ -8,6 +8,10 @@ from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.group.classic.classic_group import empty_group_record
 from kafkacompat.group.records import (
     CONSUMER_MESSAGES,
+    GROUP_METADATA,
+    LEGACY_OFFSET_COMMIT,
+    MODERN_MESSAGES,
+    OFFSET_COMMIT,
     SHARE_MESSAGES,
     ConsumerGroupRecord,
     GroupMetadataRecord,
@@ -19,6 +23,7 @@ from kafkacompat.group.records import (
     encode_record,
 )
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kafkacompat.wire.tables import GROUP_RECORDS
 
 TOPIC_ID = bytes.fromhex("380ff20b2d68423fb29990a362e23f6e")
 OFFSET_KEY = bytes.fromhex("0001 000d 66616374732d636c6173736963 0008 66616374732d7431 00000001")
@@ -162,3 +167,10 @@ def test_unknown_types_are_passed_over(record_type: int) -> None:
 def test_known_types_that_cannot_be_read_fail_the_load(key: bytes, value: bytes) -> None:
     with pytest.raises(LoadFailure):
         decode_record(key, value)
+
+
+def test_each_kind_of_record_is_read() -> None:
+    classic = {LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA}
+    assert GROUP_RECORDS.keys() == classic | MODERN_MESSAGES.keys()
+    for number, (key, value) in MODERN_MESSAGES.items():
+        assert (key.__name__, value.__name__) == GROUP_RECORDS[number]
