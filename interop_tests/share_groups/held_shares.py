@@ -186,7 +186,13 @@ class HeldShares:
         for each in self._deleted:
             each.tell((0, LEFT_BEFORE - 1, ACCEPT))
             each.hand.hang_up()
+        # What the leader still writes when the group is deleted could come into the state that is made afterwards.
+        wait_until(self._are_released, "what the members of the groups to delete held is released")
         self._before = self._scene.leader(HELD)
+
+    def _are_released(self) -> bool:
+        leader = self._leader()
+        return all(self._scene.persisted(each.group, leader).count(LEFT_BEFORE) for each in self._deleted)
 
     def fly(self) -> None:
         """The requests that are on their way when the blow comes."""
