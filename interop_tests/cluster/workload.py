@@ -25,7 +25,7 @@ from interop_tests.harness.kafka_python import close_at_once
 from interop_tests.harness.librdkafka import CONNECTED_TO_ALL
 from interop_tests.harness.waiting import wait_until
 
-PACE_S = 0.01
+PACE_S = 0.02
 STALL_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 60.0
 # Timeout for a hanging node. The clients' defaults of 30 s and more would hide how soon the cluster continues.
@@ -105,7 +105,7 @@ class Work:
             )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from None
-        assert not self.failures, self.failures[:3]
+        assert not self.failures, f"{self.failures[:3]}\n{self.describe()}"
         return self.progress.longest_gap_s()
 
     def stop(self) -> float:
@@ -216,6 +216,8 @@ class KafkaPythonWork(Work):
             for name, queue in dict(accumulator._batches).items():
                 told.append(f"{name}: {len(queue)} batches, the first {list(queue)[:2]}")
             told.append(f"sender lives: {sender.is_alive()}, {vars(self.producer._transaction_manager)}")
+            metadata = self.producer._metadata
+            told.append(f"metadata {vars(metadata)}, connections {vars(metadata._manager)}")
         return "\n".join(told)
 
     def _run(self) -> None:
