@@ -14,7 +14,7 @@ from kafkacompat.testing.kafka import Kafka, KafkaCluster
 from kafkacompat.testing.sweep import KILL, FaultFound, every_fault
 
 pytestmark = pytest.mark.needs_control
-RECORDS = 3
+RECORDS = 2
 QUICK = {"reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 20, "retry.backoff.ms": 5, "log_level": 0}
 
 
