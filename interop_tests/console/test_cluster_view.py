@@ -322,6 +322,24 @@ def test_the_metrics_of_the_node_tell_what_is_in_flight(
         broker.kill()
 
 
+@pytest.mark.skipif(chosen_kind() != KAFKACOMPAT, reason="Apache Kafka has no mirrors")
+def test_a_mirror_is_listed_with_its_source_and_state(page: Page, shown_broker: BrokerProcess) -> None:
+    writer, source = Writer(shown_broker.bootstrap), "elsewhere:9092"
+    settings = {
+        "mirror.name": "site-b",
+        "mirror.source.bootstrap.servers": source,
+        "mirror.source.topic.id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "mirror.leader.epoch": str(1 << 20),
+        "mirror.state": "paused",
+    }
+    writer.create("followed", partitions=2, **settings)
+    try:
+        page.open("#/cluster").wait_for("#mirrors", "followed")
+        assert page.rows("#mirrors") == [["followed", "site-b", "paused", source, "2"]]
+    finally:
+        writer.delete("followed")
+
+
 def test_the_node_is_shown(page: Page, shown_broker: BrokerProcess) -> None:
     page.open("#/cluster").wait_for("#nodes", shown_broker.bootstrap)
     (row,) = page.rows("#nodes")

@@ -11,9 +11,10 @@ from kafkacompat.addresses import split_host_and_port
 from kafkacompat.client.trio_connection import reason_of
 from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.lag_history import lags_of
-from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize
+from kafkacompat.console.core.snapshot import GroupEpochs, MirrorSeen, ReplicaSize
 from kafkacompat.console.epochs import epochs_of
 from kafkacompat.console.failure import BrokerAway
+from kafkacompat.console.mirrors import mirrors_of
 from kafkacompat.console.reader import ResultReader
 from kafkacompat.console.share_groups import CoordinatedGroups, share_groups_of
 from kafkacompat.console.share_numbers import NumbersTold, share_numbers_of
@@ -26,6 +27,8 @@ LOOK_INTERVAL_S = 1.0
 AWAY_INTERVAL_S = 1.0
 PROBE_TIMEOUT_S = 5.0
 LOOKS_PER_SIZES = 5
+LOOKS_PER_MIRRORS = 10
+"""A node looks through the settings of all topics for them."""
 NUMBERS_INTERVAL_S = 5.0
 """A scrape of a node with many topics takes 0.2 s of its CPU."""
 
@@ -78,6 +81,7 @@ async def keep_looking(
     error = ""
     epochs: Mapping[str, GroupEpochs] = {}
     shared: Mapping[int, CoordinatedGroups] = {}
+    mirrors: tuple[MirrorSeen, ...] = ()
     looks = 0
     while True:
         try:
@@ -96,6 +100,7 @@ async def keep_looking(
         # Until the coordinators answer, the epochs are those of the previous look.
         state.described(epochs)
         state.shared(shared)
+        state.mirrored(mirrors)
         shared = await share_groups_of(snapshot.nodes, security, shared)
         state.shared(shared)
         if snapshot.groups:
@@ -104,6 +109,9 @@ async def keep_looking(
         if looks % LOOKS_PER_SIZES == 0:
             sizes, error = await sizes_of(snapshot.nodes, security)
             state.sized(sizes, error)
+        if looks % LOOKS_PER_MIRRORS == 0:
+            mirrors = await mirrors_of(snapshot, security, mirrors)
+            state.mirrored(mirrors)
         if state.snapshot is not None and state.lags.is_due(snapshot.taken_ms):
             lags = await trio.to_thread.run_sync(lags_of, state.snapshot)
             state.lags.add(snapshot.taken_ms, lags)

@@ -20,7 +20,7 @@ from kafkacompat.console.core.queries_view import Standing, ends_of, queries_vie
 from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.result_topics import PIPELINE_PROGRESS
 from kafkacompat.console.core.results import Results
-from kafkacompat.console.core.snapshot import GroupEpochs, ReplicaSize, Snapshot
+from kafkacompat.console.core.snapshot import GroupEpochs, MirrorSeen, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
 from kafkacompat.console.share_groups import CoordinatedGroups
@@ -133,6 +133,12 @@ class ConsoleState:
                     f"node {node_id}: {each.error}" for node_id, each in sorted(by_node.items()) if each.error
                 ),
             )
+
+    def mirrored(self, mirrors: tuple[MirrorSeen, ...]) -> None:
+        """Store which topics are mirrors."""
+        if self.snapshot is not None:
+            self._looks += 1
+            self.snapshot = replace(self.snapshot, mirrors=mirrors)
 
     def counted(self, told: NumbersTold) -> None:
         """Store what the nodes' metrics tell of records in flight with share groups."""

@@ -13,6 +13,7 @@ from typing import Any
 from kafkacompat.addresses import host_and_port
 from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.lag import group_lag
+from kafkacompat.console.core.mirrors import mirrors_view
 from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.share_view import share_partitions
 from kafkacompat.console.core.snapshot import (
@@ -70,6 +71,7 @@ def cluster_view(
                 "asked": snapshot.share_numbers is not None,
                 "error": snapshot.share_numbers_error or None,
             },
+            "mirrors": mirrors_view(snapshot.mirrors, {topic.name: topic for topic in snapshot.topics}),
             "sizes_error": snapshot.sizes_error or None,
             "troubled": troubled_view(snapshot),
             "rate_history": [{"at_ms": at_ms, "records_per_s": rate} for at_ms, rate in rates.history()],

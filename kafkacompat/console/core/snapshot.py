@@ -177,6 +177,17 @@ class ShareNumbers:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorSeen:
+    """A topic that is a mirror of another cluster, or was one."""
+
+    topic: str
+    mirror: str
+    source: str
+    state: str
+    """mirroring, paused or stopped."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSize:
     """The size in bytes of one node's log of one partition."""
 
@@ -211,3 +222,4 @@ class Snapshot:
     share_numbers: Mapping[ShareKey, ShareNumbers] | None = None
     """From the metrics of the leaders. None: no metrics are asked for."""
     share_numbers_error: str = ""
+    mirrors: tuple[MirrorSeen, ...] = ()

@@ -21,7 +21,8 @@ export class ClusterView {
   draw() {
     const cluster = this.view?.cluster;
     if (!cluster) {
-      for (const id of ["cluster-tiles", "trouble"]) replace(byId(id));
+      for (const id of ["cluster-tiles", "trouble", "mirrors"]) replace(byId(id));
+      byId("mirrors-card").hidden = true;
       for (const id of ["nodes", "topics", "groups"]) replace(byId(id), empty("Nothing is known yet: the broker has not answered.", "kafkacompat start"));
       return;
     }
@@ -29,6 +30,7 @@ export class ClusterView {
     this.drawNodes(cluster);
     this.drawTrouble(cluster.troubled);
     this.drawTopics(cluster);
+    this.drawMirrors(cluster.mirrors);
     this.drawGroups(cluster);
     const history = cluster.rate_history;
     this.rates.update({
@@ -94,6 +96,17 @@ export class ClusterView {
       { title: "On disk", number: true, cell: (topic) => bytes(topic.size_bytes) },
       { title: "", number: true, class: "hide-small", cell: linksOf },
     ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && h("div", { class: "nested" }, h("p", { class: "only-small" }, linksOf(topic)), partitionTable(topic))), unlisted);
+  }
+
+  drawMirrors(rows) {
+    byId("mirrors-card").hidden = rows.length === 0;
+    replace(byId("mirrors"), table("Topics that follow another cluster", [
+      { title: "Topic", cell: (row) => h("a", { href: `#/topic?topic=${encodeURIComponent(row.topic)}` }, row.topic) },
+      { title: "Mirror", cell: (row) => row.mirror },
+      { title: "State", cell: (row) => h("span", { class: `tag ${{ mirroring: "good", paused: "warning" }[row.state] ?? ""}` }, row.state) },
+      { title: "Source", class: "mono clip hide-small", cell: (row) => row.source },
+      { title: "Partitions", number: true, class: "hide-small", cell: (row) => count(row.partitions) },
+    ], rows));
   }
 
   drawGroups({ groups, groups_hidden: more, share_groups_error: error, share_numbers: numbers }) {
