@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import subprocess
 import sys
 from decimal import Decimal
@@ -14,6 +15,7 @@ import pytest
 from kafkacompat.pipeline import try_command
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX
 
+DEFAULTS = [f"field_{number}" for number in range(100)]
 GOOD = '192.0.2.7 - - [21/Sep/2026:14:13:20 +0000] "GET /a HTTP/1.1" 200 512\n'
 
 
@@ -148,6 +150,76 @@ def test_a_record_is_shown_by_the_schema_of_its_writer(
         assert capsys.readouterr().out == (
             "the record is refused: unknown schema: the registry has no schema with id 9\n"
         )
+
+
+@pytest.mark.parametrize(
+    ("items", "seconds", "shown"),
+    [
+        # Each has 100 fields with their default.
+        (2, 0, {"lines": [dict.fromkeys(DEFAULTS, 0)] * 2, "empty": 0}),
+        (20_000, 0, {"lines": [{}] * 20_000}),
+        (0, 1 << 40, "JSON has no form for it"),
+    ],
+)
+def test_defaults_of_protobuf_are_shown_unless_they_are_many(
+    items: int, seconds: int, shown: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("grpc_tools")
+    from kafkacompat.pipeline._tests.registry_kit import a_registry, framed
+    from kafkacompat.pipeline._tests.test_schema_records import proto_class
+
+    fields = " ".join(f"int32 {name} = {number};" for number, name in enumerate(DEFAULTS, 1))
+    proto = (
+        'syntax = "proto3"; import "google/protobuf/timestamp.proto"; '
+        f"message Order {{ repeated Line lines = 1; int32 empty = 2; google.protobuf.Timestamp at = 3; }} "
+        f"message Line {{ {fields} }}"
+    )
+    order = proto_class(proto, (0,))()
+    for _ in range(items):
+        order.lines.add()
+    if seconds:
+        order.at.seconds = seconds
+    value = tmp_path / "value"
+    value.write_bytes(framed(8, order.SerializeToString(), b"\0"))
+    with a_registry() as registry:
+        registry.register(8, proto, "PROTOBUF")
+        status = tried("protobuf", str(value), "--registry", registry.url)
+    said = capsys.readouterr().out
+    if isinstance(shown, str):
+        assert (status, said.count("\n")) == (1, 2)
+        assert f"the record is read, and not shown: {shown}" in said
+        return
+    assert status == 0
+    lines = [line.split(maxsplit=1) for line in said.splitlines()[1:]]
+    assert {name: json.loads(text) for name, text in lines} == shown
+
+
+@pytest.mark.parametrize("form", ["avro", "protobuf"])
+def test_a_record_whose_names_are_large_is_not_shown(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fastavro")
+    pytest.importorskip("grpc_tools")
+    from kafkacompat.pipeline._tests.registry_kit import a_registry, framed
+    from kafkacompat.pipeline._tests.test_schema_records import avro, proto_class, record
+
+    name, items, value = "n" * 5000, 4000, tmp_path / "value"
+    line = record((name, "int")) | {"name": "Line"}
+    order = record(("lines", {"type": "array", "items": line}))
+    proto = f'syntax = "proto3"; message Order {{ repeated Line lines = 1; }} message Line {{ int32 {name} = 1; }}'
+    with a_registry() as registry:
+        if form == "avro":
+            registry.register(8, order)
+            value.write_bytes(avro(order, {"lines": [{name: 1}] * items}, 8))
+        else:
+            registry.register(8, proto, "PROTOBUF")
+            made = proto_class(proto, (0,))()
+            for _ in range(items):
+                setattr(made.lines.add(), name, 1)
+            value.write_bytes(framed(8, made.SerializeToString(), b"\0"))
+        assert tried(form, str(value), "--registry", registry.url) == 1
+    said = capsys.readouterr().out.splitlines()[1:]
+    assert said == ["the record is read, and not shown: its JSON has more than 16,777,216 characters"]
 
 
 @pytest.mark.parametrize(

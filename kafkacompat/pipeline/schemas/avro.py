@@ -17,7 +17,7 @@ from uuid import UUID
 from kafkacompat.pipeline.fields import Kind
 from kafkacompat.pipeline.formats.named_fields import Place
 from kafkacompat.pipeline.schemas.client import SchemaText
-from kafkacompat.pipeline.schemas.wire_format import HEAD_BYTES, Malformed
+from kafkacompat.pipeline.schemas.wire_format import HEAD_BYTES, Malformed, Unshown
 
 MALFORMED_AVRO: Final = "malformed Avro"
 EPOCH: Final = datetime.datetime(1970, 1, 1)
@@ -30,6 +30,9 @@ BYTELESS_MAX: Final = 1_000
 """Maximum number of values without bytes in a record (of type null, and records of these), outside of arrays and maps."""
 BYTELESS_ITEM_MAX: Final = 16
 """The same in one item of an array or map. A record has as many items as it has bytes."""
+SHOWN_CHARACTERS_MAX: Final = 16 * 1024 * 1024
+"""Maximum number of characters of a record that is shown as JSON."""
+TOO_LARGE: Final = f"its JSON has more than {SHOWN_CHARACTERS_MAX:,} characters"
 
 _KINDS: Final = {
     "string": (Kind.TEXT,),
@@ -148,8 +151,15 @@ class AvroSchema:
 
     @staticmethod
     def shown(record: Any) -> dict[str, object]:
-        """Return the record as JSON has it."""
-        found: dict[str, object] = json.loads(json.dumps(record, default=_shown))
+        """Return the record as JSON has it. Unshown if that is too large: each item of an array has the names of its fields
+        again."""
+        pieces, characters = [], 0
+        for piece in json.JSONEncoder(default=_shown).iterencode(record):
+            characters += len(piece)
+            if characters > SHOWN_CHARACTERS_MAX:
+                raise Unshown(TOO_LARGE)
+            pieces.append(piece)
+        found: dict[str, object] = json.loads("".join(pieces))
         return found
 
     def _branches(self, node: Any) -> Iterator[tuple[str, Any]]:

@@ -16,13 +16,17 @@ from typing import Any, Final
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Kind
 from kafkacompat.pipeline.formats.named_fields import Place
-from kafkacompat.pipeline.schemas.avro import Unusable
+from kafkacompat.pipeline.schemas.avro import SHOWN_CHARACTERS_MAX, TOO_LARGE, Unusable
 from kafkacompat.pipeline.schemas.client import SchemaText
-from kafkacompat.pipeline.schemas.wire_format import Malformed
+from kafkacompat.pipeline.schemas.wire_format import Malformed, Unshown
 
 MALFORMED_PROTOBUF: Final = "malformed Protobuf"
 COMPILE_TIMEOUT_S: Final = 60.0
 SAID_CHARACTERS_MAX: Final = 300
+DEFAULTS_CHARACTERS_MAX: Final = 1024 * 1024
+"""Maximum number of characters of the names of fields that are shown with their default."""
+NAME_MARKS: Final = 4
+"""Quotes, colon and comma."""
 _FILE: Final = "schema.proto"
 _SET: Final = "descriptors"
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
@@ -141,12 +145,23 @@ class ProtobufMessage:
 
     @staticmethod
     def shown(record: Any) -> dict[str, object]:
-        """As AvroSchema.shown."""
-        from google.protobuf.json_format import MessageToJson
+        """As AvroSchema.shown, with the fields that have their default, unless they are too many: each item without bytes has
+        all fields of its type."""
+        from google.protobuf.json_format import Error, MessageToJson
 
-        found: dict[str, object] = json.loads(
-            MessageToJson(record, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-        )
+        kinds: dict[str, int] = {}
+        given, defaults = _names(record, kinds)
+        if given > SHOWN_CHARACTERS_MAX:
+            raise Unshown(TOO_LARGE)
+        has_defaults = defaults <= DEFAULTS_CHARACTERS_MAX
+        try:
+            text = MessageToJson(
+                record, preserving_proto_field_name=True, always_print_fields_with_no_presence=has_defaults
+            )
+        except (Error, TypeError, ValueError) as error:
+            # Such as a time after the year 9999.
+            raise Unshown(f"JSON has no form for it: {error}") from None
+        found: dict[str, object] = json.loads(text)
         return found
 
 
@@ -181,6 +196,29 @@ def _compiled(schema: SchemaText) -> bytes:
             said = " ".join(_SAID.findall(done.stderr.replace(f"{folder}/", "")) or done.stderr.split())
             raise Unusable(f"it is no valid Protobuf schema: {said[:SAID_CHARACTERS_MAX]}")
         return (root / _SET).read_bytes()
+
+
+def _names(message: Any, kinds: dict[str, int]) -> tuple[int, int]:
+    """Return how many characters the names in a message's JSON have: those of the fields in it, and those of all fields that
+    may have their default. kinds: the latter of each type that was seen."""
+    descriptor = message.DESCRIPTOR
+    if descriptor.full_name not in kinds:
+        bare = [field for field in descriptor.fields if not field.has_presence]
+        kinds[descriptor.full_name] = sum(len(field.name) + NAME_MARKS for field in bare)
+    given, defaults = 0, kinds[descriptor.full_name]
+    for field, found in message.ListFields():
+        given += len(field.name) + NAME_MARKS
+        if field.message_type is None:
+            continue
+        inner: Any = (found,)
+        if _is_map(field):
+            inner = found.values() if field.message_type.fields_by_name["value"].message_type else ()
+        elif _is_list(field):
+            inner = found
+        for each in inner:
+            more = _names(each, kinds)
+            given, defaults = given + more[0], defaults + more[1]
+    return given, defaults
 
 
 def _is_list(field: Any) -> bool:

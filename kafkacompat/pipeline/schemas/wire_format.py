@@ -20,6 +20,10 @@ class Malformed(ValueError):
     """A record that is no event, whatever the schema. The message is the reason."""
 
 
+class Unshown(ValueError):
+    """A record that is read, and is not shown as JSON. The message is the reason."""
+
+
 def schema_id(value: bytes) -> int:
     """Return the id. Malformed."""
     if len(value) < HEAD_BYTES or value[0] != MAGIC:
