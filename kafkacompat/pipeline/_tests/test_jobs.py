@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -615,3 +616,24 @@ def test_a_record_from_the_future_arrived_now(records: Records) -> None:
     (ahead,) = rows(cap_timestamps(records("logs.raw", b"", received_ms=future_ms)))
     assert kept["timestamp"].timestamp() * 1000 == RECEIVED_MS
     assert ahead["timestamp"].timestamp() * 1000 < future_ms
+
+
+def test_a_batch_runs_the_compiled_code_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
+    """The time of a batch is a constant of its plan, and not of the code."""
+    from kafkacompat.pipeline.jobs.validation import cap_timestamps
+
+    place, checkpoint = str(tmp_path / "source"), str(tmp_path / "checkpoint")
+    jvm: Any = spark.sparkContext._jvm
+    compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    counts = []
+    for number in range(4):
+        spark.createDataFrame([(b"{}", number)], "value binary, ms bigint").selectExpr(
+            "value", "timestamp_millis(ms) AS timestamp"
+        ).write.mode("append").parquet(place)
+        capped = cap_timestamps(spark.readStream.schema("value binary, timestamp timestamp").parquet(place))
+        before = compiled.getCount()
+        query = capped.writeStream.option("checkpointLocation", checkpoint).format("noop")
+        query.trigger(availableNow=True).start().awaitTermination()
+        counts.append(compiled.getCount() - before)
+    assert counts[0] > 0
+    assert counts[-1] == 0

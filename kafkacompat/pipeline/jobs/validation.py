@@ -70,8 +70,12 @@ def cap_timestamps(records: DataFrame) -> DataFrame:
 
     Watermarks and checks of event times use the records' timestamps. If one sending host's clock is ahead, the events
     of all other hosts would be late. A repeated batch has the time of its first run.
+
+    The batch's time is a constant of its plan. Spark writes such a constant into the code that it generates, so that each
+    batch would be compiled again, by Spark and by the JVM. It does not generate code for a lambda.
     """
-    return records.withColumn("timestamp", F.least("timestamp", F.current_timestamp()))
+    capped = F.transform(F.array("timestamp"), lambda timestamp: F.least(timestamp, F.current_timestamp()))
+    return records.withColumn("timestamp", F.get(capped, F.lit(0)))
 
 
 def first_reason(checks: Sequence[tuple[Column, str | Column]]) -> Column:
