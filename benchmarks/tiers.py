@@ -95,6 +95,10 @@ def offsets(side: Side, topic: str, place: int) -> list[int]:
     return [-1 if error else offset for error, offset, _ in found]
 
 
+def copied_records(side: Side) -> int:
+    return sum(each + 1 for each in offsets(side, COPIED, LATEST_TIERED))
+
+
 def ends_of_closed(side: Side, topic: str) -> list[int]:
     """Where the active segment of each partition begins."""
     folders = [side.root / "data" / f"{topic}-{each}" for each in range(PARTITIONS)]
@@ -105,11 +109,13 @@ def ends_of_closed(side: Side, topic: str) -> list[int]:
 
 
 def without_copied(side: Side) -> None:
-    """Nothing of an earlier round is copied or deleted any more."""
+    """Nothing of an earlier round is copied or deleted any more. A copy that ended after its topic would stay."""
     admin = AdminClient({"bootstrap.servers": side.bootstrap})
     if COPIED not in admin.list_topics(timeout=TOPIC_TIMEOUT_S).topics:
         return
-    alter(side, ResourceType.BROKER, BROKER, COPY_RATE, str(UNBOUNDED))
+    copy(side)
+    due = sum(ends_of_closed(side, COPIED))
+    wait_until(lambda: copied_records(side) >= due, "all is copied", LIMIT_S)
     delete(side, COPIED)
     assert side.store is not None
     store = side.store
@@ -144,7 +150,7 @@ def copied(side: Side, load: WarmLoad, topic: str) -> Figures:
     copy(side)
     first: tuple[float, int] | None = None
     deadline = time.monotonic() + LIMIT_S
-    while (done := sum(each + 1 for each in offsets(side, COPIED, LATEST_TIERED))) < due:
+    while (done := copied_records(side)) < due:
         if done and first is None:
             first = time.perf_counter(), done
         assert time.monotonic() < deadline, f"{done} of {due} records are copied"
@@ -180,7 +186,7 @@ def produced_while_copied(side: Side, load: WarmLoad, topic: str) -> Figures:
     due = sum(ends_of_closed(side, COPIED))
     copy(side, MEANWHILE_PER_S * 1_000_000)
     figures = produced_by_java(side, load, topic)
-    done = sum(each + 1 for each in offsets(side, COPIED, LATEST_TIERED))
+    done = copied_records(side)
     assert 0 < done < due, f"{done} of {due} records are copied"
     return figures
 
