@@ -159,6 +159,8 @@ class Replies:
             return False
         output, timings = self.output, self._info.timings
         try:
+            if self._send_parked_alone():
+                return not output.queued_bytes
             self.release()
             if timings is not None:
                 timings.sending()
@@ -170,3 +172,23 @@ class Replies:
             error.__traceback__ = None  # it leads to this connection, and to itself
             return False
         return True
+
+    def _send_parked_alone(self) -> bool:
+        """As `send_alone`, for the parked reply if no other one waits. Raises its exception too. The line is as before unless
+        it is sent."""
+        waiting, parked = self.waiting, self.parked
+        if parked is None or len(waiting) != 1 or waiting[0] is not parked:
+            return False
+        reply = parked.result()
+        if reply is None or (len(reply) == 1 and len(reply[0]) > SENT_AT_ONCE_BYTES):
+            return False
+        waiting.clear()
+        is_sent = False
+        try:
+            is_sent = self.send_alone(reply)
+        finally:
+            if is_sent:
+                self.parked = None
+            else:
+                waiting.append(parked)
+        return is_sent

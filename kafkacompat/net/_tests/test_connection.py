@@ -451,7 +451,7 @@ async def test_a_reply_given_at_once_waits_for_those_before_it_and_is_followed_b
 async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    flush = output_queue.OutputQueue.flush
+    flush, send_alone = output_queue.OutputQueue.flush, output_queue.OutputQueue.send_alone
     failed: list[output_queue.OutputQueue] = []
 
     def failing(self: output_queue.OutputQueue, budget_bytes: int) -> output_queue.Flushed:
@@ -460,7 +460,14 @@ async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection
             raise ConnectionResetError("gone")
         return flush(self, budget_bytes)
 
+    def failing_alone(self: output_queue.OutputQueue, part: bytes) -> None:
+        if b"done park" in bytes(part):
+            failed.append(self)
+            raise ConnectionResetError("gone")
+        send_alone(self, part)
+
     monkeypatch.setattr(output_queue.OutputQueue, "flush", failing)
+    monkeypatch.setattr(output_queue.OutputQueue, "send_alone", failing_alone)
     dispatcher = ScriptedDispatcher()
     waking(dispatcher, b"park")
     async with serving(dispatcher) as server:
@@ -468,7 +475,7 @@ async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection
         assert await receive_frame(other) == b"wake"
         await expect_closed(waiting)
         assert len(dispatcher.closed) == 1
-        assert len(failed) == 2
+        assert len(failed) == 2, "at once, and in the connection's own turn"
 
 
 async def test_a_long_reply_leaves_in_its_connections_own_turn() -> None:
