@@ -14,16 +14,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from benchmarks.measure import client, create_topic, one_record_burst
+from benchmarks.measure import client, cpu_of, create_topic, one_record_burst, run_client
 from benchmarks.raw import LZ4
 from benchmarks.turns import REQUESTS, TOPIC, Figures, medians, ratios, taken
+from interop_tests.cluster.clusters import Cluster
 from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 
 THIS_CHECKOUT = Path(__file__).resolve().parents[1]
 BATCHES, BATCH_BYTES = 1_000, 64_000
 PARTITIONS, SMALL_REQUESTS = 12, 400
 FETCHES, FETCH_BYTES = 500, 1 << 20
+T = TypeVar("T")
 
 
 class VersionOf(BrokerProcess):
@@ -82,6 +85,43 @@ def paced(broker: BrokerProcess, rate: int) -> Figures:
     return {"broker CPU us/request": made["broker_cpu_s"] / rate * 1e6}
 
 
+class Led(NamedTuple):
+    """The first of three nodes, which leads the topic's partition. The others follow it."""
+
+    kind: str
+    bootstrap: str
+    root: Path
+    pids: tuple[int, ...]
+
+
+@contextmanager
+def following(checkout: Path) -> Iterator[Led]:
+    """Three nodes of the code in a checkout."""
+    root = Path(tempfile.mkdtemp(prefix="bench-versions-"))
+    cluster = Cluster(KAFKACOMPAT, root)
+    try:
+        for node in cluster.nodes.values():
+            node.environment["PYTHONPATH"] = str(checkout)
+        cluster.start()
+        cluster.create_topic(TOPIC, assignment=[[1, 2, 3]])
+        cluster.wait_until_replicated()
+        pids = tuple(node.pid for node in cluster.nodes.values())
+        yield Led(KAFKACOMPAT, cluster.nodes[1].bootstrap, root, pids)
+    finally:
+        cluster.close()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def paced_with_followers(led: Led, rate: int) -> Figures:
+    """Requests with one batch of 15 kB, as Kafka's producer sends them at a fixed rate."""
+    before = cpu_of(led.pids)
+    run_client(led, work="raw_paced", topic=TOPIC, size=15_000, rate=rate, requests=2 * rate)
+    return {"CPU of three nodes us/request": (cpu_of(led.pids) - before) / 2 / rate * 1e6}
+
+
+WITH_FOLLOWERS: dict[str, Callable[[Led], Figures]] = {
+    "3 nodes, 300 requests a second": partial(paced_with_followers, rate=300),
+}
 LOADS: dict[str, Callable[[BrokerProcess], Figures]] = {
     "one-record requests, 1 in flight": partial(one_record_burst, in_flight=1, count=REQUESTS),
     "one-record requests, 5 in flight": partial(one_record_burst, in_flight=5, count=REQUESTS),
@@ -108,14 +148,23 @@ def main() -> None:
         with serving(old) as before, serving(THIS_CHECKOUT) as after:
             for broker in (before, after):
                 create_topic(broker, TOPIC, PARTITIONS)
-                load(broker)  # warms up
-            turns = taken({"old": partial(load, before), "new": partial(load, after)}, options.turns)
-        was, now = medians(turns, "old"), medians(turns, "new")
-        for figure, ratio in ratios(turns, "new", "old").items():
-            print(
-                f"{name}: {figure}: old {was[figure]:.4g}, new {now[figure]:.4g}, ratio {ratio:.3f}",
-                flush=True,
-            )
+            compare(name, load, before, after, options.turns)
+    for name, shared in WITH_FOLLOWERS.items():
+        if options.only not in name:
+            continue
+        with following(old) as leader, following(THIS_CHECKOUT) as other:
+            compare(name, shared, leader, other, options.turns)
+
+
+def compare(name: str, load: Callable[[T], Figures], before: T, after: T, count: int) -> None:
+    for each in (before, after):
+        load(each)  # warms up
+    turns = taken({"old": partial(load, before), "new": partial(load, after)}, count)
+    was, now = medians(turns, "old"), medians(turns, "new")
+    for figure, ratio in ratios(turns, "new", "old").items():
+        print(
+            f"{name}: {figure}: old {was[figure]:.4g}, new {now[figure]:.4g}, ratio {ratio:.3f}", flush=True
+        )
 
 
 if __name__ == "__main__":
