@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +21,10 @@ SOURCE_SCHEMA = (
 RECEIVED_MS = 1_790_000_000_000
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """The process lives too briefly for more compilation to pay off."""
+CODE = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Spark's defaults: it generates code for each query."""
+NO_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For a few rows, generating and compiling the code takes longest."""
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config(map=NO_CODE)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
@@ -52,19 +57,32 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def generated_code(spark: SparkSession) -> Iterator[None]:
+    """Spark generates code, as it does outside of these tests."""
+    for key, value in CODE.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in NO_CODE.items():
+        spark.conf.set(key, value)
+
+
+@pytest.fixture
 def records(spark: SparkSession) -> Records:
-    """records(topic, value, ...) is a frame as from Spark's Kafka source: values in order of their offsets."""
+    """records(topic, value, ...) is a frame as from Spark's Kafka source: values in order of their offsets. `received_ms` is
+    the time of all, or has that of each."""
     from pyspark.sql import functions as F
 
     def make(
         topic: str,
         *values: bytes | None,
         key: bytes = b"key",
-        received_ms: int = RECEIVED_MS,
+        received_ms: int | Sequence[int] = RECEIVED_MS,
         headers: list[tuple[str, bytes]] | None = None,
     ) -> DataFrame:
+        times_ms = [received_ms] * len(values) if isinstance(received_ms, int) else received_ms
         rows: list[Any] = [
-            (key, value, topic, 0, offset, received_ms, headers) for offset, value in enumerate(values)
+            (key, value, topic, 0, offset, time_ms, headers)
+            for offset, (value, time_ms) in enumerate(zip(values, times_ms, strict=True))
         ]
         frame = spark.createDataFrame(rows, SOURCE_SCHEMA.replace("timestamp timestamp", "timestamp bigint"))
         return frame.withColumn("timestamp", F.timestamp_millis("timestamp"))

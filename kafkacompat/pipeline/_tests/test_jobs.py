@@ -164,6 +164,7 @@ def test_both_kinds_of_activity_are_judged_by_their_own_fields(records: Records)
     ]
 
 
+@pytest.mark.usefixtures("generated_code")
 def test_a_log_line_becomes_an_event(records: Records) -> None:
     from kafkacompat.pipeline.jobs import logs
     from kafkacompat.pipeline.jobs.validation import valid_events
@@ -387,6 +388,7 @@ def test_a_gap_ends_a_session(records: Records) -> None:
     assert (only_searched["first_page"], only_searched["last_page"]) == (None, None)
 
 
+@pytest.mark.usefixtures("generated_code")
 def test_pages_are_ranked_and_visitors_counted_once(records: Records) -> None:
     from kafkacompat.pipeline.jobs import activity
 

@@ -84,12 +84,12 @@ def batches(
 
     def next_batch(arrivals: list[Arrival], number: int) -> int:
         """Return how many of these events were late. Spark first finishes what the watermark of the batch before closes."""
-        frame = records("activity.page_views")
-        for place, (user, event_ms, arrival_ms) in enumerate(arrivals):
-            event = encoded(
-                VIEW, event_id=f"{number}-{place}", user_id=user, event_time_ms=START_MS + event_ms
-            )
-            frame = frame.union(records("activity.page_views", event, received_ms=START_MS + arrival_ms))
+        events = [
+            encoded(VIEW, event_id=f"{number}-{place}", user_id=user, event_time_ms=START_MS + event_ms)
+            for place, (user, event_ms, _) in enumerate(arrivals)
+        ]
+        received_ms = [START_MS + each.arrival_ms for each in arrivals]
+        frame = records("activity.page_views", *events, received_ms=received_ms)
         frame.coalesce(1).write.mode("append").parquet(source)
         progress = io.StringIO()
         runner.Run(spark, [VISITORS], options, lambda _: None, progress).run(runner.StopRequest())
