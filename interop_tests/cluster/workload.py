@@ -133,6 +133,18 @@ class Work:
         raise NotImplementedError
 
 
+class LastLines(logging.Handler):
+    """Keeps the last lines that a client has logged."""
+
+    def __init__(self, level: int = logging.ERROR) -> None:
+        super().__init__(level)
+        self.texts: deque[str] = deque(maxlen=20)
+        self.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
 class ConfluentWork(Work):
     """librdkafka's producer. `security`: its settings of TLS and SASL."""
 
@@ -146,9 +158,15 @@ class ConfluentWork(Work):
     ) -> None:
         super().__init__(bootstrap, topic, partitions, name)
         self._security = security
+        self.said = LastLines(logging.DEBUG)
+
+    def describe(self) -> str:
+        return "\n".join([super().describe(), *self.said.texts])
 
     def _run(self) -> None:
         epochs = Epochs()
+        logger = logging.Logger(self.name)
+        logger.addHandler(self.said)
         producer = Producer(
             {
                 **epochs.settings(),
@@ -162,8 +180,9 @@ class ConfluentWork(Work):
                 "request.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
                 "topic.metadata.refresh.interval.ms": 2000,
                 "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-            }
+                "debug": "broker,eos",
+            },
+            logger=logger,
         )
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -188,24 +207,12 @@ class ConfluentWork(Work):
         self.renumbered = epochs.renumbered(producer)
 
 
-class Errors(logging.Handler):
-    """Keeps the last errors that a client has logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.texts: deque[str] = deque(maxlen=20)
-        self.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(self.format(record))
-
-
 class KafkaPythonWork(Work):
     """kafka-python's producer."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
         super().__init__(bootstrap, topic, partitions, name)
-        self.errors = Errors()
+        self.errors = LastLines()
         self.producer: Any = None
 
     def describe(self) -> str:
@@ -217,7 +224,18 @@ class KafkaPythonWork(Work):
                 told.append(f"{name}: {len(queue)} batches, the first {list(queue)[:2]}")
             told.append(f"sender lives: {sender.is_alive()}, {vars(self.producer._transaction_manager)}")
             metadata = self.producer._metadata
-            told.append(f"metadata {vars(metadata)}, connections {vars(metadata._manager)}")
+            leaders = {
+                each.partition_index: each.leader_id
+                for each in metadata._partitions.get(self.topic, {}).values()
+            }
+            refreshes = [
+                each and (each.is_done, each.exception)
+                for each in (metadata._refresh_loop_future, metadata._refresh_future)
+            ]
+            told.append(f"leaders {leaders}, ttl {metadata.ttl()} ms, loop and last refresh {refreshes}")
+            for each in dict(metadata._manager._conns).values():
+                waiting = len(each.in_flight_requests), len(each._request_buffer), each.paused
+                told.append(f"{each}: in flight, buffered, paused {waiting}")
         return "\n".join(told)
 
     def _run(self) -> None:
