@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -33,7 +32,6 @@ from interop_tests.harness.kafka_jars import CHECKOUT
 from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
 from interop_tests.pipeline.known_input import KnownInput, known_input
 from interop_tests.pipeline.runs import JobRun
-from interop_tests.pipeline.table_readers import reader_packages
 
 Figures = dict[str, float]
 SEED = 11
@@ -45,12 +43,13 @@ COLLECTOR_TIMEOUT_S = 120.0
 SAMPLE_INTERVAL_S = 0.05
 CPU_INTERVAL_S = 0.2
 BY_HAND = {
-    "logs": ("LOGS_TABLE", "logs/events"),
-    "activity": ("ACTIVITY_TABLE", "activity/visitors"),
-    "metrics": ("METRICS_TABLE", "metrics/windows"),
+    "logs": "logs/events",
+    "activity": "activity/visitors",
+    "metrics": "metrics/windows",
 }
-"""By job: its value with one table in benchmarks/plain_spark.py, and that table."""
-TURNS = ("job", "plain", "plain", "job")
+"""By job: the table that benchmarks/plain_spark.py writes."""
+COMPILING_TURNS = 3
+TURNS_TIMEOUT_S = 1800.0
 MAINTAIN_TIMEOUT_S = 300.0
 MAINTENANCE_RUN_TIMEOUT_S = 1800.0
 
@@ -118,7 +117,7 @@ def run_job(broker: BrokerProcess, job: str, batch_records: int) -> Done:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def cpu_until_the_end(run: JobRun | PlainRun) -> float:
+def cpu_until_the_end(run: JobRun) -> float:
     """Wait for the end of the run. Returns the last observed CPU seconds of its processes."""
     spent: dict[int, float] = {}
     deadline = time.monotonic() + RUN_TIMEOUT_S
@@ -167,125 +166,50 @@ def throughput(job: str, records: int, batch_records: int) -> Callable[[str], Fi
     return run
 
 
-class PlainRun:
-    """A run of benchmarks/plain_spark.py, which ends when it has read everything."""
-
-    def __init__(self, job: str, bootstrap: str, root: Path, batch_records: int) -> None:
-        self.root, self.progress, self.output = root, root / "progress.jsonl", root / "tables"
-        words = [
-            sys.executable,
-            "-m",
-            "benchmarks.plain_spark",
-            job,
-            "--bootstrap",
-            bootstrap,
-            "--folder",
-            str(root),
-        ]
-        words += ["--master", MASTER, "--ivy", str(ivy_dir()), "--batch-records", str(batch_records)]
-        with open(root / "run.log", "ab") as log:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=spark_environment(), cwd=CHECKOUT
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def said(self) -> str:
-        return (self.root / "run.log").read_text(errors="replace")[-4000:]
-
-    def end(self) -> int:
-        return self._process.wait(RUN_TIMEOUT_S)
-
-    def kill(self) -> None:
-        if self.is_alive:
-            family = psutil.Process(self.pid).children(recursive=True)
-            for process in (self._process, *family):
-                process.kill()
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A run of the job with one table, or of the same by hand."""
-
-    cpu_s: float
-    batch_ms: float
-    """Median time of the whole batches of the table's query, without the first."""
-    rows: int
-
-
-def compared(run: JobRun | PlainRun, query: str, table: str, batch_records: int) -> Compared:
-    """Wait for the end of a run, and return its figures."""
-    try:
-        cpu_s = cpu_until_the_end(run)
-        if run.end() != 0:
-            raise RuntimeError(f"the run failed: {run.said()}")
-        batches = [each for each in batches_of(run.progress) if each.query == query]
-        return Compared(cpu_s, batch_median_ms(batches, batch_records), rows_of(run.output / table))
-    finally:
-        run.kill()
-
-
-def rows_of(table: Path) -> int:
-    """The rows in the files of a table of Parquet that no run has left incomplete."""
-    program = "import sys, pyarrow.parquet as p; print(sum(p.read_metadata(path).num_rows for path in sys.argv[1:]))"
-    paths = map(str, table.rglob("*.parquet"))
-    done = subprocess.run(
-        [sys.executable, "-c", program, *paths],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(reader_packages())},
-    )
-    return int(done.stdout)
-
-
-def overhead(job: str, records: int, batch_records: int) -> Callable[[str], Figures]:
-    """The first table of a job and its rejected records, beside the same by hand. The two run in turns, twice each."""
-    value, table = BY_HAND[job]
+def overhead(job: str, records: int, batch_records: int, turns: int) -> Callable[[str], Figures]:
+    """The first table of a job and its rejected records, beside the same by hand. The two run in turns in one Spark."""
 
     def run(kind: str) -> Figures:
         given = input_of(job, records)
-        found: dict[str, list[Compared]] = {"job": [], "plain": []}
         with running(kind) as broker, tempfile.TemporaryDirectory(prefix="bench-overhead-") as folder:
             given.send(broker.bootstrap, (job,), PARTITIONS)
-            for number, which in enumerate(TURNS):
-                root = Path(folder) / str(number)
-                root.mkdir()
-                if which == "plain":
-                    plain = PlainRun(job, broker.bootstrap, root, batch_records)
-                    found[which].append(compared(plain, "table", table, batch_records))
-                    continue
-                options = (*OPTIONS, "--max-records-per-batch", str(batch_records))
-                begun = JobRun(
-                    f"benchmarks.plain_spark:{value}",
-                    broker.bootstrap,
-                    root,
-                    *options,
-                    master=MASTER,
-                    is_short=False,
-                    environment={"PYTHONPATH": str(CHECKOUT)},
-                ).begin()
-                found[which].append(
-                    compared(begun, table.replace("/", "-").replace("_", "-"), table, batch_records)
-                )
-        counts = {each.rows for runs in found.values() for each in runs}
-        if len(counts) != 1:
-            raise RuntimeError(f"the tables of job {job} have {counts} rows: the two do not compute the same")
-        cpu_s = {which: statistics.median(each.cpu_s for each in runs) for which, runs in found.items()}
-        batch_ms = {which: statistics.median(each.batch_ms for each in runs) for which, runs in found.items()}
+            words = ["--bootstrap", broker.bootstrap, "--folder", folder, "--master", MASTER]
+            words += ["--ivy", str(ivy_dir())]
+            words += ["--batch-records", str(batch_records), "--turns", str(turns)]
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.plain_spark", job, *words],
+                capture_output=True,
+                text=True,
+                timeout=TURNS_TIMEOUT_S,
+                env=spark_environment(),
+                cwd=CHECKOUT,
+            )
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr[-4000:])
+        found = json.loads(done.stdout.splitlines()[-1])
+        # A JVM compiles the code of both ways in their first turns.
+        found = {way: each[COMPILING_TURNS:] for way, each in found.items()}
+
+        def median(way: str, figure: Callable[[Figures], float]) -> float:
+            return statistics.median(figure(each) for each in found[way])
+
+        def ratio(figure: Callable[[Figures], float]) -> float:
+            beside = zip(found["job"], found["plain"], strict=True)
+            return statistics.median(figure(one) / figure(other) for one, other in beside)
+
+        def cpu(each: Figures) -> float:
+            return each["cpu_s"] / each["records"] * 1e6
+
+        def rate(each: Figures) -> float:
+            return each["records"] / each["took_s"]
+
         return {
-            "job CPU s": cpu_s["job"],
-            "plain Spark CPU s": cpu_s["plain"],
-            "overhead of the job in CPU %": (cpu_s["job"] / cpu_s["plain"] - 1) * 100,
-            "job batch ms": batch_ms["job"],
-            "plain Spark batch ms": batch_ms["plain"],
-            "overhead of the job in a batch's time %": (batch_ms["job"] / batch_ms["plain"] - 1) * 100,
+            "job CPU s/million records": median("job", cpu),
+            "plain Spark CPU s/million records": median("plain", cpu),
+            "overhead of the job in CPU %": (ratio(cpu) - 1) * 100,
+            "job records/s": median("job", rate),
+            "plain Spark records/s": median("plain", rate),
+            "overhead of the job in time a record %": (1 / ratio(rate) - 1) * 100,
         }
 
     return run

@@ -361,7 +361,7 @@ SCENARIOS = (
         for job in ("logs", "activity", "metrics")
     ),
     *(
-        Scenario(f"pipeline: {job} table, beside plain Spark", pipeline.overhead(job, 200_000, 20_000))
+        Scenario(f"pipeline: {job} table, beside plain Spark", pipeline.overhead(job, 100_000, 20_000, 7))
         for job in ("logs", "activity", "metrics")
     ),
     *(
