@@ -27,6 +27,7 @@ from kafkacompat.ids import is_base_offset
 from kafkacompat.log import file_records
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
+    REMOTE_CLEANING,
     SYNC_FAILED_FILE,
     CheckpointCorrupt,
     format_epochs,
@@ -88,6 +89,8 @@ def open_directory(
     """
     disk.make_directory(directory)
     names = disk.list_directory(directory)
+    if REMOTE_CLEANING in names:
+        disk.remove_tree(f"{directory}/{REMOTE_CLEANING}")
     if finish_interrupted_work(disk, directory, names, note):
         names = disk.list_directory(directory)
     cache = IndexCache(OWN_CACHE_BYTES) if cache is None else cache

@@ -1031,8 +1031,8 @@ class UnifiedLog:
 
     @property
     def _deletes(self) -> bool:
-        """Whether age and size delete local segments. Those of a tiered topic go without a cleanup policy too."""
-        return self._config.delete or (self._has_local_retention and not self._config.compact)
+        """Whether age and size delete local segments. Those of a tiered topic go whatever the cleanup policy is."""
+        return self._config.delete or self._has_local_retention
 
     def _retains_by_time(self) -> bool:
         return self._deletes and self._local_retention_ms >= 0

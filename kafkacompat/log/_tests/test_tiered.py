@@ -22,7 +22,7 @@ from kafkacompat.log._tests.logs import (
     open_tiered,
 )
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.checkpoint import LOG_START_FILE
+from kafkacompat.log.checkpoint import LOG_START_FILE, REMOTE_CLEANING
 from kafkacompat.log.directory import offsets_of
 from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.log_loader import open_directory
@@ -33,6 +33,13 @@ from kafkacompat.log.unified_log import LogServices, UnifiedLog
 from kafkacompat.ports import HalfDone, LogRefused
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
+
+COMPACTED_ONLY: dict[str, object] = {
+    "cleanup_policy": ("compact",),
+    "local_retention_bytes": 1,
+    "retention_bytes": 1,
+    "retention_ms": -1,
+}
 
 
 def opener(disk: MemoryDisk, *, remote_storage: bool = False) -> LogOpener:
@@ -541,3 +548,29 @@ def test_without_producers_no_records_are_read_for_a_snapshot() -> None:
     log._snapshots.remove(2)
     disk.remove(f"{DIRECTORY}/{1:020}.log")
     assert decode_snapshot(log.snapshot_maker(2)()) == []
+
+
+def test_a_start_removes_what_a_cleaning_of_the_remote_part_has_left() -> None:
+    disk = MemoryDisk()
+    log = made_by(opener(disk, remote_storage=True), settings=TIERED)
+    log.close()
+    folder = f"{DIRECTORY}/{REMOTE_CLEANING}"
+    disk.make_directory(folder)
+    disk.open(f"{folder}/{0:020}.log", create=True).close()
+    again = opener(disk, remote_storage=True).open_log(DIRECTORY, NAME, TOPIC_ID, SMALL, clean=True)
+    assert again.log_end_offset == log.log_end_offset
+    assert not disk.exists(folder)
+
+
+def test_copied_segments_of_a_compacted_topic_leave_the_disk() -> None:
+    settings = config(**{**COMPACTED_ONLY, "remote_storage_enable": True})
+    log = made_by(opener(MemoryDisk(), remote_storage=True), settings=settings)
+    assert log.enforce_retention(NOW_MS) == 0
+    log.note_copied_to(log.segments[2].base_offset - 1)
+    assert log.enforce_retention(NOW_MS) == 2
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, log.segments[0].base_offset)
+
+
+def test_of_a_compacted_topic_that_is_not_tiered_nothing_goes() -> None:
+    log = made_by(opener(MemoryDisk()), settings=config(**COMPACTED_ONLY))
+    assert log.enforce_retention(NOW_MS) == 0

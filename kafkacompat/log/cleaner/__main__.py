@@ -12,8 +12,8 @@ import signal
 import sys
 from typing import Any
 
-from kafkacompat.log.cleaner.cleaner import UNREADABLE, Cleaner
-from kafkacompat.log.cleaner.job import job_from_json, read_line, write_line
+from kafkacompat.log.cleaner.cleaner import UNREADABLE, Cleaner, in_place
+from kafkacompat.log.cleaner.job import SegmentFile, job_from_json, read_line, write_line
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.ports import SyncFailed
 
@@ -61,6 +61,15 @@ class Broker:
             self._waits_for_leave = True
             self._moved = 0
 
+    def stage(self, segment: SegmentFile) -> SegmentFile:
+        self._take_leave()
+        tell({"wants": segment})
+        line = ask()
+        if "staged" not in line:
+            # The request for the group that is cleaned now.
+            self._request, line = line, ask()
+        return SegmentFile(*line["staged"])
+
     def request(self) -> dict[str, Any]:
         self._take_leave()
         request, self._request = self._request, None
@@ -78,7 +87,8 @@ class Broker:
 
 def clean(request: dict[str, Any], broker: Broker) -> None:
     """Run one job. Each group is cleaned while the broker swaps the previous one in."""
-    work = Cleaner(RealDisk(), job_from_json(request), broker)
+    job = job_from_json(request)
+    work = Cleaner(RealDisk(), job, broker, stage=broker.stage if job.is_staged else in_place)
     work.build_map()
     bounds, first = [], 0
     for group in work.groups:

@@ -67,8 +67,8 @@ def candidate(log: UnifiedLog, now_ms: int) -> LogToClean | None:
 def first_dirty_offset(log: UnifiedLog) -> int:
     return (
         log.cleaned_to
-        if log.log_start_offset <= log.cleaned_to <= log.log_end_offset
-        else log.log_start_offset
+        if log.local_log_start_offset <= log.cleaned_to <= log.log_end_offset
+        else log.local_log_start_offset
     )
 
 

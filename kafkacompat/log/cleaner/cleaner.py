@@ -55,10 +55,16 @@ BUFFERS_MOST = 256
 Places = Sequence[tuple[int, int]]
 """(first byte of a batch, end of the last batch) of each part, ascending."""
 Pace = Callable[[int], None]
+Stage = Callable[[SegmentFile], SegmentFile]
+"""Puts the log file of a segment into its place, and tells its size."""
 
 SPECIAL_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 LEAST_READ_BYTES = 64 * 1024
+
+
+def in_place(segment: SegmentFile) -> SegmentFile:
+    return segment
 
 
 class CleaningStopped(Exception):
@@ -80,9 +86,15 @@ class Cleaner:
     """Call `build_map`, then `clean_group` for each of `groups`. Blocks; one thread at a time."""
 
     def __init__(
-        self, disk: Disk, job: CleaningJob, pace: Pace, bytes_most: int = UNPACKED_BYTES_MAX
+        self,
+        disk: Disk,
+        job: CleaningJob,
+        pace: Pace,
+        bytes_most: int = UNPACKED_BYTES_MAX,
+        stage: Stage = in_place,
     ) -> None:
-        """`bytes_most` bounds what a batch may expand to."""
+        """`bytes_most` bounds what a batch may expand to. `stage` is called before a segment is read."""
+        self._stage = stage
         self._bytes_most = bytes_most
         self._disk = disk
         self._job = job
@@ -113,7 +125,7 @@ class Cleaner:
         for segment in job.segments:
             if segment.end_offset <= job.first_dirty_offset:
                 continue
-            if not self._map_segment(segment, offset_map, transactions):
+            if not self._map_segment(self._stage(segment), offset_map, transactions):
                 break
             offset_map.latest_offset = max(offset_map.latest_offset, segment.end_offset - 1)
         self.stats.map_utilization = offset_map.utilization
@@ -129,10 +141,12 @@ class Cleaner:
             index_bytes=job.segment_index_bytes,
         )
         clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
-        if clean:
+        if clean and not job.is_staged:
             modified_ms = self._disk.modified_ms(clean[-1].stem + LOG_SUFFIX)
             self._legacy_horizon_ms = modified_ms - job.delete_retention_ms
-        self._transactions = CleanedTransactionMetadata(aborted, job.segments[0].base_offset)
+        self._transactions = CleanedTransactionMetadata(
+            aborted, job.segments[0].base_offset, keeps_entries=job.keeps_deletes
+        )
         kept_offsets = self._kept_offsets = KeptOffsets(
             offset_map.offsets(),
             job.first_dirty_offset,
@@ -148,6 +162,7 @@ class Cleaner:
             round_end_offset=job.round_end_offset,
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
+            keeps_deletes=job.keeps_deletes,
             bytes_most=self._bytes_most,
         )
 
@@ -244,7 +259,7 @@ class Cleaner:
         self._transactions.keep_entry = cleaned.keep_entry
         try:
             modified_ms = 0
-            for segment in group:
+            for segment in map(self._stage, group):
                 modified_ms = self._disk.modified_ms(segment.stem + LOG_SUFFIX)
                 batch_filter.retain_legacy_deletes = modified_ms > self._legacy_horizon_ms
                 for header, batch in self._worthy_batches(segment):

@@ -38,6 +38,7 @@ from kafkacompat.records.scan import Columns, shifted
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.offset_map import KeptOffsets, OffsetMap
     from kafkacompat.log.index import AbortedTxn
+    from kafkacompat.log.producer_state import ProducerStateManager
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
     from kafkacompat.records.record import Record
@@ -53,6 +54,13 @@ class LastRecord(NamedTuple):
 
     last_data_offset: int
     epoch: int
+
+
+def last_records_of(state: ProducerStateManager) -> dict[int, LastRecord]:
+    return {
+        producer_id: LastRecord(producer.batches[-1].last_offset if producer.batches else -1, producer.epoch)
+        for producer_id, producer in state.producers.items()
+    }
 
 
 class Kept(NamedTuple):
@@ -108,6 +116,7 @@ class BatchFilter:
     __slots__ = (
         "_bytes_most",
         "_delete_retention_ms",
+        "_keeps_deletes",
         "_kept_offsets",
         "_last_records",
         "_map",
@@ -127,10 +136,12 @@ class BatchFilter:
         round_end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
+        keeps_deletes: bool = False,
         bytes_most: int = codecs.UNPACKED_BYTES_MAX,
     ) -> None:
-        """`round_end_offset`: the batch that ends there is kept, without records if necessary. `bytes_most` bounds
-        what a batch may expand to."""
+        """`round_end_offset`: the batch that ends there is kept, without records if necessary. `keeps_deletes`: no tombstone
+        or marker is dropped, and none gets a delete horizon. `bytes_most` bounds what a batch may expand to."""
+        self._keeps_deletes = keeps_deletes
         self._bytes_most = bytes_most
         self._map = offset_map
         self._kept_offsets = kept_offsets
@@ -174,7 +185,7 @@ class BatchFilter:
         if not kept:
             return self._emptied(header)
         has_tombstone = any(keep[at] for at in columns.null_values())
-        new_horizon = has_tombstone and header.delete_horizon_ms < 0
+        new_horizon = has_tombstone and header.delete_horizon_ms < 0 and not self._keeps_deletes
         if kept == len(keep) and not new_horizon:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
         return self._rebuilt(header, batch, columns, keep, new_horizon)
@@ -189,7 +200,11 @@ class BatchFilter:
         if columns.has_null_keys:
             # A record without a key is never replaced by another. Kafka drops such records up to the end of the map.
             keep = [kept and key is not None for kept, key in zip(keep, keys, strict=True)]
-        if columns.has_null_values and 0 <= header.delete_horizon_ms <= self._now_ms:
+        if (
+            columns.has_null_values
+            and 0 <= header.delete_horizon_ms <= self._now_ms
+            and not self._keeps_deletes
+        ):
             for at in columns.null_values():
                 keep[at] = False
         if header.last_offset > self._map.latest_offset:
@@ -201,9 +216,13 @@ class BatchFilter:
         body = open_body(header, batch, self._bytes_most)
         empty_transaction = self._transactions.on_control(header, key_of_control(body, header.record_count))
         horizon_ms = header.delete_horizon_ms
-        if not header.record_count or (empty_transaction and 0 <= horizon_ms <= self._now_ms):
+        if not header.record_count:
             return self._emptied(header)
-        if not empty_transaction or horizon_ms >= 0:
+        if not empty_transaction or self._keeps_deletes:
+            return Kept(batch, header.last_offset, header.max_timestamp_ms)
+        if 0 <= horizon_ms <= self._now_ms:
+            return self._emptied(header)
+        if horizon_ms >= 0:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
         return self._rebuilt(header, batch, Columns(body, header.record_count), repeat(True), True)
 
@@ -286,7 +305,7 @@ class BatchFilter:
             or (
                 record.key is not None
                 and offset >= self._map.find([record.key])[0]
-                and (record.value is not None or self.retain_legacy_deletes)
+                and (record.value is not None or self.retain_legacy_deletes or self._keeps_deletes)
             )
         ]
         if not kept:
@@ -300,7 +319,7 @@ class BatchFilter:
         base_ms = records[0].timestamp_ms
         max_timestamp_ms = max(record.timestamp_ms for record in records)
         attributes = header.attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT)
-        if any(record.value is None for record in records):
+        if any(record.value is None for record in records) and not self._keeps_deletes:
             base_ms = self._now_ms + self._delete_retention_ms
             attributes |= DELETE_HORIZON_BIT
         body = encode_records(records, base_ms)
@@ -324,10 +343,22 @@ class BatchFilter:
 class CleanedTransactionMetadata:
     """`keep_entry` is called with an aborted transaction whose marker is kept because its data was met."""
 
-    __slots__ = ("_aborted", "_aborted_open", "_committed_open", "_met", "_next", "keep_entry")
+    __slots__ = (
+        "_aborted",
+        "_aborted_open",
+        "_committed_open",
+        "_keeps_entries",
+        "_met",
+        "_next",
+        "keep_entry",
+    )
 
-    def __init__(self, aborted: Sequence[AbortedTxn], from_offset: int) -> None:
-        """`aborted` has the aborted transactions of the whole log. Those that ended before `from_offset` are ignored."""
+    def __init__(
+        self, aborted: Sequence[AbortedTxn], from_offset: int, *, keeps_entries: bool = False
+    ) -> None:
+        """`aborted` has the aborted transactions of the whole log. Those that ended before `from_offset` are ignored.
+        `keeps_entries`: markers are kept whose data was not met, because it may be in the remote storage."""
+        self._keeps_entries = keeps_entries
         self._aborted = sorted(
             (entry for entry in aborted if entry.last_offset >= from_offset),
             key=lambda entry: entry.first_offset,
@@ -359,7 +390,7 @@ class CleanedTransactionMetadata:
         control_type = parse_control_key(key)
         if control_type == ControlType.ABORT:
             entry = self._aborted_open.pop(producer_id, None)
-            if entry is None or producer_id not in self._met:
+            if entry is None or not (producer_id in self._met or self._keeps_entries):
                 return True
             self._met.discard(producer_id)
             self.keep_entry(entry)

@@ -53,6 +53,10 @@ class CleaningJob(NamedTuple):
     segment_index_bytes: int
     index_interval_bytes: int
     limits: CleanerLimits
+    keeps_deletes: bool = False
+    """Tombstones and markers stay, because what they delete may be in the remote storage."""
+    is_staged: bool = False
+    """The segments are not in the directory. Each is fetched when it is read, and may be gone again after that."""
 
 
 def group_segments(

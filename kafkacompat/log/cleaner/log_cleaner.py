@@ -29,9 +29,10 @@ from kafkacompat.log.cleaner.cleaner import (
     CleanerStats,
     CleaningStopped,
     Pace,
+    Stage,
     remove_cleaned,
 )
-from kafkacompat.log.cleaner.filtering import LastRecord, TooLargeHere
+from kafkacompat.log.cleaner.filtering import TooLargeHere, last_records_of
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
 from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
 from kafkacompat.log.directory import CheckpointPlan
@@ -303,18 +304,14 @@ class LogCleaner:
             found.end_offset,
             closed[found.segments :],
             aborted,
-            {
-                producer_id: LastRecord(
-                    producer.batches[-1].last_offset if producer.batches else -1, producer.epoch
-                )
-                for producer_id, producer in log.producer_state.producers.items()
-            },
+            last_records_of(log.producer_state),
             now_ms,
             config.delete_retention_ms,
             config.internal_segment_bytes or config.segment_bytes,
             config.segment_index_bytes,
             config.index_interval_bytes,
             self._backoff.limits(log, self._limits()),
+            log.is_tiered,
         )
         self._in_progress.add(log.topic_partition)
         return Cleaning(self, self._disk, found, job, self._work_for(log, job), self._monotonic_ms())
@@ -356,6 +353,19 @@ class LogCleaner:
             return CleaningProcess(job, self._pace_for(), self._children)
         bytes_most = UNPACKED_BYTES_MAX if self._own_process_bytes is None else IN_THREAD_BYTES
         return Cleaner(self._disk, job, self._pace_for(), bytes_most)
+
+    def limits(self) -> CleanerLimits:
+        """The limits of one thread."""
+        return self._limits()
+
+    def pace(self) -> Pace:
+        return self._pace_for()
+
+    def work_on_staged(self, job: CleaningJob, pace: Pace, stage: Stage) -> Cleaner | CleaningProcess:
+        """What cleans segments that do not lie in a log."""
+        if self._own_process_bytes is not None:
+            return CleaningProcess(job, pace, self._children, stage)
+        return Cleaner(self._disk, job, pace, stage=stage)
 
     def may_change(self, log: UnifiedLog) -> bool:
         """Whether the log is served, still compacted and not being copied. A copy may already have a record, or the

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kafkacompat
-from kafkacompat.log.cleaner.cleaner import CleanerStats, CleaningStopped
+from kafkacompat.log.cleaner.cleaner import CleanerStats, CleaningStopped, in_place
 from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, job_to_json, read_line, write_line
 from kafkacompat.ports import SyncFailed
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
-    from kafkacompat.log.cleaner.cleaner import Pace
+    from kafkacompat.log.cleaner.cleaner import Pace, Stage
 
 COMMAND = (sys.executable, "-S", "-P", "-m", "kafkacompat.log.cleaner")
 """The command skips the search for installed packages. `child_environment` gives their path."""
@@ -178,7 +178,8 @@ class CleaningProcess:
     """Call `build_map`, `clean_group`, then `finish` or `close`, from any thread, one at a time. Raises what
     Cleaner raises, and ProcessLost."""
 
-    def __init__(self, job: CleaningJob, pace: Pace, children: Children) -> None:
+    def __init__(self, job: CleaningJob, pace: Pace, children: Children, stage: Stage = in_place) -> None:
+        self._stage = stage
         self._job = job
         self._pace = pace
         self._children = children
@@ -228,12 +229,15 @@ class CleaningProcess:
 
     def _answer(self, answer: dict[str, Any] | None) -> dict[str, Any]:
         """The answer to a request. `answer` is the first line of the process; moves that it announces before the
-        answer are paced."""
+        answer are paced, and segments that it wants are put into their place."""
         child = self._child
         assert child is not None
-        while answer is not None and "moves" in answer:
-            self._pace(answer["moves"])
-            answer = child.exchange({})
+        while answer is not None and ("moves" in answer or "wants" in answer):
+            if "moves" in answer:
+                self._pace(answer["moves"])
+                answer = child.exchange({})
+            else:
+                answer = child.exchange({"staged": self._stage(SegmentFile(*answer["wants"]))})
         if answer is None:
             raise ProcessLost(f"the cleaner's process {child.how_it_ended()}")
         if "error" in answer:

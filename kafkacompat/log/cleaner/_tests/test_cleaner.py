@@ -440,6 +440,27 @@ def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once
     assert last_values(log)[b"a"] == b"kept"
 
 
+def test_tombstones_and_markers_of_a_tiered_log_stay_and_get_no_horizon() -> None:
+    """What they delete may be in the remote storage."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    log.is_tiered = True
+    append(log, [(b"a", b"1")])
+    append(log, [(b"a", None)])
+    append(log, [(b"b", b"aborted")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_as_leader(marker(1, committed=False), 0, NOW_MS)
+    assert len(list(log.expire_producers(NOW_MS + 10**9, 1))) == 1
+    for turn in range(4):
+        fill(log, 3)
+        clean(disk, log, NOW_MS + turn * 10**6)
+        assert last_values(log)[b"a"] is None
+        assert b"b" not in last_values(log)
+        kept = [header for header, _ in batches(log) if header.is_control or header.base_offset == 1]
+        assert [(header.base_offset, header.delete_horizon_ms) for header in kept] == [(1, -1), (3, -1)]
+        entries = [entry for segment in log.segments for entry in segment.aborted.index.entries()]
+        assert [entry.producer_id for entry in entries] == [1]
+
+
 @pytest.mark.parametrize("own_process", [False, True])
 def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_process: bool) -> None:
     """The loop's thread, which begins the cleaning, does not read them: each segment may have such a file, though few

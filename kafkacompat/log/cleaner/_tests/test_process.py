@@ -29,7 +29,7 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     last_values,
 )
 from kafkacompat.log.cleaner.cleaner import Cleaner, CleaningStopped, Pace
-from kafkacompat.log.cleaner.job import job_from_json, job_to_json
+from kafkacompat.log.cleaner.job import SegmentFile, job_from_json, job_to_json
 from kafkacompat.log.cleaner.log_cleaner import (
     IN_THREAD_BYTES,
     LEAST_MAP_BYTES,
@@ -104,6 +104,50 @@ def test_the_process_writes_what_the_thread_writes(tmp_path: Path) -> None:
         )
     assert found[0] == found[1]
     assert moved
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_segments_that_lie_elsewhere_are_cleaned_one_at_a_time(tmp_path: Path, own: bool) -> None:
+    """Each is put into its place when it is read, in its turn, and with the size that it has there."""
+    cleaner, _ = cleaner_for(filled(tmp_path), own=own)
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    job = cleaning._work._job
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    staged: list[Path] = []
+
+    def stage(segment: SegmentFile) -> SegmentFile:
+        for path in staged:
+            path.unlink(missing_ok=True)
+        source = tmp_path / "t-0" / f"{segment.base_offset:020}.log"
+        staged.append(elsewhere / source.name)
+        staged[-1].write_bytes(source.read_bytes())
+        return segment._replace(size=source.stat().st_size)
+
+    segments = [
+        each._replace(stem=str(elsewhere / f"{each.base_offset:020}"), size=1) for each in job.segments
+    ]
+    work = cleaner.work_on_staged(
+        job._replace(directory=str(elsewhere), segments=segments, is_staged=True), lambda size: None, stage
+    )
+    assert isinstance(work, CleaningProcess) is own
+    work.build_map()
+    work_here = Cleaner(RealDisk(), job, lambda size: None)
+    work_here.build_map()
+    assert len(work.groups) == 1  # by the sizes that were told before
+    bases = [group[0].base_offset for group in work_here.groups]
+    found = b""
+    for group in work.groups:
+        assert ".log" in work.clean_group(group)
+        found += (elsewhere / f"{group[0].base_offset:020}.log.cleaned").read_bytes()
+    expected = b""
+    for group, base_offset in zip(work_here.groups, bases, strict=True):
+        work_here.clean_group(group)
+        expected += (tmp_path / "t-0" / f"{base_offset:020}.log.cleaned").read_bytes()
+    work.finish()
+    assert found == expected
+    cleaner.close()
 
 
 def test_a_job_crosses_whole(tmp_path: Path) -> None:
