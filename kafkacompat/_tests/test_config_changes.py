@@ -101,6 +101,29 @@ def test_a_topic_refuses(overrides: dict[str, str | None], text: str) -> None:
     assert str(caught.value).startswith(text)
 
 
+TIERING = {"remote_log_storage_system_enable": "true"}
+COMPACTED = {"remote.storage.enable": "true", "cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_is_tiered_only_with_a_setting_of_our_own(policy: str) -> None:
+    overrides: dict[str, str | None] = {**COMPACTED, "cleanup.policy": policy}
+    validate_topic_configs(overrides, server(**TIERING, remote_storage_compacted_topics_enable="true"))
+    with pytest.raises(ConfigError, match=r"not possible with cleanup\.policy compact"):
+        validate_topic_configs(overrides, server(**TIERING))
+
+
+def test_a_tiered_topic_keeps_being_compacted_or_not() -> None:
+    node = server(**TIERING, remote_storage_compacted_topics_enable="true")
+    plain = {"remote.storage.enable": "true"}
+    validate_topic_configs({**COMPACTED, "cleanup.policy": "delete,compact"}, node, COMPACTED)
+    validate_topic_configs({**plain, "retention.ms": "-1"}, node, plain)
+    validate_topic_configs(COMPACTED, node, {"cleanup.policy": "delete"})
+    for before, after in ((plain, COMPACTED), (COMPACTED, plain)):
+        with pytest.raises(ConfigError, match="compaction of a tiered topic cannot begin or end"):
+            validate_topic_configs(after, node, before)
+
+
 def test_the_other_half_of_a_pair_may_be_the_brokers() -> None:
     validate_topic_configs({"max.compaction.lag.ms": "5"}, server())
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms"):

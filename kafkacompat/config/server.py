@@ -69,6 +69,7 @@ def _resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
     return resolved
 
 
+COMPACTED_TOO = "remote.storage.compacted.topics.enable"
 AUTHORIZER_SETTINGS = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
 """Read only by the authorizer, so they are not settings of the broker."""
 

@@ -19,7 +19,7 @@ from kafkacompat.config.keys import (
     parse_value,
     topic_keys,
 )
-from kafkacompat.config.server import ServerConfig
+from kafkacompat.config.server import COMPACTED_TOO, ServerConfig
 from kafkacompat.dataclass import dataclass
 
 MIRRORING, STOPPED = "mirroring", "stopped"
@@ -173,11 +173,21 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
                 "remote.storage.enable", "false", "disabling it needs remote.log.delete.on.disable=true"
             )
         return
+    if existing.get("remote.storage.enable", "").strip().lower() == "true":
+        policy: Any = broker_default(effective, "cleanup.policy")
+        if "cleanup.policy" in existing:
+            policy = parse_value(topic_keys()["cleanup.policy"], existing["cleanup.policy"])
+        if ("compact" in policy) != ("compact" in values["cleanup.policy"]):
+            raise ConfigError(
+                "cleanup.policy",
+                ",".join(values["cleanup.policy"]),
+                "compaction of a tiered topic cannot begin or end",
+            )
     if not effective.get_boolean("remote.log.storage.system.enable"):
         raise ConfigError(
             "remote.storage.enable", "true", "the broker's remote.log.storage.system.enable is false"
         )
-    if "compact" in values["cleanup.policy"]:
+    if "compact" in values["cleanup.policy"] and not effective.get_boolean(COMPACTED_TOO):
         raise ConfigError("remote.storage.enable", "true", "not possible with cleanup.policy compact")
     for unit in ("bytes", "ms"):
         local, total = values[f"local.retention.{unit}"], values[f"retention.{unit}"]

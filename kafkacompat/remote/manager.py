@@ -10,6 +10,7 @@ remote.log.reader.*, remote.log.metadata.custom.metadata.max.bytes.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -17,15 +18,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.log.checkpoint import CheckpointCorrupt, format_epochs, parse_epochs
+from kafkacompat.log.cleaner.cleaner import CleaningStopped
+from kafkacompat.log.cleaner.filtering import last_records_of
+from kafkacompat.log.cleaner.job import CleaningJob
+from kafkacompat.log.index import MAX_RELATIVE_OFFSET
 from kafkacompat.log.log_segment import LOG_SUFFIX
 from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset, passes
-from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.batch import BatchCorrupt, assemble
+from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.record import RecordMalformed
+from kafkacompat.remote import cleaning
 from kafkacompat.remote import manager_core as core_rules
+from kafkacompat.remote.cleaning import Staging
 from kafkacompat.remote.manager_core import Candidate, Epochs, LocalSegment, Retention, RLMQuotaManager
 from kafkacompat.remote.metadata import (
+    CompactedMark,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -34,6 +44,8 @@ from kafkacompat.remote.metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
     leader_epochs,
+    mark_bytes,
+    mark_of,
 )
 from kafkacompat.remote.ports import (
     IndexType,
@@ -55,6 +67,8 @@ if TYPE_CHECKING:
     from kafkacompat.log.log_segment import LogSegment
     from kafkacompat.log.unified_log import UnifiedLog
     from kafkacompat.ports import Clock, Disk, Workers
+    from kafkacompat.remote.cleaning import CleaningWork, Plan, RemoteCleaner
+    from kafkacompat.remote.metadata_cache import Piece
     from kafkacompat.remote.ports import RemoteLogMetadataManager, RemoteStorageManager
     from kafkacompat.tasks import Started, Tasks
 
@@ -86,6 +100,11 @@ class Settings(Protocol):
     def get_int(self, name: str) -> int: ...
 
 
+class _Served(NamedTuple):
+    metadata: RemoteLogSegmentMetadata
+    next_offset: int
+
+
 class RemoteRead(NamedTuple):
     records: memoryview
     aborted_transactions: list[AbortedTransaction]
@@ -106,6 +125,7 @@ class _Tiered:
         "being_copied",
         "core",
         "custom_metadata_is_too_large",
+        "end_offset_at_first",
         "id",
         "is_leader",
         "leader_epoch",
@@ -119,6 +139,8 @@ class _Tiered:
         self.id = partition_id
         self.is_leader = core.is_leader
         self.leader_epoch = core.leader_epoch
+        self.end_offset_at_first = self.log.log_end_offset
+        """The log's end when it took this role, or was tiered in it."""
         self.loops: dict[str, Started] = {}
         self.being_copied: set[RemoteLogSegmentId] = set()
         self.start_is_known = False
@@ -152,8 +174,14 @@ class RemoteLogManager:
         metadata: RemoteLogMetadataManager,
         uuid: Callable[[], Uuid],
         log_start_moved: Callable[[Any], None] = lambda core: None,
+        cleaner: Callable[[], RemoteCleaner | None] = lambda: None,
     ) -> None:
-        """`log_start_moved` is called with a partition whose log start was moved by retention."""
+        """`log_start_moved` is called with a partition whose log start was moved by retention. `cleaner` gives what cleans
+        the remote part of compacted topics."""
+        self._cleaner = cleaner
+        self._cleanings = Limit(1)
+        self._clearing: set[TopicIdPartition] = set()
+        """Partitions with files of a cleaning, which may still be written."""
         self._node_id = node_id
         self._settings = settings
         self._tasks = tasks
@@ -291,10 +319,15 @@ class RemoteLogManager:
         if not tiered.is_leader:
             self._start_loop(tiered, "follow", self._follow_once)
             return
-        if tiered.log.config.remote_log_copy_disable:
+        config = tiered.log.config
+        if config.remote_log_copy_disable:
             tiered.stop("copy")
         else:
             self._start_loop(tiered, "copy", self._copy_once)
+        if config.remote_log_copy_disable or not config.compact:
+            tiered.stop("clean")
+        else:
+            self._start_loop(tiered, "clean", self._clean_once)
         self._start_loop(tiered, "expire", self._expire_once)
 
     def _start_loop(
@@ -341,12 +374,16 @@ class RemoteLogManager:
         """Returns the last offset that is copied. None if the log has changed meanwhile."""
         log, epochs = tiered.log, tiered.log.epoch_entries
         end_offset, start_offset = log.log_end_offset, log.local_log_start_offset
+        if log.config.compact:
+            copied = core_rules.covered_by(self._metadata.pieces(tiered.id), epochs, end_offset, start_offset)
+            log.highest_offset_in_remote_storage = copied
+            return copied
         highest = core_rules.find_highest_remote_offset(
             epochs, end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
         ).offset
         copied = await in_turns(
             core_rules.covered_up_to(
-                epochs, end_offset, start_offset, highest, partial(self._segment_at, tiered.id, epochs)
+                epochs, end_offset, start_offset, highest, partial(self._segment_of_epoch, tiered.id, epochs)
             )
         )
         if tiered.log is not log or log.epoch_entries != epochs or log.log_end_offset < end_offset:
@@ -371,6 +408,11 @@ class RemoteLogManager:
                 return True
             self._note_copy_lag(tiered, log)
             last_stable_offset = log.last_stable_offset
+            if log.config.compact:
+                last_stable_offset = min(
+                    last_stable_offset,
+                    core_rules.copyable_up_to(log.cleaned_to, tiered.end_offset_at_first),
+                )
             if copied + 1 >= last_stable_offset:
                 return False
             from_offset = max(copied + 1, log.local_log_start_offset)
@@ -413,19 +455,21 @@ class RemoteLogManager:
     def _is_copied(self, tiered: _Tiered, log: UnifiedLog, candidate: Candidate) -> bool:
         """Behind a copy that is gone, others may still be there."""
         start_offset, next_offset = candidate.segment.base_offset, candidate.next_offset
-        epochs = log.epoch_entries
-        found = self._segment_at(tiered.id, epochs, start_offset)
+        found = self._served(tiered.id, log, start_offset)
         return (
             found is not None
-            and (found.start_offset, found.end_offset + 1) == (start_offset, next_offset)
-            and core_rules.common_end_offset(found, epochs, log.log_end_offset, start_offset) == next_offset
+            and found.metadata.start_offset == start_offset
+            and found.metadata.end_offset + 1 == found.next_offset == next_offset
         )
 
     async def _find_log_start(self, tiered: _Tiered) -> None:
         log, epochs = tiered.log, tiered.log.epoch_entries
         start = log.local_log_start_offset
         copies = self._metadata.list_remote_log_segments(tiered.id)
-        if copies:
+        if log.config.compact:
+            pieces = self._metadata.pieces(tiered.id)
+            start = min(start, pieces[0].start_offset) if pieces else start
+        elif copies:
             # There may be very many, which would hold up the loop.
             start = await self._in_thread(partial(core_rules.find_log_start_offset, epochs, start, copies))
         if tiered.log is log and log.epoch_entries == epochs and start <= log.high_watermark:
@@ -442,12 +486,17 @@ class RemoteLogManager:
     def _is_unchanged(self, tiered: _Tiered, log: UnifiedLog, segment: LogSegment, truncations: int) -> bool:
         """Whether this node still leads in the same epoch, and the segment is what it was."""
         return (
+            self._leads(tiered, log)
+            and segment.truncations == truncations
+            and log.has_closed_segment(segment)
+        )
+
+    def _leads(self, tiered: _Tiered, log: UnifiedLog) -> bool:
+        return (
             self._tiered.get((tiered.id.topic_id, tiered.id.partition)) is tiered
             and tiered.core.is_leader
             and tiered.core.leader_epoch == tiered.leader_epoch
             and tiered.core.log is log
-            and segment.truncations == truncations
-            and log.has_closed_segment(segment)
         )
 
     async def _copy_segment(
@@ -456,7 +505,7 @@ class RemoteLogManager:
         """Copy a closed segment. Returns whether the next one may follow."""
         if log.has_unfinished_snapshot or segment.indexes.wait_for_their_files():
             return False
-        truncations, size = segment.truncations, segment.size
+        truncations, size, cleaned_to = segment.truncations, segment.size, log.cleaned_to
         snapshot: str | bytes | None = log.snapshot_path(next_offset)
         if snapshot is None:
             snapshot = await self._in_thread(log.snapshot_maker(next_offset))
@@ -464,7 +513,7 @@ class RemoteLogManager:
                 return False
         txn_path = segment.stem + TXN_INDEX_SUFFIX
         has_aborted = self._disk.exists(txn_path) and self._disk.file_size(txn_path) > 0
-        epochs = log.epoch_entries
+        epochs = self._epochs_of(log)
         own_epochs = core_rules.epochs_in_range(epochs, segment.base_offset, next_offset)
         if not own_epochs:
             raise RemoteStorageException(
@@ -492,13 +541,14 @@ class RemoteLogManager:
         tiered.being_copied.add(metadata.remote_log_segment_id)
         try:
             await self._metadata.add_remote_log_segment_metadata(metadata)
+            if log.config.compact and self._is_covered(tiered, log, metadata):
+                # A newer leader has copied this part, and may have cleaned it since.
+                await self._delete(metadata)
+                return False
             traffic = self.traffic.of(tiered.id.topic)
             traffic.copies += 1
             try:
-                upload = self._in_thread(partial(self._storage.copy_log_segment_data, metadata, data))
-                self._uploads[metadata.remote_log_segment_id] = upload
-                upload.on_done(partial(self._uploaded, metadata.remote_log_segment_id))
-                custom = await upload
+                custom = await self._upload(metadata, data)
             except RetriableRemoteStorageException:
                 raise
             except RemoteStorageException:
@@ -519,12 +569,14 @@ class RemoteLogManager:
             if not self._is_unchanged(tiered, log, segment, truncations):
                 await self._delete(metadata)
                 return False
+            if custom is None and log.config.compact:
+                custom = mark_bytes(CompactedMark(cleaned_to, tiered.leader_epoch))
             await self._metadata.update_remote_log_segment_metadata(
                 self._update(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom)
             )
             traffic.copied_bytes += size
             # A newer leader may have taken the copy for a failed one. Then it does not count.
-            found = self._metadata.remote_log_segment_metadata(tiered.id, own_epochs[-1][0], next_offset - 1)
+            found = self._segment_at(tiered.id, log, next_offset - 1)
             if found is None or found.remote_log_segment_id != metadata.remote_log_segment_id:
                 return False
             log.note_copied_to(next_offset - 1)
@@ -537,8 +589,177 @@ class RemoteLogManager:
         finally:
             tiered.being_copied.discard(metadata.remote_log_segment_id)
 
+    def _is_covered(self, tiered: _Tiered, log: UnifiedLog, metadata: RemoteLogSegmentMetadata) -> bool:
+        pieces = self._metadata.pieces(tiered.id)
+        start_offset, end_offset = metadata.start_offset, log.log_end_offset
+        return (
+            core_rules.covered_by(pieces, log.epoch_entries, end_offset, start_offset) >= metadata.end_offset
+        )
+
+    def _upload(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Deferred[bytes | None]:
+        upload = self._in_thread(partial(self._storage.copy_log_segment_data, metadata, data))
+        self._uploads[metadata.remote_log_segment_id] = upload
+        upload.on_done(partial(self._uploaded, metadata.remote_log_segment_id))
+        return upload
+
     def _uploaded(self, segment_id: RemoteLogSegmentId, _: Deferred[bytes | None]) -> None:
         del self._uploads[segment_id]
+
+    # Cleanings of compacted topics
+
+    async def _clean_once(self, tiered: _Tiered) -> bool:
+        """Clean the remote part if enough of it is new. Returns whether there may be more."""
+        cleaner, log = self._cleaner(), tiered.log
+        if cleaner is None or tiered.id in self._clearing:
+            return False
+        async with self._cleanings:
+            plan = await self._in_thread(
+                partial(
+                    cleaning.plan,
+                    list(self._metadata.pieces(tiered.id)),
+                    self._metadata.list_remote_log_segments(tiered.id),
+                    frozenset(tiered.being_copied),
+                    log.epoch_entries,
+                    log.log_start_offset,
+                    log.config.min_cleanable_dirty_ratio,
+                )
+            )
+            if plan is None or not self._leads(tiered, log):
+                return False
+            try:
+                return await self._clean(tiered, log, plan, cleaner)
+            except (CleaningStopped, RecordMalformed, DecompressionFailed) as error:
+                logger.warning(
+                    "[RemoteLogManager partition=%s] cleaning the remote part: %s", tiered.id, error
+                )
+                return False
+
+    async def _clean(self, tiered: _Tiered, log: UnifiedLog, plan: Plan, cleaner: RemoteCleaner) -> bool:
+        staging = Staging(self._disk, log.directory, plan.pieces, self._reader.batches, cleaner.pace())
+        steps: list[Deferred[Any]] = []
+        work: CleaningWork | None = None
+
+        def step(job: Callable[[], T]) -> Deferred[T]:
+            done = self._in_thread(job)
+            steps[:] = [done]
+            return done
+
+        try:
+            await step(staging.begin)
+            aborted = await step(partial(cleaning.aborted_within, self._reader, plan))
+            ended_later, _ = log.aborted_entries(plan.pieces[0].start_offset, plan.end_offset)
+            config = log.config
+            job = CleaningJob(
+                staging.directory,
+                staging.segments(),
+                plan.first_dirty_offset,
+                plan.end_offset,
+                (),
+                list(dict.fromkeys([*aborted, *ended_later])),
+                last_records_of(log.producer_state),
+                self._clock.now_ms(),
+                config.delete_retention_ms,
+                config.internal_segment_bytes or config.segment_bytes,
+                config.segment_index_bytes,
+                config.index_interval_bytes,
+                cleaner.limits(),
+                is_staged=True,
+            )
+            work = cleaner.work_on_staged(job, staging.pace, staging)
+            await step(work.build_map)
+            first = 0
+            for group in work.groups:
+                suffixes = await step(partial(work.clean_group, group))
+                first += len(group)
+                snapshot = await step(
+                    partial(cleaning.snapshot_after, self._storage, self._reader, plan.pieces[:first])
+                )
+                sources = plan.pieces[first - len(group) : first]
+                epochs = cleaning.epochs_of(plan.pieces[:first])
+                data = staging.cleaned(group[0].base_offset, suffixes, snapshot, format_epochs(epochs))
+                if not await self._replace(tiered, log, sources, epochs, work.end_offset, data):
+                    return False
+            await step(work.finish)
+            logger.info(
+                "[RemoteLogManager partition=%s] the remote part is clean to %d", tiered.id, work.end_offset
+            )
+            return work.end_offset < plan.end_offset
+        finally:
+            staging.is_stopped = True
+            self._clearing.add(tiered.id)
+            done = self._tasks.start("ending a cleaning", self._clear_away(staging, work, steps))
+            done.on_done(lambda _: self._clearing.discard(tiered.id))
+
+    async def _clear_away(
+        self, staging: Staging, work: CleaningWork | None, steps: Sequence[Deferred[Any]]
+    ) -> None:
+        await when_all_done(steps)
+        if work is not None:
+            await self._in_thread(work.close)
+        try:
+            await self._in_thread(staging.remove)
+        except OSError as error:
+            logger.info("%s is removed later: %s", staging.directory, error)
+
+    async def _replace(
+        self,
+        tiered: _Tiered,
+        log: UnifiedLog,
+        sources: Sequence[Piece],
+        epochs: Epochs,
+        cleaned_to: int,
+        data: LogSegmentData,
+    ) -> bool:
+        """Make a copy in the place of some pieces, of which it has what a cleaning has left. Returns whether it is there. What it
+        replaces is deleted as what is not read any more."""
+        start_offset, next_offset = sources[0].start_offset, sources[-1].next_offset
+        metadata = RemoteLogSegmentMetadata(
+            RemoteLogSegmentId(tiered.id, self._uuid()),
+            start_offset,
+            next_offset - 1,
+            max([piece.metadata.max_timestamp_ms for piece in sources]),
+            self._node_id,
+            self._clock.now_ms(),
+            self._disk.file_size(data.log_segment),
+            leader_epochs(core_rules.epochs_in_range(epochs, start_offset, next_offset)),
+            txn_idx_empty=data.transaction_index is None,
+        )
+        tiered.being_copied.add(metadata.remote_log_segment_id)
+        try:
+            await self._metadata.add_remote_log_segment_metadata(metadata)
+            if not self._leads(tiered, log) or not self._are_read(tiered, sources):
+                await self._delete(metadata)
+                return False
+            traffic = self.traffic.of(tiered.id.topic)
+            traffic.copies += 1
+            try:
+                custom = await self._upload(metadata, data)
+            except RetriableRemoteStorageException:
+                raise
+            except RemoteStorageException:
+                traffic.copy_errors += 1
+                await self._delete(metadata)
+                raise
+            if not self._leads(tiered, log) or not self._are_read(tiered, sources):
+                await self._delete(metadata)
+                return False
+            if custom is None:
+                clean_before = min([mark_of(piece.metadata).cleaned_to for piece in sources])
+                custom = mark_bytes(CompactedMark(max(cleaned_to, clean_before), tiered.leader_epoch))
+            await self._metadata.update_remote_log_segment_metadata(
+                self._update(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom)
+            )
+            traffic.copied_bytes += metadata.segment_size_in_bytes
+            piece = self._metadata.piece_at(tiered.id, start_offset)
+            return (
+                piece is not None and piece.metadata.remote_log_segment_id == metadata.remote_log_segment_id
+            )
+        finally:
+            tiered.being_copied.discard(metadata.remote_log_segment_id)
+
+    def _are_read(self, tiered: _Tiered, pieces: Sequence[Piece]) -> bool:
+        found = [self._metadata.piece_at(tiered.id, piece.start_offset) for piece in pieces]
+        return found == list(pieces)
 
     # Deletions
 
@@ -558,9 +779,13 @@ class RemoteLogManager:
                 return True
             epochs = log.epoch_entries
             # What is local and copied counts once. What is below a copy goes with it, so it does not count, copied or not.
-            highest = core_rules.find_highest_remote_offset(
-                epochs, log.log_end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
-            ).offset
+            highest, pieces = log.highest_offset_in_remote_storage, None
+            if log.config.compact:
+                pieces = list(self._metadata.pieces(tiered.id))
+            else:
+                highest = core_rules.find_highest_remote_offset(
+                    epochs, log.log_end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
+                ).offset
             local = [_facts_of(each) for each in log.segments]
             config = log.config
             retention = Retention(
@@ -574,7 +799,9 @@ class RemoteLogManager:
             )
             # There may be very many copies, which would hold up the loop.
             expired = await self._in_thread(
-                partial(core_rules.expired_segments, retention, copies, frozenset(tiered.being_copied))
+                partial(
+                    core_rules.expired_segments, retention, copies, frozenset(tiered.being_copied), pieces
+                )
             )
             state.size_bytes = await self._in_thread(partial(core_rules.size_of_finished, copies))
             state.deletion_lag_segments = len(expired.segments)
@@ -746,24 +973,39 @@ class RemoteLogManager:
         partition = self._id_of(core)
         log: UnifiedLog = core.log
         async with self._reads:
-            metadata: RemoteLogSegmentMetadata | None = self._segment_with(partition, log, offset)
+            served = self._served(partition, log, offset)
+            if served is None:
+                raise LogRefused(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"offset {offset} does not exist in the remote tier of {partition}",
+                )
             found: RemoteRecords | None = None
+            passed_to = offset
             for _ in range(SEGMENTS_PASSED_MAX):
-                if metadata is None:
-                    return RemoteRead(NO_RECORDS, [])
-                # After an unclean election a copy may go on with records that this log has not.
-                end_offset = core_rules.common_end_offset(
-                    metadata, log.epoch_entries, log.log_end_offset, offset
-                )
-                if end_offset <= offset:
-                    return RemoteRead(NO_RECORDS, [])
-                found = await self._in_thread(
-                    partial(self._reader.read, metadata, offset, end_offset, max_bytes, minimum_one_batch)
-                )
+                if served is None or served.next_offset <= passed_to:
+                    break
+                metadata, end_offset = served
+                try:
+                    found = await self._in_thread(
+                        partial(
+                            self._reader.read, metadata, passed_to, end_offset, max_bytes, minimum_one_batch
+                        )
+                    )
+                except RemoteStorageException:
+                    served = self._served(partition, log, passed_to)
+                    if (
+                        served is None
+                        or served.metadata.remote_log_segment_id == metadata.remote_log_segment_id
+                    ):
+                        raise
+                    continue  # a cleaning has replaced it meanwhile
                 if found is not None:
                     break
-                metadata = self._next_segment(partition, log, metadata)
-            if found is None or metadata is None or not found.records:
+                passed_to = end_offset
+                served = self._served(partition, log, passed_to)
+            if found is None:
+                return RemoteRead(memoryview(_compacted_away(log, offset, passed_to)), [])
+            if not found.records:
                 return RemoteRead(NO_RECORDS, [])
             self._fetch_quota.record(len(found.records), self._clock.monotonic_ms())
             aborted: list[AbortedTransaction] = []
@@ -804,14 +1046,10 @@ class RemoteLogManager:
         log: UnifiedLog = core.log
         offset = log.log_start_offset
         while offset < log.local_log_start_offset:
-            epochs = log.epoch_entries
-            at = self._segment_at(partition, epochs, offset)
-            if at is None:
+            served = self._served(partition, log, offset)
+            if served is None or served.next_offset <= offset:
                 return None
-            # After an unclean election a copy may go on with records that this log has not.
-            end_offset = core_rules.common_end_offset(at, epochs, log.log_end_offset, offset)
-            if end_offset <= offset:
-                return None
+            at, end_offset = served
             if at.max_timestamp_ms >= timestamp_ms:
                 # Only now, so that no search for what is local waits for a slow store.
                 async with self._reads:
@@ -821,7 +1059,7 @@ class RemoteLogManager:
                 if found is not None and found.offset < end_offset:
                     return found
             offset = end_offset
-            await pause(core_rules.LOOKUP_COST + len(epochs))
+            await pause(core_rules.LOOKUP_COST + len(log.epoch_entries))
         return None
 
     async def aux_state(
@@ -831,7 +1069,11 @@ class RemoteLogManager:
         this epoch ends at `epoch_end_offset`. Raises RemoteStorageException."""
         partition = self._id_of(core)
         async with self._follower_states:
-            metadata = self._metadata.remote_log_segment_metadata(partition, epoch, offset)
+            if core.log.config.compact:
+                piece = self._metadata.piece_at(partition, offset)
+                metadata = None if piece is None else piece.metadata
+            else:
+                metadata = self._metadata.remote_log_segment_metadata(partition, epoch, offset)
             if metadata is None:
                 raise RemoteStorageException(f"no remote segment has offset {offset} of epoch {epoch}")
             checkpoint, snapshot = [
@@ -850,6 +1092,10 @@ class RemoteLogManager:
                     f"the leader epochs of {metadata.remote_log_segment_id} are those of another segment"
                 )
             # After an unclean election the copy may go on with records that the leader has not.
+            if core.log.config.compact:
+                if metadata.end_offset >= epoch_end_offset and mark_of(metadata).leader_epoch <= epoch:
+                    raise RemoteStorageException(f"{metadata.remote_log_segment_id} is of another history")
+                return RemoteLogAuxState(end, epochs, snapshot)
             common_end = max(min(metadata.end_offset_of_epoch(epoch) + 1, epoch_end_offset), offset + 1)
             if common_end < end:
                 epochs = core_rules.epochs_in_range(epochs, -1, common_end)
@@ -864,7 +1110,7 @@ class RemoteLogManager:
         replayed = [metadata]
         while True:
             start = replayed[-1].start_offset
-            earlier = self._segment_at(partition, epochs, start - 1)
+            earlier = self._segment_of_epoch(partition, epochs, start - 1)
             if earlier is None:
                 state.clear(start)
                 break
@@ -903,31 +1149,46 @@ class RemoteLogManager:
         name = core.topic_partition
         return TopicIdPartition(core.topic_id, name.topic, name.partition)
 
-    def _segment_with(
-        self, partition: TopicIdPartition, log: UnifiedLog, offset: int
-    ) -> RemoteLogSegmentMetadata:
-        metadata = self._segment_at(partition, log.epoch_entries, offset)
+    def _served(self, partition: TopicIdPartition, log: UnifiedLog, offset: int) -> _Served | None:
+        """The copy that has an offset, and up to where it is read."""
+        epochs = log.epoch_entries
+        if log.config.compact:
+            piece = self._metadata.piece_at(partition, offset)
+            if piece is None:
+                return None
+            trusted_up_to = core_rules.trusted_up_to(piece.metadata, epochs)
+            return _Served(piece.metadata, min(piece.next_offset, trusted_up_to))
+        metadata = self._segment_of_epoch(partition, epochs, offset)
         if metadata is None:
-            raise LogRefused(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} does not exist in the remote tier of {partition}",
-            )
-        return metadata
+            return None
+        # After an unclean election a copy may go on with records that this log has not.
+        return _Served(metadata, core_rules.common_end_offset(metadata, epochs, log.log_end_offset, offset))
 
     def _segment_at(
+        self, partition: TopicIdPartition, log: UnifiedLog, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        served = self._served(partition, log, offset)
+        return None if served is None else served.metadata
+
+    def _segment_of_epoch(
         self, partition: TopicIdPartition, epochs: Sequence[tuple[int, int]], offset: int
     ) -> RemoteLogSegmentMetadata | None:
         epoch = core_rules.epoch_for_offset(epochs, offset)
         return None if epoch is None else self._metadata.remote_log_segment_metadata(partition, epoch, offset)
 
-    def _next_segment(
-        self, partition: TopicIdPartition, log: UnifiedLog, metadata: RemoteLogSegmentMetadata
-    ) -> RemoteLogSegmentMetadata | None:
-        return self._segment_at(partition, log.epoch_entries, metadata.end_offset + 1)
+    def _epochs_of(self, log: UnifiedLog) -> Epochs:
+        if log.config.compact:
+            return core_rules.with_epochs_from(log.epoch_entries, log.log_start_offset)
+        return log.epoch_entries
 
     def _next_with_aborted(
         self, partition: TopicIdPartition, log: UnifiedLog, offset: int
     ) -> RemoteLogSegmentMetadata | None:
+        if log.config.compact:
+            pieces = self._metadata.pieces(partition)
+            first_piece = bisect_right(pieces, offset, key=lambda piece: piece.next_offset)
+            later = (piece.metadata for piece in pieces[first_piece:])
+            return next((each for each in later if not each.txn_idx_empty), None)
         epochs = log.epoch_entries
         first = core_rules.epoch_for_offset(epochs, offset)
         for epoch, start in epochs:
@@ -947,6 +1208,28 @@ def _report_unexpected(what: str, error: Exception) -> None:
         logger.info("%s waits: %r", what, error)
     else:
         report(what, error)
+
+
+def _compacted_away(log: UnifiedLog, offset: int, end_offset: int) -> bytes:
+    """A batch without records, as a cleaning leaves it, which takes a consumer beyond offsets that are gone. Otherwise it would
+    ask for them for ever. Only a compacted topic has them: of another one a store that loses records would hide the loss."""
+    end_offset = min(end_offset, offset + MAX_RELATIVE_OFFSET)
+    if end_offset <= offset or not log.config.compact:
+        return b""
+    batch = assemble(
+        b"",
+        base_offset=offset,
+        leader_epoch=log.epoch_for_offset(end_offset - 1),
+        attributes=0,
+        last_offset_delta=end_offset - 1 - offset,
+        base_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    return bytes(batch)
 
 
 def _facts_of(segment: LogSegment) -> LocalSegment:

@@ -7,13 +7,20 @@ of the log. A copy that does not belong to it was made by a leader whose records
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple, TypeAlias
 
 from kafkacompat.dataclass import dataclass
 from kafkacompat.quota.rate import Rate
-from kafkacompat.remote.metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kafkacompat.remote.metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    mark_of,
+)
+from kafkacompat.remote.metadata_cache import Piece
 from kafkacompat.tasks import Work
 
 Epochs: TypeAlias = Sequence[tuple[int, int]]
@@ -73,6 +80,41 @@ def candidate_log_segments(
             break
         found.append(Candidate(segment, following.base_offset))
     return found
+
+
+def copyable_up_to(cleaned_to: int, end_offset_at_first: int) -> int:
+    """Up to where segments of a compacted log may be copied: as far as it is clean, and only when all is clean that it had when
+    this leader began. Before a topic was tiered, other replicas may have dropped tombstones up to there, of which this one still
+    has earlier values."""
+    return cleaned_to if cleaned_to >= end_offset_at_first else -1
+
+
+def trusted_up_to(metadata: RemoteLogSegmentMetadata, epochs: Epochs) -> int:
+    """Up to where a copy of a compacted log can be of this log's history: no leader has copied records of a later epoch than
+    its own. After an unclean election a copy may go on with others."""
+    made_in = mark_of(metadata).leader_epoch
+    return next((start for epoch, start in epochs if epoch > made_in), UNLIMITED)
+
+
+def covered_by(
+    pieces: Sequence[Piece], epochs: Epochs, log_end_offset: int, local_log_start_offset: int
+) -> int:
+    """The last offset up to which a compacted log is copied from the start of its local files on, without a gap."""
+    offset = local_log_start_offset
+    for piece in islice(pieces, bisect_right(pieces, offset, key=lambda piece: piece.next_offset), None):
+        if piece.start_offset > offset:
+            break
+        offset = max(offset, min(piece.next_offset, trusted_up_to(piece.metadata, epochs)))
+        if offset < piece.next_offset:
+            break
+    return min(offset, log_end_offset) - 1
+
+
+def with_epochs_from(epochs: Epochs, log_start_offset: int) -> Epochs:
+    """The epochs of a compacted log. A replica learns them from batches, and the first ones may be gone."""
+    if not epochs or epochs[0][1] <= log_start_offset:
+        return epochs
+    return [(epochs[0][0], log_start_offset), *epochs[1:]]
 
 
 def epochs_in_range(epochs: Epochs, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
@@ -244,12 +286,14 @@ def expired_segments(
     facts: Retention,
     copies: Iterable[RemoteLogSegmentMetadata],
     being_copied: Collection[RemoteLogSegmentId] = (),
+    pieces: Sequence[Piece] | None = None,
 ) -> Expired:
     """The copies to delete, in order: those whose deletion has begun, those below the log start, those that retention.ms and
     retention.bytes let go, and those of other histories.
 
     Retention goes from the oldest copy of the lineage on and stops at the first that stays. What was never finished goes too
-    when nobody can finish it any more or nobody needs it: a new attempt has another id."""
+    when nobody can finish it any more or nobody needs it: a new attempt has another id. Of a compacted log what `pieces` does
+    not have goes, because something else is read in its place."""
     lineage = without_empty_epochs(facts.epochs)
     in_order = sorted(
         copies, key=lambda each: (each.start_offset, each.end_offset, each.remote_log_segment_id.id)
@@ -273,8 +317,11 @@ def expired_segments(
         )
     ]
     valid: list[RemoteLogSegmentMetadata] = []
+    read = None if pieces is None else {piece.metadata.remote_log_segment_id for piece in pieces}
     for each in finished:
-        if is_within_leader_epochs(each, facts.log_end_offset, lineage):
+        if read is not None:
+            (valid if each.remote_log_segment_id in read else gone).append(each)
+        elif is_within_leader_epochs(each, facts.log_end_offset, lineage):
             valid.append(each)
         elif _is_of_the_past(each, facts, lineage):
             gone.append(each)

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import IntEnum
+from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from kafkacompat.dataclass import dataclass
@@ -151,6 +152,35 @@ class RemoteLogSegmentMetadata:
         epochs = self.segment_leader_epochs
         later = bisect_right(epochs, leader_epoch, key=lambda entry: entry[0])
         return epochs[later][1] - 1 if later < len(epochs) else self.end_offset
+
+
+class CompactedMark(NamedTuple):
+    """What is kept with a copy of a compacted topic, in the place of what its store wants to have kept, if it wants nothing."""
+
+    cleaned_to: int
+    """Each record of the copy is the last one of its key below this offset. -1: that is not known."""
+    leader_epoch: int
+    """Of the broker that has made the copy."""
+
+
+_MARK = Struct(">2sqi")
+_MARKED = b"kc"
+
+
+def mark_bytes(mark: CompactedMark) -> bytes:
+    return _MARK.pack(_MARKED, *mark)
+
+
+def has_mark(metadata: RemoteLogSegmentMetadata) -> bool:
+    custom = metadata.custom_metadata
+    return custom is not None and len(custom) == _MARK.size and custom.startswith(_MARKED)
+
+
+def mark_of(metadata: RemoteLogSegmentMetadata) -> CompactedMark:
+    """What is known of a copy without a mark: its leader had at least the last epoch of its records."""
+    if has_mark(metadata):
+        return CompactedMark(*_MARK.unpack(metadata.custom_metadata or b"")[1:])
+    return CompactedMark(-1, metadata.segment_leader_epochs[-1][0])
 
 
 def leader_epochs(entries: Iterable[tuple[int, int]]) -> LeaderEpochs:

@@ -8,13 +8,15 @@ by a larger copy of the same records are only listed, so that their bytes are de
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from kafkacompat.remote.metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
+    mark_of,
     may_follow,
 )
 
@@ -43,14 +45,58 @@ class _LeaderEpochState:
             del self.starts[place], self.ids[place]
 
 
+class Piece(NamedTuple):
+    """A part of a copy, with whole batches."""
+
+    start_offset: int
+    next_offset: int
+    metadata: RemoteLogSegmentMetadata
+
+
+def lay_over(pieces: list[Piece], laid: Piece) -> None:
+    """Put a piece into pieces that are ordered by offset, in place of what they have of its offsets."""
+    first, last = _overlapping(pieces, laid.start_offset, laid.next_offset)
+    covered = pieces[first:last]
+    parts = [laid]
+    if covered and covered[0].start_offset < laid.start_offset:
+        parts.insert(0, covered[0]._replace(next_offset=laid.start_offset))
+    if covered and covered[-1].next_offset > laid.next_offset:
+        parts.append(covered[-1]._replace(start_offset=laid.next_offset))
+    pieces[first:last] = parts
+
+
+def _overlapping(pieces: Sequence[Piece], start_offset: int, next_offset: int) -> tuple[int, int]:
+    first = bisect_right(pieces, start_offset, key=lambda piece: piece.next_offset)
+    return first, bisect_left(pieces, next_offset, lo=first, key=lambda piece: piece.start_offset)
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and (found[-1].next_offset, found[-1].metadata) == (piece.start_offset, piece.metadata):
+            found[-1] = found[-1]._replace(next_offset=piece.next_offset)
+        else:
+            found.append(piece)
+    return found
+
+
+def _whole(metadata: RemoteLogSegmentMetadata) -> Piece:
+    return Piece(metadata.start_offset, metadata.end_offset + 1, metadata)
+
+
 class RemoteLogMetadataCache:
     """Knows each copy until its deletion is finished."""
 
-    __slots__ = ("_epochs", "_segments")
+    __slots__ = ("_epochs", "_finished", "_latest_leader_epoch", "_pieces", "_segments")
 
     def __init__(self) -> None:
         self._segments: dict[RemoteLogSegmentId, RemoteLogSegmentMetadata] = {}
         self._epochs: dict[int, _LeaderEpochState] = {}
+        self._finished: dict[RemoteLogSegmentId, None] = {}
+        """The copies that may be read, in the order in which they became so."""
+        self._pieces: list[Piece] = []
+        self._latest_leader_epoch = -1
+        """Of the leaders that have made these copies."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -85,6 +131,10 @@ class RemoteLogMetadataCache:
             del self._segments[segment_id]
         else:
             self._segments[segment_id] = metadata
+        if update.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            self._put_in(metadata)
+        elif segment_id in self._finished:
+            self._take_out(known)
         for epoch, start in metadata.segment_leader_epochs:
             state = self._epochs.setdefault(epoch, _LeaderEpochState())
             if update.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
@@ -134,6 +184,55 @@ class RemoteLogMetadataCache:
             return None
         found = self._segments[state.ids[place]]
         return found if offset <= found.end_offset_of_epoch(leader_epoch) else None
+
+    def pieces(self) -> Sequence[Piece]:
+        """The parts of all whole copies that are read of a compacted topic, by offset: of copies of the same offsets that of the
+        latest leader, and the one that was finished last. The replicas of such a topic are cleaned each for itself, so they
+        may disagree where leader epochs begin. It changes with the next step of a copy."""
+        return self._pieces
+
+    def _put_in(self, metadata: RemoteLogSegmentMetadata) -> None:
+        is_known = metadata.remote_log_segment_id in self._finished
+        self._finished[metadata.remote_log_segment_id] = None
+        leader_epoch = mark_of(metadata).leader_epoch
+        if leader_epoch >= self._latest_leader_epoch and not is_known:
+            self._latest_leader_epoch = leader_epoch
+            lay_over(self._pieces, _whole(metadata))
+        else:
+            self._lay_again(metadata.start_offset, metadata.end_offset + 1)
+
+    def _take_out(self, metadata: RemoteLogSegmentMetadata) -> None:
+        del self._finished[metadata.remote_log_segment_id]
+        first, last = _overlapping(self._pieces, metadata.start_offset, metadata.end_offset + 1)
+        held = [piece for piece in self._pieces[first:last] if piece.metadata == metadata]
+        if held:
+            self._lay_again(held[0].start_offset, held[-1].next_offset)
+
+    def _lay_again(self, start_offset: int, next_offset: int) -> None:
+        """Find anew what is read of a range. Looks at all copies."""
+        first, last = _overlapping(self._pieces, start_offset, next_offset)
+        if first < last:
+            start_offset = min(start_offset, self._pieces[first].start_offset)
+            next_offset = max(next_offset, self._pieces[last - 1].next_offset)
+        found: list[Piece] = []
+        copies = [
+            each
+            for each in map(self._segments.__getitem__, self._finished)
+            if each.start_offset < next_offset and each.end_offset >= start_offset
+        ]
+        for each in sorted(copies, key=lambda each: mark_of(each).leader_epoch):
+            lay_over(
+                found,
+                Piece(max(each.start_offset, start_offset), min(each.end_offset + 1, next_offset), each),
+            )
+        before = max(first - 1, 0)
+        parts = [*self._pieces[before:first], *found, *self._pieces[last : last + 1]]
+        self._pieces[before : last + 1] = _joined(parts)
+
+    def piece_at(self, offset: int) -> Piece | None:
+        pieces = self._pieces
+        place = bisect_right(pieces, offset, key=lambda piece: piece.start_offset) - 1
+        return pieces[place] if place >= 0 and offset < pieces[place].next_offset else None
 
     def next_segment_with_txn_index(self, leader_epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """The first copy that may have aborted transactions, from the one with this offset on, as far as copies of this

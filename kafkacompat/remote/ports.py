@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         RemotePartitionDeleteMetadata,
         TopicIdPartition,
     )
+    from kafkacompat.remote.metadata_cache import Piece
 
 
 class RemoteStorageException(Exception):
@@ -143,6 +144,14 @@ class RemoteLogMetadataManager(Protocol):
     ) -> Sequence[RemoteLogSegmentMetadata]:
         """All copies of which something may be in the remote store, in any of the first three states. With a leader epoch:
         those that contain it, by ascending start offset; a repeated copy of one segment appears beside the earlier one."""
+        ...
+
+    def pieces(self, partition: TopicIdPartition) -> Sequence[Piece]:
+        """What is read of a compacted topic, by offset, whatever the leader epochs are."""
+        ...
+
+    def piece_at(self, partition: TopicIdPartition, offset: int) -> Piece | None:
+        """The one with this offset."""
         ...
 
     def next_segment_with_txn_index(

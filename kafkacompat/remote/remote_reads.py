@@ -32,6 +32,7 @@ from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.read import find_by_time
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.remote.manager_core import epoch_for_offset
+from kafkacompat.remote.metadata import has_mark
 from kafkacompat.remote.ports import IndexType, RemoteStorageException
 from kafkacompat.tasks import at_once
 
@@ -86,6 +87,8 @@ class RemoteSegmentReader:
     ) -> RemoteRecords | None:
         """Batches from the one that contains the offset on, up to an end. None if the segment has none at or after the
         offset: its last records may have been compacted away. Raises RemoteStorageException."""
+        if not metadata.segment_size_in_bytes:
+            return None
 
         def read(position: int) -> _Found:
             return self._read_from(metadata, position, offset, end_offset, max_bytes, minimum_one_batch)
@@ -135,6 +138,21 @@ class RemoteSegmentReader:
             return _Found(None, frozenset((metadata.end_offset + 1,)))
         return _Found(RemoteRecords(taken.records(), end), frozenset(gaps))
 
+    def batches(
+        self, metadata: RemoteLogSegmentMetadata, start_offset: int, next_offset: int
+    ) -> Iterator[memoryview]:
+        """All batches between two offsets, from the first to the last byte of the segment. Raises RemoteStorageException."""
+        if not metadata.segment_size_in_bytes:
+            return
+        try:
+            with self._batches(metadata, 0, metadata.segment_size_in_bytes) as batches:
+                for batch in batches:
+                    data = batch.whole()
+                    if start_offset <= batch.header.base_offset < next_offset:
+                        yield data
+        except DAMAGE as damage:
+            raise _damaged(metadata, damage) from None
+
     def replay(
         self, metadata: RemoteLogSegmentMetadata, state: ProducerStateManager, end_offset: int
     ) -> None:
@@ -155,6 +173,8 @@ class RemoteSegmentReader:
         self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, least_offset: int
     ) -> TimestampOffset | None:
         """The first record at or after a timestamp and at or above an offset. Raises RemoteStorageException."""
+        if not metadata.segment_size_in_bytes:
+            return None
         try:
             times = TimeIndex(metadata.start_offset, self._indexes.get(metadata, IndexType.TIMESTAMP))
             times.check()
@@ -373,6 +393,8 @@ def _batches_in(ahead: _Ahead, metadata: RemoteLogSegmentMetadata) -> Iterator[_
 def _check_uncovered(metadata: RemoteLogSegmentMetadata, header: BatchHeader, least_offset: int) -> None:
     """The fields that the CRC does not cover. Of what lies below the log start the metadata have no epoch."""
     epoch = epoch_for_offset(metadata.segment_leader_epochs, header.last_offset)
+    if header.leader_epoch < 0 and has_mark(metadata):
+        epoch = None  # a cleaning has written a message of an old format anew
     if header.base_offset < least_offset or epoch not in (None, header.leader_epoch):
         raise BatchCorrupt(
             f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}, expected epoch {epoch} from {least_offset} on"

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, TopicImage
     from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Buffer, Clock, Workers
-    from kafkacompat.remote.metadata_cache import RemoteLogMetadataCache
+    from kafkacompat.remote.metadata_cache import Piece, RemoteLogMetadataCache
     from kafkacompat.tasks import Started, Tasks
 
 logger = logging.getLogger(__name__)
@@ -247,6 +247,12 @@ class TopicBasedRemoteLogMetadataManager:
         if leader_epoch is None:
             return known.list_all_remote_log_segments()
         return known.list_remote_log_segments(leader_epoch)
+
+    def pieces(self, partition: TopicIdPartition) -> Sequence[Piece]:
+        return self._known(partition).pieces()
+
+    def piece_at(self, partition: TopicIdPartition, offset: int) -> Piece | None:
+        return self._known(partition).piece_at(offset)
 
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int

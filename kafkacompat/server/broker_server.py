@@ -167,6 +167,7 @@ class BrokerServer:
                 self.partitions,
                 self.fetches,
                 lambda request: self._create_topics(request, None),
+                lambda: self.broker_logs.cleaner,
             )
 
         self.mirroring: Mirroring | None = None

@@ -22,6 +22,7 @@ from kafkacompat.remote.topic_based_metadata_manager import (
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
+    from kafkacompat.log.cleaner.log_cleaner import LogCleaner
     from kafkacompat.metrics.families import Families
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.partition.fetch import FetchEngine
@@ -44,8 +45,9 @@ class RemoteStorage:
         partitions: ReplicaManager,
         fetches: FetchEngine,
         create_topics: Callable[[CreateTopicsRequest], Deferred[Any]],
+        cleaner: Callable[[], LogCleaner | None],
     ) -> None:
-        """Raises ConfigError for a store that is not known."""
+        """`cleaner` gives the cleaner of the node once it serves. Raises ConfigError for a store that is not known."""
         config, tasks, clock = services.config, services.tasks, services.work_clock
 
         def image() -> MetadataImage:
@@ -79,6 +81,7 @@ class RemoteStorage:
             self.metadata,
             services.random.uuid,
             partitions.wakeups.appended,
+            cleaner,
         )
         self.metadata.deletion_is_begun = self.manager.deletion_is_begun
         partitions.hosted.tiering = self.manager

@@ -24,7 +24,7 @@ from kafkacompat.remote.metadata import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from kafkacompat.remote.metadata_cache import RemoteLogMetadataCache
+from kafkacompat.remote.metadata_cache import Piece, RemoteLogMetadataCache
 from kafkacompat.remote.ports import (
     IndexType,
     LogSegmentData,
@@ -143,6 +143,12 @@ class MemoryMetadata:
         if leader_epoch is None:
             return self.caches[partition].list_all_remote_log_segments()
         return self.caches[partition].list_remote_log_segments(leader_epoch)
+
+    def pieces(self, partition: TopicIdPartition) -> Sequence[Piece]:
+        return self.caches[partition].pieces()
+
+    def piece_at(self, partition: TopicIdPartition, offset: int) -> Piece | None:
+        return self.caches[partition].piece_at(offset)
 
     def next_segment_with_txn_index(
         self, partition: TopicIdPartition, leader_epoch: int, offset: int
