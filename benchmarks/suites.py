@@ -1,11 +1,12 @@
 """How long a suite of 200 typical tests takes, by where its Kafka comes from.
 
-python -m benchmarks.suites [--ways WAY...] [--rounds N] [--one-in N]
+python -m benchmarks.suites [--ways WAY...] [--rounds N] [--one-in N] [--plain-clients]
 
 Ways: in the process of the tests, or `Kafka(process=True)`, for each test or shared and reset between two; as
 `kafkacompat start`, for each test or shared; Apache Kafka, shared or for each test. The suite runs on one core, and its Kafka
 with it. With an Apache Kafka for each test 10 of the 200 tests run, evenly chosen, and the times are 20 times theirs. With
-`--one-in 40` 5 tests of each way run, to see that it works. CPU seconds are those of all processes. On a busy machine they say
+`--one-in 40` 5 tests of each way run, to see that it works. With `--plain-clients` no client has the settings that the
+documents advise for tests. CPU seconds are those of all processes. On a busy machine they say
 more than the seconds that have passed. Afterwards it measures starts and resets.
 """
 
@@ -111,10 +112,12 @@ class Measured:
     """That ran."""
 
 
-def measured(way: str, one_in: int) -> Measured:
+def measured(way: str, one_in: int, *, plain_clients: bool) -> Measured:
     command = ["taskset", "-c", "0", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["--override-ini", "addopts=", str(SUITE)]
     environment = os.environ | {"SUITE_KAFKA": way, "SUITE_ONE_IN": str(one_in)}
+    if plain_clients:
+        environment["SUITE_PLAIN_CLIENTS"] = "1"
     began_s, began_cpu_s = time.monotonic(), cpu_of_children_s()
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         memory = PeakMemory(process.pid)
@@ -164,13 +167,16 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--one-in", type=int, metavar="N")
+    parser.add_argument("--plain-clients", action="store_true")
     arguments = parser.parse_args()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     print("| Kafka of 200 tests on one core | seconds (median) | CPU seconds (median) | memory MB | tests |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for way in arguments.ways:
         one_in = arguments.one_in or (SLOWEST_ONE_IN if way == "apache-each" else 1)
-        rounds = [measured(way, one_in) for _ in range(arguments.rounds)]
+        rounds = [
+            measured(way, one_in, plain_clients=arguments.plain_clients) for _ in range(arguments.rounds)
+        ]
         seconds = statistics.median(each.seconds for each in rounds)
         cpu_seconds = statistics.median(each.cpu_seconds for each in rounds)
         peak_mb = max(each.bytes for each in rounds) / 1e6

@@ -15,7 +15,13 @@ from kafkacompat.testing.sweep import KILL, FaultFound, every_fault
 
 pytestmark = pytest.mark.needs_control
 RECORDS = 2
-QUICK = {"reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 20, "retry.backoff.ms": 5, "log_level": 0}
+QUICK = {
+    "reconnect.backoff.ms": 5,
+    "reconnect.backoff.max.ms": 20,
+    "retry.backoff.ms": 5,
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.node_state import NodeState
 from kafkacompat.testing import cluster
 from kafkacompat.testing.clock import TestClock
+from kafkacompat.testing.early_answers import EarlyAnswers
 from kafkacompat.testing.exchange import Hooks, intercepted
 from kafkacompat.testing.exchanges import Exchanges
 from kafkacompat.testing.expectations import Value, as_bytes, as_headers, expect, told_group
@@ -247,12 +248,12 @@ class Kafka:
 
     def _around(self, node: NodeThread, own: Dispatcher) -> Dispatcher:
         """What stands before the dispatcher of a node's listener."""
-        dispatcher = own
+        listeners = client_listeners(node.config, len(self._configs))
+        dispatcher: Dispatcher = EarlyAnswers(own, node.services.work_clock, listeners)
         if self._release is not None:
             from kafkacompat.testing.versions import ReleaseDispatcher
 
-            listeners = client_listeners(node.config, len(self._configs))
-            dispatcher = ReleaseDispatcher(own, self._release, listeners)
+            dispatcher = ReleaseDispatcher(dispatcher, self._release, listeners)
         if self._flavor is not None and self._flavor.rules:
             dispatcher = intercepted(dispatcher, own, self._refusals, node)
         return intercepted(dispatcher, own, self._hooks, node)
