@@ -16,11 +16,16 @@ import trio
 from kafkacompat.addresses import split_host_and_port
 from kafkacompat.deferred import Deferred
 from kafkacompat.testing import Kafka, KafkaCluster, Record, Refused
-from kafkacompat.testing._tests.test_node import api_versions_of, asked_again
+from kafkacompat.testing._tests.test_node import api_versions_of, asked_again, received
 from kafkacompat.testing.links import TIMER_MAX_MS
 from kafkacompat.testing.node import NodeEnded, NodeThread
 from kafkacompat.testing.waiting import until
+from kafkacompat.wire.apis import ApiKey
+from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.headers import parse_response_header, request_frame
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 
 @pytest.fixture(params=["in process", "as a process"])
@@ -151,6 +156,20 @@ def test_there_is_no_group_and_no_transaction_at_first(kafka: Kafka) -> None:
     assert kafka.groups() == {}
     assert kafka.transactions() == {}
     assert kafka.committed("g") == {}
+
+
+def test_a_fetch_that_finds_nothing_is_answered_before_its_time(kafka: Kafka) -> None:
+    kafka.produce("t", ["x"])
+    request = FetchRequest(max_wait_ms=3_600_000, min_bytes=1)
+    request.topics = [FetchTopic(topic="t", partitions=[FetchPartition(fetch_offset=1)])]
+    address = split_host_and_port(kafka.bootstrap_servers)
+    assert address is not None
+    with socket.create_connection(address, timeout=30) as client:
+        client.sendall(request_frame(request, 12, 7, None))
+        reply = received(client, int.from_bytes(received(client, 4), "big"))
+    _, position = parse_response_header(reply, ApiKey.FETCH, 12)
+    (partition,) = decode(FetchResponse, 12, reply, position).responses[0].partitions
+    assert (partition.error_code, partition.high_watermark, partition.records) == (0, 1, b"")
 
 
 # State as a whole.
