@@ -268,7 +268,8 @@ class ClusterSimulation:
                 other = unlike(core, image)
                 if other is not None:
                     return f"on node {replica} {name} {other}"
-                self.oracles.partitions.check_whole(life, core)
+                if not self.oracles.partitions.check_whole(life, core):
+                    return f"node {replica} has what its leader has given up: {name}"
                 ends[replica] = (core.log.log_end_offset, core.log.high_watermark)
             ledger = self.oracles.partitions.ledgers[key]
             if set(ends.values()) != {(ledger.end, ledger.end)}:

@@ -111,6 +111,15 @@ class MirrorOracles(PartitionOracles):
                 raise Breach("high watermark", f"{where} is at {end}, committed is all below {ledger.end}")
         seen.verified = seen.unverified = end
 
+    def check_whole(self, life: NodeView, core: Partition) -> bool:
+        if is_mirrored(core.topic_partition.topic):
+            ledger = self.ledger(core)
+            with life.machine.watched():
+                for base, batch in batches(core.log, 0, core.log.high_watermark):
+                    if ledger.batches.get(base) != batch and batch in ledger.history.lost.get(base, ()):
+                        return False
+        return super().check_whole(life, core)
+
     def check_once(self) -> None:
         """At the end: no batch of a producer is twice in a mirrored topic."""
         for ledger in self.ledgers.values():

@@ -353,13 +353,14 @@ class PartitionOracles:
         self._compare("replicas agree", where, core, seen.verified, end, ledger)
         seen.verified = end
 
-    def check_whole(self, life: NodeView, core: Partition) -> None:
-        """At the end, check a whole replica that is in sync."""
+    def check_whole(self, life: NodeView, core: Partition) -> bool:
+        """At the end, check a whole replica that is in sync. False: it cannot be whole yet."""
         with life.machine.watched():
             ledger = self.ledger(core)
             where = f"{core.topic_partition} on node {life.id}"
             self._compare("replicas agree", where, core, 0, core.log.high_watermark, ledger)
             self._check_keys(where, core, self._seen.get(core), ledger)
+        return True
 
     # Failures of disks and processes.
 
