@@ -28,7 +28,7 @@ from kafkacompat.pipeline.manifest import encode, manifest_of
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.recomputing import Range
 from kafkacompat.pipeline.runner import Run, StopRequest
-from kafkacompat.pipeline.table_commits import iceberg_name
+from kafkacompat.pipeline.table_formats import iceberg_name
 from kafkacompat.pipeline.tables import FORMATS, ICEBERG
 from kafkacompat.pipeline.topics import identity_of
 

@@ -29,7 +29,7 @@ from kafkacompat.pipeline.maintenance.rounds import Limits
 from kafkacompat.pipeline.maintenance.table import MIB, maintain_table
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.runner import Run, StopRequest
-from kafkacompat.pipeline.table_commits import iceberg_name
+from kafkacompat.pipeline.table_formats import iceberg_name
 from kafkacompat.pipeline.tables import DELTA, FORMATS, ICEBERG, PARQUET
 
 if TYPE_CHECKING:

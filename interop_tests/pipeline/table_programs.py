@@ -13,7 +13,7 @@ from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
 from interop_tests.harness.spark_jvm import quick_jvm
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.session import start_session
-from kafkacompat.pipeline.table_commits import use_output
+from kafkacompat.pipeline.table_formats import TABLE_FORMATS
 from kafkacompat.pipeline.tables import FORMATS
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -49,7 +49,8 @@ def begun(
     )
     root.joinpath("checkpoint").mkdir(parents=True)
     session = start_session(options, FORMATS)
-    use_output(session, options.output)
+    for form in TABLE_FORMATS.values():
+        form.use_output(session, options.output)
     return session, options
 
 

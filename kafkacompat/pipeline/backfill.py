@@ -36,8 +36,8 @@ from kafkacompat.pipeline.recomputing import (
     require_records,
 )
 from kafkacompat.pipeline.sink_log import Entry
-from kafkacompat.pipeline.table_commits import NONE, iceberg_name, use_output, written_batch
-from kafkacompat.pipeline.tables import DELTA, ICEBERG, PARQUET, partitioned_by
+from kafkacompat.pipeline.table_formats import LAKES, NONE, Lake, written_batch
+from kafkacompat.pipeline.tables import PARQUET, partitioned_by
 from kafkacompat.pipeline.topics import identity_of
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -151,7 +151,6 @@ class Backfill:
         self._writers_lock = self._output / f".{job.name}.lock"
         # The folders of partitions say 01, and not 1.
         session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-        use_output(session, options.output)
 
     def table(self, name: str, form: str, grace_ms: int) -> str:
         """Compute the dates of a table of this format again. Return what was done, for a person. PipelineFailed."""
@@ -167,7 +166,7 @@ class Backfill:
                     raise PipelineFailed(
                         f"a run writes it, and only one process may commit to a table of format {form}: stop the run first"
                     )
-                return self._lake(sink, query, form)
+                return self._lake(sink, query, LAKES[form])
         finally:
             self._session.catalog.clearCache()
 
@@ -222,25 +221,17 @@ class Backfill:
             made.append((str(path.relative_to(place)), str(path.parent.relative_to(aside) / name)))
         return tuple(made)
 
-    def _lake(self, sink: Table, query: Query, form: str) -> str:
-        from pyspark.sql import functions as F
-
-        place = str(self._output / sink.name)
-        number = written_batch(self._session, form, sink.name, place, checkpoint_of(query, self._options))
+    def _lake(self, sink: Table, query: Query, lake: Lake) -> str:
+        session, place = self._session, str(self._output / sink.name)
+        lake.use_output(session, self._options.output)
+        number = written_batch(session, lake.name, sink.name, place, checkpoint_of(query, self._options))
         if number == NONE:
             raise PipelineFailed(f"it has no batch of the checkpoint {self._options.checkpoint}")
-        name = iceberg_name(sink.name)
-        frame = self._session.table(name) if form == ICEBERG else self._session.read.format(form).load(place)
+        frame = lake.rows(session, sink.name, place)
         rows, changed = self._changed(sink, query, number, self._asked.within(frame))
         if changed:
             days = [day.isoformat() for day in changed]
-            made = of_dates(rows, changed)
-            if form == DELTA:
-                listed = ", ".join(f"'{day}'" for day in days)
-                writer = made.write.format(form).mode("overwrite")
-                writer.option("replaceWhere", f"date IN ({listed})").save(place)
-            else:
-                made.writeTo(name).option("fanout-enabled", "true").overwrite(F.col("date").isin(days))
+            lake.overwrite(of_dates(rows, changed), sink.name, place, days)
         return said(changed)
 
     def _changed(

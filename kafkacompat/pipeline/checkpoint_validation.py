@@ -27,7 +27,7 @@ from kafkacompat.pipeline.manifest import (
     upgrade,
 )
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.table_commits import NONE, last_batch, skips_without_running, written_batch
+from kafkacompat.pipeline.table_formats import NONE, TABLE_FORMATS, last_batch, written_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ def skips(planned: int, ended: int, written: int) -> bool:
 
 def table_has_last_batch(session: SparkSession, query: Query, options: RunOptions) -> bool:
     """Return whether Spark skips a batch of this query, as in `skips`."""
-    if query.table is None or not skips_without_running(format_of(query, options)):
+    if query.table is None or not TABLE_FORMATS[format_of(query, options)].skips_without_running:
         return False
     return skips(
         _planned(session, query, options),

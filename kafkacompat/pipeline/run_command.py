@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Final
 
 from kafkacompat.pipeline import options as defaults
+from kafkacompat.pipeline import tables
 from kafkacompat.pipeline.argument_types import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.formats.envelopes import ENVELOPES
@@ -38,8 +39,6 @@ from kafkacompat.pipeline.session import (
     start_session,
     stop_session,
 )
-from kafkacompat.pipeline.tables import FORMATS as TABLE_FORMATS
-from kafkacompat.pipeline.tables import ICEBERG
 from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import (
     BROKERS_REPLICATION,
@@ -151,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--table-format",
-        choices=TABLE_FORMATS,
+        choices=tables.FORMATS,
         help="format of all tables (that of each table of the job, which is parquet for those of kafkacompat)",
     )
     parser.add_argument(
@@ -384,7 +383,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kafkacompat.pipeline.checkpoint_validation import format_of, jobs_locked, require_same_run
     from kafkacompat.pipeline.groups import GroupCommits
     from kafkacompat.pipeline.runner import Run, StopRequest
-    from kafkacompat.pipeline.table_commits import use_output
+    from kafkacompat.pipeline.table_formats import TABLE_FORMATS
 
     stop = StopRequest()
     stop.listen()
@@ -415,8 +414,8 @@ def run(arguments: argparse.Namespace) -> int:
                 manifest = manifest_of(job, options, cluster_id, ids)
                 require_same_run(session, manifest, job.queries, options, say)
             choose_checkpoint_files(session, options)
-            if ICEBERG in formats:
-                use_output(session, options.output)
+            for form in formats:
+                TABLE_FORMATS[form].use_output(session, options.output)
             queries = [replace(query, reads=job.inputs_of(options)) for job in jobs for query in job.queries]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")

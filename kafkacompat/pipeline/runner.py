@@ -54,7 +54,7 @@ from kafkacompat.pipeline.progress import (
     summary_of,
 )
 from kafkacompat.pipeline.session import is_jvm_gone, local_path
-from kafkacompat.pipeline.table_commits import start_table
+from kafkacompat.pipeline.table_formats import TABLE_FORMATS
 from kafkacompat.pipeline.tables import PARQUET, format_in
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
     place = table_of(query, options)
     if query.writer is not None or query.table is None or place is None:
         return writer.start()
-    return start_table(writer, format_of(query, options), query.table, place)
+    return TABLE_FORMATS[format_of(query, options)].start(writer, query.table, place)
 
 
 def maintain(session: SparkSession, query: Query, options: RunOptions, paused: StreamingQuery | None) -> str:

@@ -173,7 +173,6 @@ def test_a_topic_that_is_remade_while_it_is_read_publishes_nothing(
     options = RunOptions(jobs=("shop",), checkpoint="c", output=str(tmp_path), bootstrap=address)
     day = date(2023, 11, 13)
     batch = Batch(0, {(topic, 0): 2}, 1 << 50)
-    monkeypatch.setattr(backfilling, "use_output", lambda session, output: None)
     monkeypatch.setattr(backfilling, "_batch_of", lambda *given: batch)
     monkeypatch.setattr(backfilling, "changed_dates", lambda present, rows: [day])
 

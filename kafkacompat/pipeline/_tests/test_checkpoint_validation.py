@@ -19,7 +19,7 @@ from kafkacompat.pipeline.checkpoint_validation import (
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import QUERIES
-from kafkacompat.pipeline.table_commits import NONE, last_batch
+from kafkacompat.pipeline.table_formats import NONE, last_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

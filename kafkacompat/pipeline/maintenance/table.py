@@ -14,7 +14,7 @@ from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.maintenance.local_folder import LocalFolder, locked
 from kafkacompat.pipeline.maintenance.parquet import ROUNDS, Outcome, maintain
 from kafkacompat.pipeline.maintenance.rounds import Limits
-from kafkacompat.pipeline.tables import DELTA, PARQUET
+from kafkacompat.pipeline.tables import PARQUET
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,15 +94,12 @@ def _lake(
     grace_ms: int,
     session: Callable[[], SparkSession],
 ) -> str:
-    from kafkacompat.pipeline.maintenance.lake import maintain_delta, maintain_iceberg
-    from kafkacompat.pipeline.table_commits import use_output
+    from kafkacompat.pipeline.table_formats import LAKES
 
+    lake = LAKES[form]
     with alone as is_alone:
         if not is_alone:
             return f"a run writes it, and only one process may commit to a table of format {form}: stop the run first"
-        if form == DELTA:
-            done = maintain_delta(session(), str(output / table), limits, grace_ms)
-        else:
-            use_output(session(), str(output))
-            done = maintain_iceberg(session(), table, limits, grace_ms, _now_ms())
+        lake.use_output(session(), str(output))
+        done = lake.maintain(session(), table, str(output / table), limits, grace_ms, _now_ms())
     return f"{done.merged} files merged into {done.made}" if done.merged else "no small files"
