@@ -326,6 +326,7 @@ class MirrorFetches:
         if records is not None and size:
             end = log.log_end_offset
             epoch_max = log.config.mirror_leader_epoch - 1
+            outcome.appended.append(core)  # the followers here wait for each piece
             yield from append_in_turns(core, records, epoch_max, lambda: self._is_wanted(followed))
             if not self._is_wanted(followed):
                 return
@@ -339,7 +340,6 @@ class MirrorFetches:
                         outcome,
                     )
                 return
-            outcome.appended.append(core)
             followed.traffic.bytes_in += size
             session.served(followed)
         followed.lag = max(0, answer.high_watermark - log.log_end_offset)

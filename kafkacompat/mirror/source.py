@@ -12,7 +12,7 @@ from kafkacompat.addresses import split_host_and_port
 from kafkacompat.faults import report
 from kafkacompat.mirror.following import BACKOFF_MS, EARLIEST, LATEST, MirrorFetches, Outcome
 from kafkacompat.net.failures import ChannelError
-from kafkacompat.tasks import WakeUp, in_turns
+from kafkacompat.tasks import WakeUp, Work, in_turns
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
     from kafkacompat.ports import Clock
     from kafkacompat.tasks import Started, Tasks
+    from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 logger = logging.getLogger(__name__)
 
@@ -252,12 +253,18 @@ class Source:
             return
         self._tell(leader, code_of(response.error_code).name if response.error_code else "")
         outcome = Outcome()
-        await in_turns(self.fetches.take_in_turns(leader, response, self._clock.monotonic_ms(), outcome))
+        await in_turns(self._taking(leader, response, outcome))
         self._carry_out(outcome)
         left = outcome.out_of_range
         for timestamp in (LATEST, EARLIEST):
             if left:
                 left = await self._settle(channel, left, timestamp)
+
+    def _taking(self, leader: int, response: FetchResponse, outcome: Outcome) -> Work[None]:
+        """The followers here get what is appended before the rest of the response is."""
+        for cost in self.fetches.take_in_turns(leader, response, self._clock.monotonic_ms(), outcome):
+            self._pass_on(outcome)
+            yield cost
 
     async def _settle(
         self, channel: Channel, asked: list[MirroredPartition], timestamp: int
@@ -282,11 +289,7 @@ class Source:
     def _carry_out(self, outcome: Outcome) -> None:
         for note in outcome.notes:
             logger.info("[Mirror source=%s] %s", self.bootstrap, note)
-        for core in dict.fromkeys(outcome.appended):
-            if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
-                self._hosted.advanced(core)
-            if not core.alone:
-                self._hosted.wakeups.appended(core)
+        self._pass_on(outcome)
         for core, failure in outcome.broken:
             self._hosted.storage_failed(core, failure)
         for followed, problem in outcome.bugs:
@@ -297,6 +300,14 @@ class Source:
             self._tasks.start(f"truncating {followed.name}", self._resume(followed))
         if outcome.needs_metadata:
             self._look_soon()
+
+    def _pass_on(self, outcome: Outcome) -> None:
+        for core in dict.fromkeys(outcome.appended):
+            if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
+                self._hosted.advanced(core)
+            if not core.alone:
+                self._hosted.wakeups.appended(core)
+        outcome.appended.clear()
 
     async def _resume(self, followed: MirroredPartition) -> None:
         """Go on with a truncated log when its checkpoints are correct, as a follower does."""

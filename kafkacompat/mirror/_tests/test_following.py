@@ -956,3 +956,17 @@ def test_partitions_that_begin_anew_are_truncated_in_steps() -> None:
         answer = mirror.answer(source.leader(), asked)
         steps = fetches.take_offsets([followed] * 3, each, answer, 0, mirror.last)
         assert sum(1 for _ in steps) == 3
+
+
+def test_followers_here_get_what_is_appended_before_the_rest_of_an_answer_is() -> None:
+    """An answer may have 10 MiB of many partitions."""
+    source = source_with(b"a", b"b")
+    there, mirror = source.leader(), Mirror(source)
+    fetches = mirror.following()
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
+    request = fetches.build(there.id, 0)
+    assert request is not None
+    outcome = Outcome()
+    steps = fetches.take_in_turns(there.id, answer_with_partition(mirror, there, request), 0, outcome)
+    next(iter(steps))
+    assert [core.log.log_end_offset for core in outcome.appended] == [2]
