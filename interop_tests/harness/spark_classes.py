@@ -13,6 +13,8 @@ import time
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from kafkacompat.pipeline.checkpoint_files import by_file_system
+
 BATCHES = 3
 TIMEOUT_S = 120.0
 SETTINGS = {
@@ -23,9 +25,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": by_file_system(),
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),

@@ -19,8 +19,7 @@ from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, download, re
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.harness.waiting import wait_until
-from kafkacompat.pipeline.packages import packages
-from kafkacompat.pipeline.tables import FORMATS
+from kafkacompat.pipeline.packages import formats_here, packages
 
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
 RESOLVE_TIMEOUT_S = 300.0
@@ -42,7 +41,7 @@ def ivy_dir() -> Path:
     """The value of spark.jars.ivy: Spark's cache, with the connector and the table formats. Ivy fails if two processes
     fill it at once."""
     home = spark_home()
-    wanted = packages(FORMATS)
+    wanted = packages(formats_here())
     complete = IVY_DIR / f"has-{wanted.replace(':', '-')}"
     IVY_DIR.mkdir(parents=True, exist_ok=True)
     with open(IVY_DIR / "lock", "w") as lock:

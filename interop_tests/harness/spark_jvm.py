@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 from interop_tests.harness.kafka_jars import CHECKOUT
@@ -23,7 +24,7 @@ LITTLE_COMPILED = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     " -Djdk.lang.Process.launchMechanism=VFORK"
 )
-FOLDER = CHECKOUT / ".cache" / "spark"
+FOLDER = CHECKOUT / ".cache" / "spark" / version("pyspark")
 ARCHIVE = FOLDER / "classes.jsa"
 TRIED = FOLDER / "classes-tried"
 PROGRAM = Path(__file__).with_name("spark_classes.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,9 @@ from interop_tests.harness.kafka_jars import CHECKOUT, require_program
 from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
 from interop_tests.harness.spark_jvm import quick_jvm
 from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.packages import formats_here
 from kafkacompat.pipeline.session import start_session
 from kafkacompat.pipeline.table_formats import TABLE_FORMATS
-from kafkacompat.pipeline.tables import FORMATS
 from kafkacompat.security.cluster_address import ClusterAddress
 
 if TYPE_CHECKING:
@@ -48,22 +49,25 @@ def begun(
         },
     )
     root.joinpath("checkpoint").mkdir(parents=True)
-    session = start_session(options, FORMATS)
-    for form in TABLE_FORMATS.values():
-        form.use_output(session, options.output)
+    session = start_session(options, formats_here())
+    for form in formats_here():
+        TABLE_FORMATS[form].use_output(session, options.output)
     return session, options
 
 
-def told_by(program: str, bootstrap: str, folder: Path) -> Any:
-    """Run a program of this package to its end. Return the JSON of its last line."""
+def told_by(program: str, bootstrap: str, folder: Path, site: Path | None = None) -> Any:
+    """Run a program of this package to its end. Return the JSON of its last line. site: the folder of another PySpark."""
     require_program("java")
+    environment = spark_environment()
+    if site is not None:
+        environment |= {"SPARK_HOME": str(site / "pyspark"), "PYTHONPATH": f"{site}{os.pathsep}{CHECKOUT}"}
     done = subprocess.run(
         [sys.executable, "-m", f"interop_tests.pipeline.{program}", bootstrap, str(folder)],
         capture_output=True,
         text=True,
         timeout=TIME_LIMIT_S,
         cwd=CHECKOUT,
-        env=spark_environment(),
+        env=environment,
     )
     assert done.returncode == 0, (done.stdout[-4000:], done.stderr[-4000:])
     return json.loads(done.stdout.splitlines()[-1])

@@ -4,9 +4,11 @@ is merged and removed meanwhile, and for other engines too. Checkpoints and tabl
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from interop_tests.pipeline.declarative_spark import declarative_spark
 from interop_tests.pipeline.table_programs import told_by
 from interop_tests.pipeline.table_readers import rows_read
 from kafkacompat.pipeline.tables import FORMATS
@@ -20,17 +22,31 @@ def events(rounds: int) -> list[str]:
 pytestmark = pytest.mark.needs_control
 
 
+def require_each_event_once(told: Any, form: str) -> None:
+    """Each table has every event once after each step."""
+    before, during, after, removed, again, by_the_run = (found[form] for found in told["rows"])
+    assert before == during == events(4), form
+    assert after == events(6), form
+    # The odd ones are of the day before.
+    kept = [event for event in events(6) if int(event[-1]) % 2 == 0]
+    assert removed == kept, form
+    assert again == sorted([*kept, *(f"6-{each:02}" for each in range(20))]), form
+    assert by_the_run == sorted([*again, *(f"7-{each:02}" for each in range(20))]), form
+
+
+def test_parquet_and_delta_have_every_event_once_on_the_spark_of_declarative_pipelines(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    told = told_by("table_formats", bootstrap, tmp_path / "run", declarative_spark())
+    assert [*told["rows"][0]] == ["parquet", "delta"]
+    for form in ("parquet", "delta"):
+        require_each_event_once(told, form)
+
+
 def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> None:
     told = told_by("table_formats", bootstrap, tmp_path / "run")
     for form in FORMATS:
-        before, during, after, removed, again, by_the_run = (found[form] for found in told["rows"])
-        assert before == during == events(4), form
-        assert after == events(6), form
-        # The odd ones are of the day before.
-        kept = [event for event in events(6) if int(event[-1]) % 2 == 0]
-        assert removed == kept, form
-        assert again == sorted([*kept, *(f"6-{each:02}" for each in range(20))]), form
-        assert by_the_run == sorted([*again, *(f"7-{each:02}" for each in range(20))]), form
+        require_each_event_once(told, form)
     for form in ("delta", "iceberg"):
         assert "files merged into" in told["by the run"][form][0], form
     assert not any("was not maintained" in line for each in told["by the run"].values() for line in each)

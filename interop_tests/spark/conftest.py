@@ -14,6 +14,7 @@ import pytest
 from interop_tests.harness.kafka_jars import MissingTool, require_program
 from interop_tests.harness.spark_cluster import ivy_dir
 from interop_tests.harness.spark_jvm import quick_jvm
+from kafkacompat.pipeline.checkpoint_files import by_file_system
 from kafkacompat.pipeline.packages import connector
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
         # Starts two programs for each file of a checkpoint instead of ten.
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-        ),
+        "spark.sql.streaming.checkpointFileManagerClass": by_file_system(),
     }
     builder = SparkSession.builder.master("local[2]").appName("kafkacompat-interop")
     for key, value in settings.items():

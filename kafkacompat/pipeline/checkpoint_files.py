@@ -4,7 +4,7 @@ Spark's default, Hadoop's FileContext, starts ten programs (readlink, chmod) for
 two. On two cores that saves a quarter of the work of small batches. Both write a temporary file and rename it, and
 each can read the other's files. But the alternative checks that the name is free and then renames, so two runs on one
 checkpoint could both succeed. Therefore a run locks the checkpoint before it makes this choice. On other file systems
-(HDFS, S3) only Spark's default can rename safely. This module knows the setting of Spark 4.0, but no queries.
+(HDFS, S3) only Spark's default can rename safely. This module knows the settings of Spark 4.0 to 4.2, but no queries.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.file_systems import scheme_of
 from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.packages import spark_minor
 from kafkacompat.pipeline.session import is_jvm_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTING: Final = "spark.sql.streaming.checkpointFileManagerClass"
-BY_FILE_SYSTEM: Final = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+STREAMING: Final = "org.apache.spark.sql.execution.streaming"
 LOCAL: Final = "file"
+
+
+def by_file_system() -> str:
+    """Return the class of the alternative. Spark 4.1 has moved it."""
+    package = STREAMING if spark_minor() < (4, 1) else f"{STREAMING}.checkpointing"
+    return f"{package}.FileSystemBasedCheckpointFileManager"
 
 
 def choose_checkpoint_files(session: SparkSession, options: RunOptions) -> None:
@@ -35,4 +42,4 @@ def choose_checkpoint_files(session: SparkSession, options: RunOptions) -> None:
         # If a file system is not available, the first query reports it.
         return
     if schemes == {LOCAL}:
-        session.conf.set(SETTING, BY_FILE_SYSTEM)
+        session.conf.set(SETTING, by_file_system())

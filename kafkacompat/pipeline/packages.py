@@ -10,10 +10,13 @@ from typing import Final
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.tables import DELTA, ICEBERG, PARQUET
 
-TABLE_FORMATS: Final = {
+FORMAT_PACKAGES: Final = {
     "4.0": {
         DELTA: "io.delta:delta-spark_2.13:4.0.0",
         ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
+    },
+    "4.2": {
+        DELTA: "io.delta:delta-spark_4.2_2.13:4.4.0",
     },
 }
 """The packages of table formats, by the minor version of Spark that they are built for."""
@@ -40,20 +43,35 @@ def connector() -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version()}"
 
 
+def spark_minor() -> tuple[int, int]:
+    """Return the first two numbers of Spark's version."""
+    major, minor, *_ = spark_version().split(".")
+    return int(major), int(minor)
+
+
+def formats_here() -> tuple[str, ...]:
+    """Return the table formats that the installed Spark can write."""
+    return (PARQUET, *_format_packages())
+
+
+def _format_packages() -> dict[str, str]:
+    return FORMAT_PACKAGES.get(".".join(map(str, spark_minor())), {})
+
+
 def packages(formats: Iterable[str] = ()) -> str:
     """Return the value of spark.jars.packages: the connector, and the packages of these table formats.
 
     PipelineFailed for a format that has no package for this Spark.
     """
-    minor = ".".join(spark_version().split(".")[:2])
+    here = _format_packages()
     found = [connector()]
     for name in sorted({*formats} - {PARQUET}):
-        if name not in TABLE_FORMATS.get(minor, {}):
-            known = ", ".join(TABLE_FORMATS)
+        if name not in here:
+            known = " or ".join(minor for minor, made in FORMAT_PACKAGES.items() if name in made)
             raise PipelineFailed(
                 f"tables of format {name} need Spark {known}, and PySpark {spark_version()} is installed"
             )
-        found.append(TABLE_FORMATS[minor][name])
+        found.append(here[name])
     return ",".join(found)
 
 

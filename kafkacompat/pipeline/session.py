@@ -1,7 +1,7 @@
 """The Spark session of a run: the connector, defaults for small machines, RocksDB for state, and clear messages about
 missing parts.
 
-Follows the settings of Spark 4.0. Independent of jobs.
+Independent of jobs.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def require_java() -> None:
     if home:
         if not os.access(Path(home) / "bin" / "java", os.X_OK):
             raise PipelineFailed(
-                f"JAVA_HOME is {home}, where there is no bin/java; Spark 4.0 needs Java 17 or 21"
+                f"JAVA_HOME is {home}, where there is no bin/java; Spark needs Java 17 or 21"
             )
     elif shutil.which("java") is None:
-        raise PipelineFailed("java is not on PATH and JAVA_HOME is not set; Spark 4.0 needs Java 17 or 21")
+        raise PipelineFailed("java is not on PATH and JAVA_HOME is not set; Spark needs Java 17 or 21")
 
 
 def settings(options: RunOptions, formats: Collection[str] = ()) -> dict[str, str]:

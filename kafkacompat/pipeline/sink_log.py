@@ -27,7 +27,7 @@ NONE: Final = -1
 
 
 class LogUnreadable(ValueError):
-    """The text is no file of the log, or has what Spark 4.0 does not write."""
+    """The text is no file of the log, or has what Spark does not write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kafkacompat.pipeline.checkpoint_files import BY_FILE_SYSTEM, SETTING, choose_checkpoint_files
+from kafkacompat.pipeline.checkpoint_files import SETTING, by_file_system, choose_checkpoint_files
 from kafkacompat.pipeline.options import RunOptions
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def chosen(session: SparkSession, checkpoint: str, output: str) -> str | None:
 
 
 def test_only_local_folders_are_written_another_way(session: SparkSession) -> None:
-    assert chosen(session, "/a/checkpoint", "tables") == BY_FILE_SYSTEM
-    assert chosen(session, "file:/a/checkpoint", "file:///a [1] tables") == BY_FILE_SYSTEM
+    assert chosen(session, "/a/checkpoint", "tables") == by_file_system()
+    assert chosen(session, "file:/a/checkpoint", "file:///a [1] tables") == by_file_system()
     assert chosen(session, "/a/checkpoint", ELSEWHERE) is None
     assert chosen(session, ELSEWHERE, "/a/tables") is None
     assert chosen(session, "nothing-like-that://a/checkpoint", "/a/tables") is None
@@ -50,7 +50,7 @@ def test_a_place_without_a_scheme_is_on_sparks_default_file_system(session: Spar
     hadoop.set("fs.defaultFS", ELSEWHERE)
     try:
         assert chosen(session, "/a/checkpoint", "/a/tables") is None
-        assert chosen(session, "file:/a/checkpoint", "file:/a/tables") == BY_FILE_SYSTEM
+        assert chosen(session, "file:/a/checkpoint", "file:/a/tables") == by_file_system()
     finally:
         hadoop.set("fs.defaultFS", kept)
 
@@ -65,7 +65,7 @@ def test_a_checkpoint_is_gone_on_with_whoever_wrote_it(session: SparkSession, tm
     """The checkpoint is written by Spark's default, then by the alternative, then by the default: each line is there once."""
     lines, table = tmp_path / "lines", str(tmp_path / "table")
     lines.mkdir()
-    for number, way in enumerate((None, BY_FILE_SYSTEM, None)):
+    for number, way in enumerate((None, by_file_system(), None)):
         session.conf.unset(SETTING)
         if way is not None:
             session.conf.set(SETTING, way)
