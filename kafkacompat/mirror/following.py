@@ -326,8 +326,9 @@ class MirrorFetches:
         if records is not None and size:
             end = log.log_end_offset
             epoch_max = log.config.mirror_leader_epoch - 1
-            outcome.appended.append(core)  # the followers here wait for each piece
-            yield from append_in_turns(core, records, epoch_max, lambda: self._is_wanted(followed))
+            for cost in append_in_turns(core, records, epoch_max, lambda: self._is_wanted(followed)):
+                outcome.appended.append(core)  # the followers here wait for each piece
+                yield cost
             if not self._is_wanted(followed):
                 return
             if log.log_end_offset == end:

@@ -17,6 +17,7 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.mirror.following import EARLIEST, LATEST, MirrorFetches, Outcome
 from kafkacompat.mirror.mirrored_partition import MirroredPartition
 from kafkacompat.mirror.traffic import MirrorTopicTraffic
+from kafkacompat.partition import following
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
 from kafkacompat.partition._tests.kit import batch_of, topic_image
 from kafkacompat.partition.service import OffsetLookup
@@ -958,15 +959,19 @@ def test_partitions_that_begin_anew_are_truncated_in_steps() -> None:
         assert sum(1 for _ in steps) == 3
 
 
-def test_followers_here_get_what_is_appended_before_the_rest_of_an_answer_is() -> None:
-    """An answer may have 10 MiB of many partitions."""
-    source = source_with(b"a", b"b")
+def test_followers_here_get_each_piece_before_the_rest_of_an_answer_is_appended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer may have 10 MiB of many partitions, and many pieces of one."""
+    monkeypatch.setattr(following, "BATCHES_AT_ONCE", 2)
+    source = source_with(b"a", b"b", b"c", b"d", b"e")
     there, mirror = source.leader(), Mirror(source)
     fetches = mirror.following()
     at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
     request = fetches.build(there.id, 0)
     assert request is not None
-    outcome = Outcome()
-    steps = fetches.take_in_turns(there.id, answer_with_partition(mirror, there, request), 0, outcome)
-    next(iter(steps))
-    assert [core.log.log_end_offset for core in outcome.appended] == [2]
+    outcome, passed_on = Outcome(), []
+    for _ in fetches.take_in_turns(there.id, answer_with_partition(mirror, there, request), 0, outcome):
+        passed_on += [core.log.log_end_offset for core in outcome.appended]
+        outcome.appended.clear()
+    assert passed_on == [2, 4, 5]
