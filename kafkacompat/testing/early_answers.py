@@ -61,7 +61,7 @@ class EarlyAnswers:
 
         def answered(_: object) -> None:
             if connection_id in self._waits_ms and self._clock.monotonic_ms() - began_ms >= wait_ms:
-                self._waits_ms[connection_id] = 2 * wait_ms
+                self._waits_ms[connection_id] = max(FIRST_MS, 2 * wait_ms)
 
         answer.reply.on_done(answered)
         return answer

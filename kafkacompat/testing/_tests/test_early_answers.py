@@ -146,6 +146,14 @@ def test_a_shorter_wait_stays() -> None:
     assert case.inner.request.max_wait_ms == 4
 
 
+def test_a_fetch_that_wants_no_wait_leaves_the_next_one_its_own() -> None:
+    """It would ask again and again without a pause."""
+    case = Case()
+    case.ask(fetch(max_wait_ms=0), 18)
+    case.answered_after(0)
+    assert case.wait_ms() == FIRST_MS
+
+
 def test_a_follower_waits_as_long_as_it_asks() -> None:
     case = Case()
     case.ask(fetch(), 18, listener="NODES")
