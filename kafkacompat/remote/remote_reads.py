@@ -2,8 +2,8 @@
 
 Everything here blocks, in threads of the remote storage. The remote store is not trusted: a batch counts only if it lies within
 the segment, in order, with a valid CRC and the leader epoch that the metadata have for it. An index only saves bytes; where it
-leads to no batch, the segment is read from its beginning. So it is where offsets are missing: only a second reading tells whether
-a cleaning has removed them.
+leads to another batch or none, the segment is read from its beginning. Where offsets are missing, only a second reading
+tells whether a cleaning has removed them.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class _Found(NamedTuple):
     records: RemoteRecords | None
     gaps: frozenset[int]
     """The first offset after each gap."""
+    first: int
+    """The last offset of the first batch that was read. -1: none was."""
 
 
 class RemoteSegmentReader:
@@ -93,9 +95,10 @@ class RemoteSegmentReader:
         def read(position: int) -> _Found:
             return self._read_from(metadata, position, offset, end_offset, max_bytes, minimum_one_batch)
 
-        found = _read_at(metadata, self._position_of(metadata, offset), read)
+        indexed, position = self._indexed(metadata, offset)
+        found = _read_at(metadata, position, read)
         if found.gaps:
-            again = _read_at(metadata, 0, read)
+            again = _read_at(metadata, position if found.first == indexed else 0, read)
             if again.gaps - found.gaps:
                 raise _damaged(
                     metadata, BatchCorrupt(f"it has other offsets from {offset} on in each reading")
@@ -116,10 +119,11 @@ class RemoteSegmentReader:
     ) -> _Found:
         taken = _Taken()
         gaps: set[int] = set()
-        size, end = 0, offset
+        size, end, first = 0, offset, -1
         with self._batches(metadata, position, max_bytes + INDEXED_EVERY) as batches:
             for batch in batches:
                 header = batch.header
+                first = header.last_offset if first < 0 else first
                 if header.last_offset < offset:
                     continue
                 if header.last_offset >= end_offset:
@@ -128,15 +132,15 @@ class RemoteSegmentReader:
                     gaps.add(header.base_offset)
                 if size + header.size > max_bytes and (size or not minimum_one_batch):
                     records = RemoteRecords(taken.records(), end if size else header.base_offset)
-                    return _Found(records, frozenset(gaps))
+                    return _Found(records, frozenset(gaps), first)
                 taken.add(batch)
                 size += header.size
                 end = header.last_offset + 1
                 if size >= max_bytes or end >= end_offset:
                     break
         if not size:
-            return _Found(None, frozenset((metadata.end_offset + 1,)))
-        return _Found(RemoteRecords(taken.records(), end), frozenset(gaps))
+            return _Found(None, frozenset((metadata.end_offset + 1,)), first)
+        return _Found(RemoteRecords(taken.records(), end), frozenset(gaps), first)
 
     def batches(
         self, metadata: RemoteLogSegmentMetadata, start_offset: int, next_offset: int
@@ -183,7 +187,7 @@ class RemoteSegmentReader:
             before = -1
         return _read_at(
             metadata,
-            self._position_of(metadata, max(before, least_offset)),
+            self._indexed(metadata, max(before, least_offset))[1],
             lambda position: self._find_from(metadata, position, timestamp_ms, least_offset),
         )
 
@@ -214,15 +218,16 @@ class RemoteSegmentReader:
             self._indexes.remove([metadata.remote_log_segment_id.id])
             raise _damaged(metadata, damage) from None
 
-    def _position_of(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
+    def _indexed(self, metadata: RemoteLogSegmentMetadata, offset: int) -> tuple[int, int]:
+        """The last offset of a batch that is at or before this one, and the position of that batch."""
         data = self._indexes.get(metadata, IndexType.OFFSET)
         try:
             index = OffsetIndex(metadata.start_offset, data)
             index.check(metadata.segment_size_in_bytes)
-            return index.lookup(offset)[1]
+            return index.lookup(offset)
         except (IndexCorrupt, ValueError):
             self._indexes.remove([metadata.remote_log_segment_id.id])
-            return 0
+            return -1, 0
 
     @contextmanager
     def _batches(

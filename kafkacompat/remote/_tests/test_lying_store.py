@@ -159,6 +159,28 @@ def test_records_that_a_cleaning_has_removed_are_missing_in_each_reading() -> No
     assert offsets_in(read(tier, 2).records) == [4, 5, 6, 7, 8, 9]
 
 
+def test_what_a_cleaning_has_removed_costs_no_reading_of_what_lies_before() -> None:
+    """In a compacted topic most reads find something missing."""
+    tier = tiered()
+    parts = parts_at(tier, 0)
+    size = len(parts["log"]) // 5
+    metadata = tier.metadata.cache.remote_log_segment_metadata(0, 0)
+    assert metadata is not None
+    parts["log"] = parts["log"][: 3 * size] + parts["log"][4 * size :]
+    object.__setattr__(metadata, "segment_size_in_bytes", 4 * size)
+    parts[IndexType.OFFSET] = (5).to_bytes(4, "big") + (2 * size).to_bytes(4, "big")
+    fetch, begins = tier.storage.fetch_log_segment, list[int]()
+
+    def noted(metadata: Any, start: int, end: int | None = None) -> Any:
+        begins.append(start)
+        return fetch(metadata, start, end)
+
+    tier.storage.fetch_log_segment = noted  # type: ignore[method-assign]
+    assert offsets_in(read(tier, 5).records) == [4, 5, 8, 9]
+    assert offsets_in(read(tier, 6).records) == [8, 9]
+    assert set(begins) == {2 * size}
+
+
 def test_other_gaps_in_each_reading_are_not_believed() -> None:
     tier = tiered()
     parts = parts_at(tier, 0)
