@@ -80,6 +80,8 @@ LOOKED_AT_ONCE = 64
 TAKEN_OVER_AFTER_MS = 300_000
 """If the leader of a deleted topic deletes nothing for so long, another replica does. Both may: each step can be repeated."""
 NO_RECORDS = memoryview(b"")
+CLEANING_RESTS_MOST = 64
+"""Passes between two cleanings of a remote part that fail. Each one fetches anew what it cleans."""
 SEGMENTS_PASSED_MAX = 100
 """Copies that one read passes over, because their last records were compacted away."""
 
@@ -123,6 +125,8 @@ class _Tiered:
 
     __slots__ = (
         "being_copied",
+        "cleaning_rest",
+        "cleanings_failed",
         "core",
         "custom_metadata_is_too_large",
         "end_offset_at_first",
@@ -146,6 +150,10 @@ class _Tiered:
         self.start_is_known = False
         self.state = RemoteState()
         self.custom_metadata_is_too_large = False
+        self.cleanings_failed = 0
+        """In turn."""
+        self.cleaning_rest = 0
+        """Passes until the next cleaning."""
 
     @property
     def log(self) -> UnifiedLog:
@@ -612,6 +620,9 @@ class RemoteLogManager:
         cleaner, log = self._cleaner(), tiered.log
         if cleaner is None or tiered.id in self._clearing:
             return False
+        if tiered.cleaning_rest:
+            tiered.cleaning_rest -= 1
+            return False
         async with self._cleanings:
             plan = await self._in_thread(
                 partial(
@@ -626,8 +637,12 @@ class RemoteLogManager:
             )
             if plan is None or not self._leads(tiered, log):
                 return False
+            tiered.cleanings_failed += 1
+            tiered.cleaning_rest = min(2 ** (tiered.cleanings_failed - 1), CLEANING_RESTS_MOST)
             try:
-                return await self._clean(tiered, log, plan, cleaner)
+                is_more = await self._clean(tiered, log, plan, cleaner)
+                tiered.cleanings_failed = tiered.cleaning_rest = 0
+                return is_more
             except (CleaningStopped, RecordMalformed, DecompressionFailed) as error:
                 logger.warning(
                     "[RemoteLogManager partition=%s] cleaning the remote part: %s", tiered.id, error

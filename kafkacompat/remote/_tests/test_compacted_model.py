@@ -436,3 +436,31 @@ def test_what_is_deleted_leaves_the_remote_storage_and_its_tombstone_follows() -
         go_on()
     assert sorted(remote_keys()) == [b"b", b"c", b"d", b"e", b"f"]
     lives.check()
+
+
+def test_a_cleaning_that_fails_again_and_again_is_tried_less_and_less_often() -> None:
+    """Each one fetches what it cleans."""
+    lives = Lives(0, begins_tiered=True)
+    lives._take_roles()
+    storage = lives.leader.storage
+
+    def damage(operation: str) -> None:
+        if operation == "fetch":
+            raise RemoteStorageException("damaged")
+
+    storage.fail = damage
+    for key in (b"a", b"b"):
+        put(lives, key, b"1" * 700)
+        lives.clean_leader()
+        lives.pass_time()
+    for _ in range(100):
+        lives.pass_on()
+    assert 4 <= storage.calls.count("fetch") <= 8
+    storage.fail = lives._fail
+    for _ in range(64):
+        lives.pass_on()
+    assert first_dirty_offset(lives.metadata.cache.pieces()) == 2
+    put(lives, b"c", b"1" * 700)
+    lives.clean_leader()
+    lives.pass_time()
+    assert first_dirty_offset(lives.metadata.cache.pieces()) == 3
