@@ -835,11 +835,17 @@ class RemoteLogManager:
                 state.deletion_lag_bytes -= metadata.segment_size_in_bytes
         return False
 
+    async def _end_reads(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """The first step of a deletion, which needs no store. A compacted log that is not tiered drops tombstones, and a copy from
+        before would bring back what they delete if the topic is tiered again while the store fails."""
+        if metadata.state is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            await self._metadata.update_remote_log_segment_metadata(
+                self._update(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, metadata.custom_metadata)
+            )
+
     async def _delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         states = RemoteLogSegmentState
-        await self._metadata.update_remote_log_segment_metadata(
-            self._update(metadata, states.DELETE_SEGMENT_STARTED, metadata.custom_metadata)
-        )
+        await self._end_reads(metadata)
         upload = self._uploads.get(metadata.remote_log_segment_id)
         if upload is not None:  # what it stores later would stay for good
             await when_all_done([upload])
@@ -897,10 +903,11 @@ class RemoteLogManager:
                     await self._record_deletion(partition, states.DELETE_PARTITION_STARTED)
                     is_started = True
                 async with self._deletions:
-                    for metadata in self._metadata.list_remote_log_segments(partition):
-                        if key in self._tiered:
-                            break
-                        await self._delete(metadata)
+                    for step in self._end_reads, self._delete:
+                        for metadata in self._metadata.list_remote_log_segments(partition):
+                            if key in self._tiered:
+                                break
+                            await step(metadata)
                 if not is_marked:
                     break
                 # The record of a copy may have been on its way.

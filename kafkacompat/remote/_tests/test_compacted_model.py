@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, marker
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -368,14 +369,15 @@ def test_a_consumer_finds_the_last_value_of_each_key(seed: int, begins_tiered: b
     Lives(seed, begins_tiered=begins_tiered).live()
 
 
-def put(lives: Lives, key: bytes, value: bytes | None) -> None:
-    """In a segment of its own."""
+def put(lives: Lives, key: bytes, value: bytes | None, *, rolls: bool = True) -> None:
+    """In a segment of its own, if each one rolls."""
     log = lives.leader.log
     batch = build_batch([Record(0, lives.now_ms, key, value)])
     log.append_as_leader(trusted_batch(batch), lives.epoch, lives.now_ms)
     log.set_high_watermark(log.log_end_offset)
     lives.values[key] = value
-    lives.roll()
+    if rolls:
+        lives.roll()
 
 
 def test_a_tombstone_that_another_replica_dropped_before_still_holds() -> None:
@@ -464,3 +466,40 @@ def test_a_cleaning_that_fails_again_and_again_is_tried_less_and_less_often() ->
     lives.clean_leader()
     lives.pass_time()
     assert first_dirty_offset(lives.metadata.cache.pieces()) == 3
+
+
+def test_copies_from_before_a_topic_was_not_tiered_are_not_taken_for_those_of_now() -> None:
+    """The store fails, so tiering is disabled, and enabled when it works again. Meanwhile tombstones have gone."""
+    lives = Lives(0, begins_tiered=True)
+    lives._take_roles()
+
+    def set_config(config: LogConfig) -> None:
+        for tier in lives.replicas:
+            tier.log.config = config
+            tier.lead()
+
+    put(lives, b"b", b"1" * 700)
+    put(lives, b"a", b"1", rolls=False)
+    put(lives, b"c", b"1" * 700)
+    lives.clean_leader()
+    lives.pass_on()
+    assert len(lives.segments) == 2
+    lives.store_fails = 1.0
+    set_config(replace(PLAIN, remote_log_delete_on_disable=True))
+    put(lives, b"a", None)
+    for key in (b"d", b"e", b"f"):
+        put(lives, key, b"2" * 700)
+        lives.clean_leader()
+        lives.pass_time()
+    assert len(lives.segments) == 2
+    lives.store_fails = 0.0
+    set_config(COMPACTED)
+    put(lives, b"g", b"3" * 700)
+    lives.clean_leader()
+    for _ in range(5):
+        lives.pass_on()
+        lives.delete_local_segments()
+    assert lives.leader.log.local_log_start_offset > 2
+    lives.check()
+    lives.pass_hours()
+    lives.check_nothing_is_left_over()
