@@ -153,13 +153,15 @@ class FetchEngine:
             or waiter.parked_in.is_full()
         ):
             return self._respond_at_once(context, parameters, answers)
+        waiter.note_untold(answers)
         self.purgatory.park(waiter, waiter.asked)
         return waiter.answer
 
     def _respond_at_once(
         self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
     ) -> FetchResponse:
-        """Tell a follower of high watermarks too. While it waits, it hears of them with the next records, or at the end."""
+        """Tell a follower of high watermarks too. While it waits, it hears of them with the next records of any partition, or at
+        the end."""
         if parameters.untold:
             known = {id(asked) for asked, _ in answers}
             answers += [
@@ -281,6 +283,7 @@ class FetchEngine:
         finally:
             del purgatory.long_fetches[waiter]
         if not ready and not waiter.parked_in.is_full():
+            waiter.note_untold(answers)
             purgatory.park(waiter, [EVERYTHING])
             if len(waiter.noted) > READ_A_STEP:
                 waiter.parked_in.remove(waiter)
@@ -909,7 +912,7 @@ class DelayedFetch(DelayedOperation):
     follow thousands.
     """
 
-    __slots__ = ("_reads", "asked", "context", "counted", "parameters", "parked_in", "total")
+    __slots__ = ("_reads", "asked", "context", "counted", "parameters", "parked_in", "total", "untold")
 
     answer: Deferred[FetchResponse]
 
@@ -928,16 +931,28 @@ class DelayedFetch(DelayedOperation):
         self.asked: dict[tuple[str, int], Any] = {}
         self.counted: dict[tuple[str, int], Counted] = {}
         self.total = 0
+        self.untold: list[Any] = []
+        """The partitions whose high watermark is news for a follower's session, but does not end the wait."""
+
+    def note_untold(self, answers: list[tuple[Any, PartitionData]]) -> None:
+        """`answers`: those that are not sent, because the fetch waits."""
+        if self.parameters.replica_id >= 0 and self.context.session is not None:
+            self.untold = [
+                asked for asked, answer in answers if answer.high_watermark != asked.told_high_watermark
+            ]
+            self.untold += [asked for _, asked in self.parameters.untold or ()]
 
     def expire(self) -> None:
         self.finish(self.context.partitions)
 
     def moved(self) -> Iterable[Any]:
-        """The partitions with something to send. A full fetch (without a session) gets all its partitions, because its
-        new session starts from them."""
+        """The partitions with something to send, and what else is untold. A full fetch (without a session) gets all its
+        partitions, because its new session starts from them."""
         if self.context.session is None:
             return self.context.partitions
-        return [self.asked[key] for key, counted in self.counted.items() if counted.size]
+        moved = [self.asked[key] for key, counted in self.counted.items() if counted.size]
+        known = set(map(id, moved))
+        return moved + [asked for asked in self.untold if id(asked) not in known]
 
     def finish(self, partitions: Iterable[Any]) -> None:
         """Answer with what these partitions can give now."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -205,3 +206,17 @@ def test_what_a_follower_has_is_passed_over_and_shows_nowhere(taken: list[tuple[
         for each in (plain, whole):
             getattr(each, name)(*arguments)
         assert plain.seen() == whole.seen()
+
+
+@pytest.mark.parametrize("looks_at_all", [False, True])
+def test_records_of_one_partition_come_with_the_high_watermarks_of_others(looks_at_all: bool) -> None:
+    """Consumers may read from the follower. A partition with few records must not wait until a busy one has none."""
+    leader = Leader(looks_at_all=looks_at_all)
+    leader.fetch(ALL, 0, 1)
+    leader.produce(0)
+    leader.other_fetches(0)
+    leader.fetch({0: (1, 0, 0)}, WAIT_MS, 1)
+    leader.fetch({0: (0, 0, 0)}, WAIT_MS, 1)  # commits the record
+    leader.produce(1)
+    told = [(partition, high_watermark) for partition, _, high_watermark, *_ in leader.answers[-1][1]]
+    assert told == [(0, 1), (1, 0)]

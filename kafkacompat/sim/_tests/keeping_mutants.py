@@ -119,7 +119,7 @@ KEEPING_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "retention_takes_days_for_shorter_than_they_are": 7,
     "retention_forgets_what_compaction_is": (7, 2),
     "every_topic_elects_unclean_leaders": 2,
-    "an_unclean_leader_is_elected_before_those_in_sync": (15, 3, 44),
+    "an_unclean_leader_is_elected_before_those_in_sync": (46, 15, 3, 44),
     "logs_are_cleaned_in_the_loop": 15,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""
