@@ -64,21 +64,27 @@ class Stalls:
 
 
 def test_a_loop_that_computes_is_told_with_its_stack_and_its_cpu_time() -> None:
+    """On a busy machine the watching thread may see nothing of a stall, hence the tries."""
     loop, stalls = Loop(), Stalls()
-    watchdog = LoopWatchdog(loop.ask, LoopRest(), on_stall=stalls, interval_s=0.001, limit_s=0.01)
+    watchdog = LoopWatchdog(
+        loop.ask, LoopRest(), on_stall=stalls, interval_s=0.001, limit_s=0.01, waited_s=lambda: 0.0
+    )
     watchdog.start()
-    assert loop.asked.acquire(timeout=TIMEOUT_S)
-    for _ in range(5_000_000):
-        pass
-    loop.signs.pop(0)()
-    assert stalls.came.acquire(timeout=TIMEOUT_S)
+    for _ in range(TRIES):
+        assert loop.asked.acquire(timeout=TIMEOUT_S)
+        for _ in range(5_000_000):
+            pass
+        loop.signs.pop(0)()
+        assert stalls.came.acquire(timeout=TIMEOUT_S)
+        wall_s, cpu_s, stack = stalls.seen[-1]
+        if "test_a_loop_that_computes_is_told" in stack:
+            break
     watchdog.stop()
-    wall_s, cpu_s, stack = stalls.seen[0]
+    assert "test_a_loop_that_computes_is_told" in stack
     assert wall_s >= 0.01
     assert 0 < cpu_s <= wall_s + 0.01
-    assert "test_a_loop_that_computes_is_told" in stack
-    assert watchdog.stalls == 1
-    assert watchdog.longest_s == wall_s
+    assert watchdog.stalls == len(stalls.seen)
+    assert watchdog.longest_s >= wall_s
 
 
 def test_a_call_that_keeps_the_lock_is_told_when_it_is_over() -> None:

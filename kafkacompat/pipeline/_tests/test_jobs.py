@@ -620,6 +620,7 @@ def test_a_record_from_the_future_arrived_now(records: Records) -> None:
     assert ahead["timestamp"].timestamp() * 1000 < future_ms
 
 
+@pytest.mark.usefixtures("generated_code")
 def test_a_batch_runs_the_compiled_code_of_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
     """The time of a batch is a constant of its plan, and not of the code."""
     from kafkacompat.pipeline.jobs.validation import cap_timestamps
