@@ -211,7 +211,8 @@ class Staging:
         ]
 
     def begin(self) -> None:
-        """Make an empty directory. What is there was left by a node that was killed."""
+        """Make an empty directory. What is there was left by a node that was killed. Raises CleaningStopped."""
+        self.pace(0)
         self.remove()
         self._disk.make_directory(self.directory)
 

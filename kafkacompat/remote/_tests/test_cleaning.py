@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from kafkacompat.log._tests.logs import TOPIC_ID
-from kafkacompat.remote.cleaning import Plan, epochs_of, first_dirty_offset, plan
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.cleaner.cleaner import CleaningStopped
+from kafkacompat.remote.cleaning import Plan, Staging, epochs_of, first_dirty_offset, plan
 from kafkacompat.remote.manager_core import copyable_up_to, covered_by, trusted_up_to, with_epochs_from
 from kafkacompat.remote.metadata import (
     CompactedMark,
@@ -240,3 +242,13 @@ def test_the_epochs_of_pieces_join() -> None:
     second = replace(copy(1, 10, 40), segment_leader_epochs=((2, 10), (4, 22), (6, 30)))
     assert epochs_of([Piece(0, 20, first), Piece(20, 40, second)]) == [(1, 0), (4, 15), (6, 30)]
     assert epochs_of([Piece(0, 12, first), Piece(12, 25, second)]) == [(1, 0), (2, 12), (4, 22)]
+
+
+def test_a_cleaning_that_has_ended_makes_no_directory() -> None:
+    """Its thread may begin when the partition is gone from the node."""
+    disk = MemoryDisk()
+    staging = Staging(disk, "/logs/t-0", pieces_of(copy(0, 0, 10)), lambda *_: iter(()), lambda size: None)
+    staging.is_stopped = True
+    with pytest.raises(CleaningStopped):
+        staging.begin()
+    assert not disk.exists("/logs/t-0/remote-cleaning")
