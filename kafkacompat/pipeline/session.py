@@ -29,6 +29,8 @@ STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStat
 STATE_MEMORY_MB_MAX: Final = 256
 # Old batches that a checkpoint keeps. Spark's default of 100 keeps ten times as many files.
 BATCHES_RETAINED: Final = 10
+# Classes of generated code that are kept. The job activity has 200. With Spark's default of 100 each batch compiles them again.
+COMPILED_KEPT: Final = 1000
 LOG_NAME: Final = "spark.log"
 SAID_CHARACTERS_MAX: Final = 400
 
@@ -76,6 +78,7 @@ def settings(options: RunOptions, formats: Collection[str] = ()) -> dict[str, st
         "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": str(STATE_MEMORY_MB_MAX),
         "spark.sql.streaming.minBatchesToRetain": str(BATCHES_RETAINED),
+        "spark.sql.codegen.cache.maxEntries": str(COMPILED_KEPT),
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.stopTimeout": "30s",
         "spark.scheduler.mode": "FAIR",
