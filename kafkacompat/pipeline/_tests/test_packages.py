@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,75 @@ pytest.importorskip("pyspark")
 from kafkacompat.pipeline import packages
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.tables import FORMATS, format_in
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "docs" / "reference" / "pipeline.md"
+FORMATS_HEAD = "| format | package on Spark {} | read it in Spark with | the batch that a commit names |"
+RELEASES_HEAD = "| PySpark | what is tested | what stands in the way |"
+DELTA_OR_ICEBERG = re.compile(r"\b(?:io\.delta|org\.apache\.iceberg):[\w.-]+:[\d.]+")
+RELEASE_OF_SPARK = re.compile(
+    r"spark-sql-kafka-0-10_2\.13:([\d.]*\d)|pyspark(?:\[\w+\])?==([\d.]*\d)|PySpark (\d+\.\d+\.\d+)"
+)
+
+
+def rows_below(head: str) -> list[list[str]]:
+    """The rows of the table with this head, in the reference."""
+    lines = REFERENCE.read_text(encoding="utf-8").splitlines()
+    found = []
+    for line in lines[lines.index(head) + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def of_the_extra() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (release,) = (
+        name.removeprefix("pyspark==")
+        for name in project["optional-dependencies"]["spark"]
+        if name.startswith("pyspark==")
+    )
+    return str(release)
+
+
+def releases_tested() -> list[str]:
+    """By the reference, in its order."""
+    return [row[0].split(",")[0] for row in rows_below(RELEASES_HEAD) if not row[1].startswith("nothing")]
+
+
+def test_the_first_release_of_the_reference_is_that_of_the_extra() -> None:
+    first, *_ = rows_below(RELEASES_HEAD)
+    assert first[0] == f"{of_the_extra()}, of the extra `spark`"
+
+
+def test_the_documents_name_tested_releases_only() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        (page.name, release)
+        for page in pages
+        for match in RELEASE_OF_SPARK.findall(page.read_text(encoding="utf-8"))
+        for release in match
+        if release
+    }
+    assert {release for _, release in named} == {*releases_tested()}
+    assert {release for page, release in named if page == "README.md"} == {of_the_extra()}
+
+
+def test_the_reference_has_the_packages_of_each_tested_release() -> None:
+    """Those of the extra's release in the table of formats, those of other releases in their rows."""
+    minors = {release.rsplit(".", 1)[0]: release for release in releases_tested()}
+    assert set(packages.FORMAT_PACKAGES) <= set(minors)
+    minor_of_the_extra = of_the_extra().rsplit(".", 1)[0]
+    formats = rows_below(FORMATS_HEAD.format(minor_of_the_extra))
+    releases = {row[0]: row for row in rows_below(RELEASES_HEAD)}
+    for minor, found in packages.FORMAT_PACKAGES.items():
+        if minor == minor_of_the_extra:
+            told = {row[0].strip("`"): row[1].strip("`") for row in formats}
+            assert told == {"parquet": "none", **found}
+        else:
+            row = releases[minors[minor]]
+            assert DELTA_OR_ICEBERG.findall(row[1]) == list(found.values())
 
 
 def test_the_connector_is_that_of_the_installed_spark() -> None:
