@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ pytest.importorskip("fastavro")
 pytest.importorskip("grpc_tools")
 
 import fastavro
+from google.protobuf import wrappers_pb2
 
 from kafkacompat.pipeline._tests.registry_kit import InMemory, framed
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Field, Kind
+from kafkacompat.pipeline.schemas import avro as avro_schemas
 from kafkacompat.pipeline.schemas import protobuf, reading
 from kafkacompat.pipeline.schemas.client import SchemaText
 from kafkacompat.pipeline.schemas.protobuf import ProtobufFile
@@ -32,6 +35,7 @@ FIELDS = (
     Field("channel", Kind.TEXT, default="shop"),
     Field("city", Kind.TEXT, required=False, path="address.city"),
 )
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "jobs.md"
 MOMENT = datetime.datetime(2026, 11, 20, 10, 0, 0, 250_000, datetime.UTC)
 MOMENT_MS = 1_795_168_800_250
 
@@ -538,3 +542,27 @@ def test_protoc_has_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proto_reader(PROTO, fields=fields).read(framed(1, b"", ORDER_INDEXES))[0] == (
         "incompatible schema: id 1: protoc has not read it within 1e-06 s"
     )
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_each_kind_of_field_has_types_in_both_formats(kind: Kind) -> None:
+    avro_kinds = [*avro_schemas._KINDS.values(), *avro_schemas._LOGICAL_KINDS.values()]
+    assert any(kind in kinds for kinds in avro_kinds)
+    wrapped = wrappers_pb2.DESCRIPTOR.message_types_by_name.values()
+    assert any(kind in protobuf._kinds(message.fields_by_name["value"]) for message in wrapped)
+
+
+def test_the_reference_has_each_kind_of_field() -> None:
+    page = REFERENCE.read_text(encoding="utf-8")
+    _, _, below = page.partition("| kind | Avro | Protobuf |\n| --- | --- | --- |\n")
+    table, _, _ = below.partition("\n\n")
+    rows = dict(line.removeprefix("| `").split("` | ", 1) for line in table.splitlines())
+    assert list(rows) == [kind.name for kind in Kind]
+    for kind in Kind:
+        of_avro = rows[kind.name].split(" | ")[0]
+        assert {name for name, kinds in avro_schemas._KINDS.items() if kind in kinds} <= {
+            *of_avro.split(", ")
+        }
+    assert f"`Kind` ({', '.join(f'`{kind.name}`' for kind in Kind)})" in page
+    *first, last = (f"`{kind.name.lower()}`" for kind in Kind)
+    assert f"| `field: NAME KIND` | {', '.join(first)} or {last}," in page

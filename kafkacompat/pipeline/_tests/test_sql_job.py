@@ -37,6 +37,22 @@ SELECT = (
 )
 
 
+DEFAULTS = {
+    Kind.TEXT: ("no where", "no where"),
+    Kind.INTEGER: ("7", 7),
+    Kind.NUMBER: ("0.5", 0.5),
+    Kind.BOOLEAN: ("true", True),
+}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_field_of_each_kind_may_have_a_default(kind: Kind) -> None:
+    text, value = DEFAULTS[kind]
+    line = f"-- field: more {kind.name.lower()} default='{text}'\n"
+    found = job_of(HEADER + line + SELECT, "orders.sql").fields[-1]
+    assert found == Field("more", kind, default=value)
+
+
 def test_the_header_is_a_job() -> None:
     job = job_of(
         """
