@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.coordinator.core import LoadFailure
-from kafkacompat.group.classic.classic_group import empty_group_record
+from kafkacompat.group.classic.classic_group import empty_group_record, group_metadata_record
+from kafkacompat.group.group_metadata_manager import restored_group
 from kafkacompat.group.records import (
     CONSUMER_MESSAGES,
     GROUP_METADATA,
@@ -104,28 +105,37 @@ def test_groups_are_written_as_kafka_writes_them() -> None:
     assert decode_record(GROUP_KEY, EMPTIED_GROUP_VALUE) == GroupMetadataRecord("facts-classic", emptied)
 
 
-def test_a_member_keeps_everything_through_its_record() -> None:
+def test_a_classic_group_keeps_each_field_of_its_record() -> None:
+    """Through its bytes, the load, and the record that the loaded group writes."""
+    member = MemberMetadata(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="/127.0.0.1",
+        rebalance_timeout=5,
+        session_timeout=6,
+        subscription=b"s",
+        assignment=b"a",
+    )
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=1,
         protocol="range",
         leader="m",
         current_state_timestamp=1,
-        members=[
-            MemberMetadata(
-                member_id="m",
-                group_instance_id="i",
-                client_id="c",
-                client_host="/127.0.0.1",
-                rebalance_timeout=5,
-                session_timeout=6,
-                subscription=b"s",
-                assignment=b"a",
-            )
-        ],
+        members=[member],
     )
+    for made, plain in ((value, GroupMetadataValue()), (member, MemberMetadata())):
+        for name in made.field_names():
+            assert getattr(made, name) != getattr(plain, name), (
+                f"{name} has its default here, so nothing shows its loss"
+            )
     key, data = encode_record(GroupMetadataRecord("g", value))
-    assert decode_record(key, data) == GroupMetadataRecord("g", value)
+    record = decode_record(key, data)
+    assert record == GroupMetadataRecord("g", value)
+    group = restored_group("g", value)
+    assignments = {each.member_id: each.assignment for each in group.members.values()}
+    assert group_metadata_record(group, assignments) == record
 
 
 @pytest.mark.parametrize("record_type", range(24))
