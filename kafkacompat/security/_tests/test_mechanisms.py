@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
 from kafkacompat.net.runtime import SystemRandom
-from kafkacompat.security.mechanisms import mechanisms_of
+from kafkacompat.security.mechanisms import LOGIN_MODULES, mechanisms_of
 from kafkacompat.security.sasl_server import PlainSaslServer, initial_response
 from kafkacompat.security.scram import SCRAM_SHA_512, ScramCredential, ScramMechanism
 from kafkacompat.security.scram_exchange import ScramSaslServer
@@ -15,6 +18,7 @@ PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 ENABLED = "sasl.enabled.mechanisms"
 OF_SAFE = "listener.name.safe."
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def made(settings: dict[str, str], asked: list[tuple[str, ScramMechanism]] | None = None):  # type: ignore[no-untyped-def]
@@ -87,3 +91,10 @@ def test_a_mechanism_that_cannot_be_had_is_refused_by_its_setting(
     with pytest.raises(ConfigError, match=told) as refused:
         made(settings)
     assert "s3cret" not in str(refused.value)
+
+
+def test_the_page_of_compatibility_names_each_mechanism() -> None:
+    page = (DOCS / "reference" / "compatibility.md").read_text(encoding="utf-8")
+    found = re.search(r"\*\*SASL mechanisms\*\* other than ([\w, -]+) and ([\w-]+)\.", page)
+    assert found is not None
+    assert [*found[1].split(", "), found[2]] == list(LOGIN_MODULES)
