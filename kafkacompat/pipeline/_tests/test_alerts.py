@@ -4,6 +4,7 @@ without Spark."""
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,10 @@ def test_the_reference_page_has_the_rules() -> None:
     ]
     assert tuple(told) == RULES
     assert f"at least {SAMPLES_MIN} samples" in section
+
+
+def test_the_console_knows_the_unit_of_each_rule() -> None:
+    """By words of its name."""
+    page = Path(__file__).resolve().parents[2] / "console" / "static" / "pipeline.js"
+    words = re.findall(r'\brule\.includes\("(\w+)"\)', page.read_text(encoding="utf-8"))
+    assert [rule.name for rule in RULES if not any(word in rule.name for word in words)] == []
