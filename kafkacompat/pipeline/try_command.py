@@ -23,7 +23,7 @@ from kafkacompat.pipeline.schemas.client import registry_at
 from kafkacompat.pipeline.schemas.reading import MODULES, Format, Record, Schemas
 from kafkacompat.pipeline.schemas.wire_format import Malformed, Unshown
 from kafkacompat.pipeline.terminal import Terminal
-from kafkacompat.pipeline.topics import LINE_BYTES_MAX
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX, OVERSIZED
 
 DEFAULT_SHOWN: Final = 5
 DEFAULT_LINES: Final = 100_000
@@ -31,7 +31,6 @@ BEFORE_CHARACTERS: Final = 60
 AFTER_CHARACTERS: Final = 40
 """How much of a refused line is shown before and after the character from which it is refused."""
 
-OVERSIZED: Final = "oversized record"
 STDIN: Final = "-"
 REGISTERED: Final = tuple(form.value for form in MODULES)
 """The formats whose schemas are in a registry."""
@@ -87,9 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             if not is_read:
                 break
             fields = fields_after(line, fields)
-            reading = Reading(reason=OVERSIZED)
-            if len(line) <= LINE_BYTES_MAX:
-                reading = read_line(form, line, fields)
+            reading = read_line(form, line, fields)
             if reading.event is not None:
                 events += 1
                 if events <= arguments.show:

@@ -19,7 +19,7 @@ from kafkacompat.pipeline.formats.patterns import FormatProblem, LineFormat
 from kafkacompat.pipeline.formats.reading import Reading, read_line
 from kafkacompat.pipeline.formats.registry import FORMATS, log_format
 from kafkacompat.pipeline.formats.w3c import fields_after
-from kafkacompat.pipeline.topics import FIELDS_HEADER
+from kafkacompat.pipeline.topics import FIELDS_HEADER, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -163,6 +163,7 @@ HOSTILE: Final = [
     b"\0" * 60_000,
     b"\xff" * 60_000,
     b" " * 60_000,
+    b"a" * (LINE_BYTES_MAX + 1),
 ]
 
 

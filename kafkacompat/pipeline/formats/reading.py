@@ -44,6 +44,7 @@ from kafkacompat.pipeline.formats.w3c import (
     names_of,
     separator_of,
 )
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX, OVERSIZED
 
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,6 +74,8 @@ class Reading:
 def read_line(form: LogFormat, line: bytes, fields: bytes = b"") -> Reading:
     """Read one line without its newline. Only what needs the time of arrival is not checked. fields: the names that its file
     gives for it, as of `w3c.fields_after`. Only the format w3c needs them."""
+    if len(line) > LINE_BYTES_MAX:
+        return Reading(reason=OVERSIZED)
     text = line.decode("utf-8", errors="replace")
     body = form.body if isinstance(form, Enveloped) else form
     counted, outer_ms = len(text), None

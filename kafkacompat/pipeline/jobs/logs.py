@@ -44,7 +44,6 @@ from kafkacompat.pipeline.jobs.log_lines import (
 )
 from kafkacompat.pipeline.jobs.validation import (
     ENVELOPE_KEPT,
-    OVERSIZED,
     date_of,
     envelope,
     first_reason,
@@ -57,6 +56,7 @@ from kafkacompat.pipeline.topics import (
     FILE_HEADER,
     LINE_BYTES_MAX,
     LOGS_RAW,
+    OVERSIZED,
     POSITION_HEADER,
     SOURCE_HEADER,
 )

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.jobs.schema_records import REASON, Decoder
+from kafkacompat.pipeline.topics import OVERSIZED
 
 RECORD_BYTES_MAX: Final = 64 * 1024
 """A longer value is rejected as `oversized record`."""
@@ -33,7 +34,6 @@ PARSING: Final = {
     "allowSingleQuotes": "false",
 }
 
-OVERSIZED: Final = "oversized record"
 MALFORMED_JSON: Final = "malformed JSON"
 FUTURE: Final = "future timestamp"
 ANCIENT: Final = "ancient timestamp"
