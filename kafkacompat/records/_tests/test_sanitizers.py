@@ -8,30 +8,38 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2]
-MODULES = ("records._scan", "records._produce", "log._append")
-TESTS = (
-    "records/_tests/test_plain_produce.py",
-    "records/_tests/test_scan.py::test_the_compiled_gait_reads_what_the_other_reads",
-    "log/_tests/test_append_next.py::test_both_appends_leave_the_same_log[compiled]",
-    "log/_tests/test_append_next.py::test_many_batches_fill_the_pages_of_the_indexes_and_the_memory_of_the_tail[compiled]",
-    "log/_tests/test_append_next.py::test_a_batch_that_cannot_be_written_leaves_the_log_as_it_was",
-    "log/_tests/test_append_next.py::test_what_cannot_be_a_batch_has_no_effect",
-    "log/_tests/test_append_next.py::test_what_cannot_be_stamped_has_no_effect",
-    "log/_tests/test_append_next.py::test_a_slot_with_something_else_has_no_effect",
-)
+PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+MODULES = PROJECT["tool"]["setuptools"]["ext-modules"]
+TESTS = {
+    "kafkacompat.records._scan": (
+        "records/_tests/test_scan.py::test_the_compiled_gait_reads_what_the_other_reads",
+    ),
+    "kafkacompat.records._produce": ("records/_tests/test_plain_produce.py",),
+    "kafkacompat.log._append": (
+        "log/_tests/test_append_next.py::test_both_appends_leave_the_same_log[compiled]",
+        "log/_tests/test_append_next.py::test_many_batches_fill_the_pages_of_the_indexes_and_the_memory_of_the_tail[compiled]",
+        "log/_tests/test_append_next.py::test_a_batch_that_cannot_be_written_leaves_the_log_as_it_was",
+        "log/_tests/test_append_next.py::test_what_cannot_be_a_batch_has_no_effect",
+        "log/_tests/test_append_next.py::test_what_cannot_be_stamped_has_no_effect",
+        "log/_tests/test_append_next.py::test_a_slot_with_something_else_has_no_effect",
+    ),
+}
+"""The tests of each module, below the package."""
 RUN = """
 import sys
 from importlib import import_module
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 
-for path in sys.argv[1:4]:
-    name = "kafkacompat." + path.rsplit("/", 1)[1].removesuffix(".so")
+count = int(sys.argv[1])
+for path in sys.argv[2 : 2 + count]:
+    name = path.rsplit("/", 1)[1].removesuffix(".so")
     package, attribute = name.rsplit(".", 1)
     module = module_from_spec(spec_from_loader(name, ExtensionFileLoader(name, path)))
     module.__spec__.loader.exec_module(module)
@@ -40,8 +48,12 @@ for path in sys.argv[1:4]:
 
 import pytest
 
-sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[4:]]))
+sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[2 + count :]]))
 """
+
+
+def test_each_compiled_module_has_its_tests_here() -> None:
+    assert TESTS.keys() == {module["name"] for module in MODULES}
 
 
 @pytest.mark.costly
@@ -57,10 +69,10 @@ def test_hostile_bytes_under_sanitizers(tmp_path: Path) -> None:
         pytest.skip("gcc has no libasan")
     built = []
     for module in MODULES:
-        built.append(str(tmp_path / f"{module}.so"))
+        built.append(str(tmp_path / f"{module['name']}.so"))
         sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-        source = str(PACKAGE / f"{module.replace('.', '/')}.c")
-        command = [compiler, "-shared", "-fPIC", "-g", "-O1", *sanitizers, f"-I{include}", source]
+        sources = [str(PACKAGE.parent / source) for source in module["sources"]]
+        command = [compiler, "-shared", "-fPIC", "-g", "-O1", *sanitizers, f"-I{include}", *sources]
         subprocess.run([*command, "-o", built[-1]], check=True)
     environment = os.environ | {
         "LD_PRELOAD": runtime,
@@ -68,9 +80,9 @@ def test_hostile_bytes_under_sanitizers(tmp_path: Path) -> None:
         "PYTHONMALLOC": "malloc",  # so that the end of each object's memory is seen
         "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "examples"),
     }
-    tests = [str(PACKAGE / name) for name in TESTS]
+    tests = [str(PACKAGE / name) for names in TESTS.values() for name in names]
     ran = subprocess.run(
-        [sys.executable, "-c", RUN, *built, *tests],
+        [sys.executable, "-c", RUN, str(len(built)), *built, *tests],
         env=environment,
         cwd=PACKAGE.parent,
         capture_output=True,
