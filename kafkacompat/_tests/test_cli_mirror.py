@@ -7,6 +7,11 @@ import pytest
 from kafkacompat.cli.mirror import (
     EPOCH_MAX,
     EPOCHS,
+    LEADER_EPOCH,
+    NAME,
+    SOURCE,
+    STATE,
+    TOPIC_ID,
     MirrorTopic,
     first_epoch,
     is_taken_over,
@@ -15,6 +20,7 @@ from kafkacompat.cli.mirror import (
 )
 from kafkacompat.config import topic_keys
 from kafkacompat.config.topic import validate_topic_configs
+from kafkacompat.console.core import mirrors
 from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
 
@@ -44,6 +50,12 @@ def test_settings_that_concern_the_other_brokers_stay_there() -> None:
     assert {"mirror.state", "remote.storage.enable", "follower.replication.throttled.replicas"} <= stay
     assert not {"cleanup.policy", "retention.ms", "max.message.bytes"} & stay
     assert not is_taken_over("a.setting.of.another.release")
+
+
+def test_the_command_and_the_console_name_settings_that_there_are() -> None:
+    settings = {name for name in topic_keys() if name.startswith("mirror.")}
+    assert settings == {LEADER_EPOCH, NAME, SOURCE, STATE, TOPIC_ID}
+    assert settings >= {mirrors.NAME, mirrors.SOURCE, mirrors.STATE}
 
 
 HERE = MetadataResponseTopic(name="t", topic_id=bytes(15) + b"\1", partitions=topic(0, 0).partitions)
