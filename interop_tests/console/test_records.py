@@ -185,17 +185,18 @@ def test_a_value_that_cannot_be_read_on_is_said(page: Page) -> None:
 
 
 def test_a_committed_offset_is_told_with_its_fields(console: ConsoleProcess) -> None:
-    found = []
+    offsets = []
     for partition in range(50):
         answer = console.get(f"/api/records?topic=__consumer_offsets&partition={partition}&limit=100")
         assert answer.status == 200, answer.body
-        found += [each for each in answer.json["records"] if each["key"]["kind"] == "json"]
-        if found:
-            break
-    told = [(json.loads(each["key"]["text"]), json.loads(each["value"]["text"] or "null")) for each in found]
-    offsets = [
-        value["data"].get("offset") for key, value in told if key["data"].get("group") == GROUP and value
-    ]
+        for each in answer.json["records"]:
+            if (
+                each["key"]["kind"] == "json"
+                and json.loads(each["key"]["text"])["data"].get("group") == GROUP
+            ):
+                offsets.append(
+                    (json.loads(each["value"]["text"] or "null") or {"data": {}})["data"].get("offset")
+                )
     assert 30 in offsets
 
 

@@ -99,6 +99,7 @@ def lags(bootstrap: str, groups: tuple[str, ...], end: int) -> dict[str, int]:
 GROUPS = ("pipeline-orders_windows", "pipeline-amounts_of_orders", "pipeline-rejected_orders")
 
 
+@pytest.mark.usefixtures("no_orders")
 def test_a_job_and_an_own_pipeline_run_as_the_page_says(
     bootstrap: str, spark: SparkSession, tmp_path: Path
 ) -> None:

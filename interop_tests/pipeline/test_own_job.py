@@ -52,6 +52,7 @@ class Folder:
         return done.stdout
 
 
+@pytest.mark.usefixtures("no_orders")
 def test_a_job_is_written_tested_and_run_as_the_page_says(bootstrap: str, tmp_path: Path) -> None:
     folder = Folder(tmp_path, bootstrap)
     ((test, _),) = commands(blocks(section(PAGE, "## Test it"))[0])

@@ -156,6 +156,7 @@ def send(bootstrap: str, *orders: tuple[int, str, int]) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.usefixtures("no_orders")
 def test_the_page_runs_a_job_on_a_cluster_and_over_connect(
     bootstrap: str, spark: SparkSession, tmp_path: Path
 ) -> None:
