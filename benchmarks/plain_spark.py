@@ -28,13 +28,12 @@ from benchmarks.pipeline import BY_HAND, PARTITIONS, batches_of
 from kafkacompat.pipeline.groups import GroupCommits
 from kafkacompat.pipeline.job import Job, Table
 from kafkacompat.pipeline.jobs import activity, logs, metrics
-from kafkacompat.pipeline.jobs.validation import RECORD_BYTES_MAX
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import ACTIVITY, LOGS, METRICS
 from kafkacompat.pipeline.reports import Reports
 from kafkacompat.pipeline.runner import Run, StopRequest
 from kafkacompat.pipeline.session import settings
-from kafkacompat.pipeline.topics import EVENTS, LINE_BYTES_MAX, create_missing, plans
+from kafkacompat.pipeline.topics import EVENTS, LINE_BYTES_MAX, RECORD_BYTES_MAX, create_missing, plans
 from kafkacompat.security.cluster_address import ClusterAddress
 
 LINE: Final = r'^(\S+) \S+ (\S+) \[([^\]]+)\] "(\S+) (.*?) (\S+)" (\d{3}) (\d+|-) "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)"\s*$'

@@ -34,6 +34,9 @@ LINE_BYTES_MAX: Final = 512 * 1024
 """Maximum length of a line of logs.raw. The collector cuts longer lines, and the job rejects what is longer or was
 cut. The value is below `max.message.bytes` (1 MiB), so a broker with default settings accepts every line."""
 
+RECORD_BYTES_MAX: Final = 64 * 1024
+"""Maximum length of a record that is no line of logs. A longer one is rejected."""
+
 OVERSIZED: Final = "oversized record"
 """Why a longer line is rejected, and a longer record of any other topic."""
 

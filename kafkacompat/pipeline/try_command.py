@@ -23,7 +23,7 @@ from kafkacompat.pipeline.schemas.client import registry_at
 from kafkacompat.pipeline.schemas.reading import MODULES, Format, Record, Schemas
 from kafkacompat.pipeline.schemas.wire_format import Malformed, Unshown
 from kafkacompat.pipeline.terminal import Terminal
-from kafkacompat.pipeline.topics import LINE_BYTES_MAX, OVERSIZED
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX, OVERSIZED, RECORD_BYTES_MAX
 
 DEFAULT_SHOWN: Final = 5
 DEFAULT_LINES: Final = 100_000
@@ -119,11 +119,11 @@ def _try_record(arguments: argparse.Namespace, form: Format) -> int:
     registry = registry_at(settings, patience_s=0)
     registry.check()
     with _opened(arguments.file) as file:
-        value = file.read(LINE_BYTES_MAX + 1)
+        value = file.read(RECORD_BYTES_MAX + 2)  # kafkacompat consume puts a newline after it
     terminal = Terminal(lambda: None)
     reason = None
     try:
-        if len(value) > LINE_BYTES_MAX:
+        if len(value.removesuffix(b"\n")) > RECORD_BYTES_MAX:
             raise Malformed(OVERSIZED)
         record = _record(Schemas(registry), form, value)
         terminal.say(f"record: schema id {record.schema_id}, {record.schema.name}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkacompat.pipeline import try_command
-from kafkacompat.pipeline.topics import LINE_BYTES_MAX
+from kafkacompat.pipeline.topics import LINE_BYTES_MAX, RECORD_BYTES_MAX
 
 DEFAULTS = [f"field_{number}" for number in range(100)]
 GOOD = '192.0.2.7 - - [21/Sep/2026:14:13:20 +0000] "GET /a HTTP/1.1" 200 512\n'
@@ -252,3 +252,24 @@ def test_it_needs_neither_spark_nor_a_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("longer", "refused"), [(0, False), (1, True)], ids=["the longest", "longer"])
+def test_a_record_that_the_job_finds_too_long_is_refused(
+    longer: int, refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fastavro")
+    from kafkacompat.pipeline._tests.registry_kit import a_registry
+    from kafkacompat.pipeline._tests.test_schema_records import avro, record
+
+    order, value = record(("name", "string")), tmp_path / "value"
+    empty = len(avro(order, {"name": "n" * 10_000}, 8)) - 10_000
+    value.write_bytes(avro(order, {"name": "n" * (RECORD_BYTES_MAX - empty + longer)}, 8) + b"\n")
+    assert value.stat().st_size - 1 == RECORD_BYTES_MAX + longer
+    with a_registry() as registry:
+        registry.register(8, order)
+        status = tried("avro", str(value), "--registry", registry.url)
+    assert (status, "the record is refused: oversized record" in capsys.readouterr().out) == (
+        refused,
+        refused,
+    )

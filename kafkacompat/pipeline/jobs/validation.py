@@ -16,10 +16,7 @@ from pyspark.sql import functions as F
 
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.jobs.schema_records import REASON, Decoder
-from kafkacompat.pipeline.topics import OVERSIZED
-
-RECORD_BYTES_MAX: Final = 64 * 1024
-"""A longer value is rejected as `oversized record`."""
+from kafkacompat.pipeline.topics import OVERSIZED, RECORD_BYTES_MAX
 
 REJECTED_TEXT_CHARACTERS_MAX: Final = 2048
 """Maximum number of characters of an invalid record's text in the rejected topic."""
