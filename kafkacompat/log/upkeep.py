@@ -242,6 +242,10 @@ class LogUpkeep:
         """Runs every log.retention.check.interval.ms."""
         return RetentionPass(self._manager, now_ms)
 
+    def has_tiered_logs(self) -> bool:
+        """Whether retention may remove segments above the end of what is remote."""
+        return any(log.is_tiered for log in self._manager.logs.values())
+
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Work[None]:
         """Runs every producer.id.expiration.check.interval.ms, in pieces. A log that fails is reported and skipped."""
         checked = 0

@@ -74,6 +74,8 @@ class Upkeep(Protocol):
 
     def begin_retention(self, now_ms: int) -> Retention: ...
 
+    def has_tiered_logs(self) -> bool: ...
+
     def watch_damage(self, told: Callable[[], None]) -> None: ...
 
     def rebuild_indexes(self) -> Plan | None: ...
@@ -254,6 +256,14 @@ class PeriodicWork:
         """Start a pass. If the previous pass still runs, it continues instead."""
         if self._retention is None:
             self._retention = self._upkeep.begin_retention(self._clock.now_ms())
+        if self._upkeep.has_tiered_logs():
+            # A start that found an older log start would have a hole between what is remote and what is left here.
+            self._checkpoint_log_starts()
+            self._files.submit("retention", self._begin_retaining)
+        else:
+            self._begin_retaining()
+
+    def _begin_retaining(self) -> None:
         self._reads.submit("retention", self._go_on_retaining)
 
     def _go_on_retaining(self) -> Plan | None:

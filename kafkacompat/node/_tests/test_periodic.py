@@ -55,8 +55,11 @@ class Plan:
 class Retention:
     removed = 0
 
+    def __init__(self, trace: list[str]) -> None:
+        self.trace = trace
+
     def next(self) -> None:
-        return None
+        self.trace.append("retain")
 
 
 class Upkeep:
@@ -68,9 +71,13 @@ class Upkeep:
         self.trace: list[str] = []
         self.problem: OSError | None = None
         self.paths = ["/a"]
+        self.is_tiered = False
 
     def places(self) -> list[str]:
         return self.paths
+
+    def has_tiered_logs(self) -> bool:
+        return self.is_tiered
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def called(*_: Any) -> Any:
@@ -79,7 +86,7 @@ class Upkeep:
                 return Plan(name, self.trace, self.problem)
             if name == "remove_expired_producers":
                 return iter((1, 1, 1))
-            return Retention() if name == "begin_retention" else None
+            return Retention(self.trace) if name == "begin_retention" else None
 
         return called
 
@@ -125,6 +132,21 @@ def test_each_duty_has_its_own_interval() -> None:
     upkeep.calls.clear()
     machinery.advance(20_000 - machinery.ms)
     assert upkeep.calls == {}
+
+
+def test_retention_of_tiered_logs_begins_when_their_starts_are_written() -> None:
+    work, machinery, upkeep = start(
+        {"log.initial.task.delay.ms": "10", "log.flush.start.offset.checkpoint.interval.ms": "9000000"}
+    )
+    machinery.advance(20 - machinery.ms)
+    assert "retain" in upkeep.trace
+    upkeep.is_tiered = machinery.later = True
+    upkeep.trace.clear()
+    machinery.advance(300_010 - machinery.ms)
+    machinery.workers.run_all()
+    written = upkeep.trace.index("finish checkpoint_log_starts")
+    assert upkeep.trace.index("retain") > written
+    work.stop()
 
 
 def test_an_interval_of_zero_runs_once() -> None:
