@@ -57,7 +57,7 @@ from kafkacompat.remote.ports import (
 )
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache, fetch_whole
 from kafkacompat.remote.remote_reads import RemoteRecords, RemoteSegmentReader
-from kafkacompat.remote.traffic import RemoteState, RemoteTraffic
+from kafkacompat.remote.traffic import RemoteState, RemoteTopicTraffic, RemoteTraffic
 from kafkacompat.tasks import Cancelled, Limit, Overloaded, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 
@@ -554,15 +554,7 @@ class RemoteLogManager:
                 await self._delete(metadata)
                 return False
             traffic = self.traffic.of(tiered.id.topic)
-            traffic.copies += 1
-            try:
-                custom = await self._upload(metadata, data)
-            except RetriableRemoteStorageException:
-                raise
-            except RemoteStorageException:
-                traffic.copy_errors += 1
-                await self._delete(metadata)
-                raise
+            custom = await self._copied(metadata, data, traffic)
             if custom is not None and len(custom) > self._custom_metadata_max_bytes:
                 tiered.custom_metadata_is_too_large = True
                 traffic.copy_errors += 1
@@ -603,6 +595,20 @@ class RemoteLogManager:
         return (
             core_rules.covered_by(pieces, log.epoch_entries, end_offset, start_offset) >= metadata.end_offset
         )
+
+    async def _copied(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, traffic: RemoteTopicTraffic
+    ) -> bytes | None:
+        """Upload and count. What is left of a copy that failed for good is deleted."""
+        traffic.copies += 1
+        try:
+            return await self._upload(metadata, data)
+        except RetriableRemoteStorageException:
+            raise
+        except RemoteStorageException:
+            traffic.copy_errors += 1
+            await self._delete(metadata)
+            raise
 
     def _upload(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Deferred[bytes | None]:
         upload = self._in_thread(partial(self._storage.copy_log_segment_data, metadata, data))
@@ -746,15 +752,7 @@ class RemoteLogManager:
                 await self._delete(metadata)
                 return False
             traffic = self.traffic.of(tiered.id.topic)
-            traffic.copies += 1
-            try:
-                custom = await self._upload(metadata, data)
-            except RetriableRemoteStorageException:
-                raise
-            except RemoteStorageException:
-                traffic.copy_errors += 1
-                await self._delete(metadata)
-                raise
+            custom = await self._copied(metadata, data, traffic)
             if not self._leads(tiered, log) or not self._are_read(tiered, sources):
                 await self._delete(metadata)
                 return False
