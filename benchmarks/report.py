@@ -13,6 +13,8 @@ from interop_tests.harness.kafka_jars import KAFKA_VERSION
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
 FAILED = "failed"
+NO_RATIO = "-"
+"""Of a broker's figure to nothing: Kafka's programs tell whole milliseconds."""
 WARM = "warm"
 """The family of `benchmarks.warm`."""
 TIERED = "tiered storage"
@@ -71,7 +73,8 @@ def table(measured: list[Row]) -> str:
     for row in measured:
         load = row.scenario.removeprefix(f"{family(row.scenario)}: ")
         ours, theirs = cell(row.ours, ".4g", row.our_spread), cell(row.theirs, ".4g", row.their_spread)
-        figures = f"{ours} | {theirs} | {cell(row.ratio, '.2f')}"
+        ratio = NO_RATIO if row.theirs == 0 else cell(row.ratio, ".2f")
+        figures = f"{ours} | {theirs} | {ratio}"
         lines.append(f"| {load} | {row.figure} | {figures} |")
     return "\n".join(lines)
 
@@ -85,7 +88,7 @@ def cell(value: float, form: str, spread: Spread | None = None) -> str:
 
 def number(cell: str) -> float:
     """The figure in a cell."""
-    return math.nan if cell == FAILED else float(cell.partition(" ")[0])
+    return math.nan if cell in (FAILED, NO_RATIO) else float(cell.partition(" ")[0])
 
 
 def spread_in(cell: str) -> Spread | None:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks.client import warm_memory
 from benchmarks.cluster import running_cluster
-from benchmarks.measure import KINDS, TOPIC_TIMEOUT_S, create_topic, run_client, running
+from benchmarks.measure import KINDS, TOPIC_TIMEOUT_S, cpu_of, create_topic, run_client, running
 from benchmarks.raw import LZ4
 from benchmarks.report import BASE, WARM
 from interop_tests.harness.kafka_jvm import kafka_java
@@ -358,7 +358,7 @@ def warmed_up(load: WarmLoad, side: Side, topic: str, at_least_s: float, say: Ca
     began_s = time.monotonic()
     while (spent_s := time.monotonic() - began_s) < UNMEASURED_AT_MOST_S:
         say(f"unmeasured, {side.kind}, after {spent_s:.0f} s")
-        used = one_round(load, side, topic)["user CPU us/record"]
+        used = one_round(load, side, topic)["CPU us/record"]
         if spent_s >= at_least_s and abs(used - last) <= SETTLED * last:
             return
         last = used
@@ -370,15 +370,17 @@ def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:
         load.before(side, load, topic)
     if load.fill is None:
         warm_memory(str(side.root), load.records * load.size * load.nodes)
-    before = cpu_of(side)
+    split_before, before_s = cpu_split(side), cpu_of(side.pids)
     figures = load.run(side, load, topic)
-    user, system = (now - then for now, then in zip(cpu_of(side), before, strict=True))
+    used_s = cpu_of(side.pids) - before_s
+    user, system = (now - then for now, then in zip(cpu_split(side), split_before, strict=True))
     if load.rate != SATURATED:
         figures = {name: value for name, value in figures.items() if name != "MB/s"}
     else:
         # At saturation this is the time in the producer's own queue.
         figures = {name: value for name, value in figures.items() if not name.endswith(" ms")}
     return {
+        "CPU us/record": used_s / load.records * 1e6,
         "user CPU us/record": user / load.records * 1e6,
         "system CPU us/record": system / load.records * 1e6,
         **figures,
@@ -386,8 +388,9 @@ def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:
     }
 
 
-def cpu_of(side: Side) -> tuple[float, float]:
-    """Seconds of user and of system time of all nodes so far."""
+def cpu_split(side: Side) -> tuple[float, float]:
+    """Seconds of user and of system time of all nodes so far. Linux knows their sum, and estimates the parts by what runs
+    at its ticks."""
     times = [psutil.Process(pid).cpu_times() for pid in side.pids]
     return sum(each.user for each in times), sum(each.system for each in times)
 

@@ -15,6 +15,7 @@ from benchmarks.report import (
     Section,
     rows,
     sections_in,
+    sections_of,
     update_document,
     update_first_table,
     written,
@@ -47,6 +48,13 @@ def test_a_ratio_is_read_as_it_was_written() -> None:
     ((read,),) = (section.rows for section in sections_in(text)[1])
     assert f"{read.ratio:.2f}" == "0.97"
     assert f"{read.ours / read.theirs:.2f}" == "0.98"
+
+
+def test_a_figure_beside_nothing_has_no_ratio() -> None:
+    results = {"start": {"p50 ms": {"kafkacompat": [0.0], "apache": [0.0]}}}
+    text = written("", sections_of(rows(results)))
+    assert text.endswith("| start | p50 ms | 0 | 0 | - |")
+    assert written(*sections_in(text)) == text
 
 
 def test_a_note_that_a_section_has_is_not_written_twice(tmp_path: Path) -> None:
