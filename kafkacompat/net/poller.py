@@ -259,6 +259,7 @@ class Poller:
         try:
             while wait.owner is self:
                 await wait.turn_of_the_loop()
+                wait.fire_due()  # where serving does not end, there is no sleep that would
                 # Another poller may have begun in this turn. It is ready, and would be waited for here.
                 while wait.owner is self and not self.serve() and self._sleep(wait):
                     pass
@@ -275,6 +276,8 @@ class Poller:
         that the loop needs its turn."""
         began_s = monotonic()
         in_place = self._in_place
+        if in_place is not None:
+            in_place.rest.began_s = began_s
         lingers = (
             in_place is None
             and self._may_linger
@@ -313,11 +316,11 @@ class Poller:
         return time_ended_it
 
     def _sleep(self, wait: LoopWait) -> bool:
-        """Wait in the loop's place until a connection is ready. False if the loop needs its turn first."""
+        """Wait in the loop's place until a connection is ready or timers have fired. False if the loop needs its turn first."""
         # First of all: requests may follow each other for ever.
         idle_s = wait.idle_s()
         if idle_s <= 0:
-            return False
+            return wait.fire_due()
         if self._rewarded >= REWARDED_MIN and not self._has_removed:
             self._left = self._spin()
             if self._left:
@@ -325,9 +328,10 @@ class Poller:
         began_s, rest = monotonic(), wait.rest
         rest.is_resting = True
         self._left = self._set.wait(idle_s)
+        rest.began_s = woke_s = monotonic()
         rest.is_resting = False
-        self._note_sleep(bool(self._left) and monotonic() - began_s < LINGER_S)
-        return bool(self._left)
+        self._note_sleep(bool(self._left) and woke_s - began_s < LINGER_S)
+        return bool(self._left) or wait.fire_due()
 
     def _spin(self) -> list[tuple[int, int]]:
         """The next ready connections. None if nothing comes soon."""

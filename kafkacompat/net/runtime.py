@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 import os
 import resource
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
@@ -113,6 +115,8 @@ class Timer:
 class TrioTimers:
     """Timers in order of deadline, then of creation. They fire while `run` runs.
 
+    Whoever waits in the loop's place fires them itself (`lend`), without a turn of the loop.
+
     A postponed timer keeps its place in the heap until it is the first one. Most timers guard something that a client
     prolongs again and again, so each time the loop wakes for a timer, all postponed ones at the front get their new
     places: it does not wake for each of them.
@@ -128,8 +132,10 @@ class TrioTimers:
         self._order = 0
         self._sleep: trio.CancelScope | None = None
         """The task's sleep. Its deadline moves when an earlier timer is set."""
-        self.on_deadline: Callable[[], None] | None = None
-        """Called when the deadline of the loop has moved."""
+        self._due: deque[Timer] = deque()
+        """Taken out of the heap, and not fired yet."""
+        self._on_move: Callable[[], None] | None = None
+        """Set while they are lent."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._cancelled
@@ -139,9 +145,10 @@ class TrioTimers:
         timer = Timer(self, monotonic_ms, self._order, callback)
         heapq.heappush(self._heap, (monotonic_ms, self._order, timer))
         if self._sleep is not None and self._heap[0][2] is timer:
-            self._sleep.deadline = self._loop_instant(monotonic_ms)
-            if self.on_deadline is not None:
-                self.on_deadline()
+            if self._on_move is not None:
+                self._on_move()
+            else:
+                self._sleep.deadline = self._loop_instant(monotonic_ms)
         return timer
 
     def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
@@ -181,31 +188,55 @@ class TrioTimers:
         if self._sleep is not None:
             next_ms = self.next_ms()
             is_due = next_ms is not None and next_ms <= self._clock.monotonic_ms()
-            self._sleep.deadline = trio.current_time() if is_due else self._next_instant()
-            if self.on_deadline is not None:
-                self.on_deadline()
+            if self._on_move is not None:
+                self._on_move()
+            else:
+                self._sleep.deadline = trio.current_time() if is_due else self._next_instant()
+
+    def lend(self, on_move: Callable[[], None]) -> None:
+        """Let the caller fire them: it asks `next_s`, anew whenever it is told, and calls `fire`. Ended by `take_back`."""
+        self._on_move = on_move
+        if self._sleep is not None:
+            self._sleep.deadline = math.inf
+
+    def take_back(self) -> None:
+        self._on_move = None
+        if self._sleep is not None:
+            self._sleep.deadline = self._next_instant()
+
+    def next_s(self) -> float:
+        """When something is due, by time.monotonic. It may be for a timer that was cancelled or postponed. Infinite: never, or
+        `run` does not run."""
+        if self._sleep is None:
+            return math.inf
+        return monotonic() + self._left_s()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fire timers until cancelled."""
         task_status.started()
         while True:
             with trio.CancelScope() as scope:
-                scope.deadline = self._next_instant()
                 self._sleep = scope
                 try:
+                    if self._on_move is None:
+                        scope.deadline = self._next_instant()
+                    else:
+                        self._on_move()
                     await trio.sleep_forever()
                 finally:
                     self._sleep = None
-            await self._fire_due()
-
-    async def _fire_due(self) -> None:
-        # Taken out first: a callback that sets a timer for now must not delay other tasks of the loop.
-        due = self._take_due()
-        until_s = monotonic() + FIRING_S
-        for timer in due:
-            if monotonic() >= until_s:
+            while self.fire():
                 await trio.lowlevel.checkpoint()
-                until_s = monotonic() + FIRING_S
+
+    def fire(self) -> bool:
+        """Fire what is due, for FIRING_S. Whether some of it is left, which may wait until others had their turn."""
+        # Taken out first: a callback that sets a timer for now must not delay others.
+        due = self._due
+        if not due:
+            due.extend(self._take_due())
+        until_s = monotonic() + FIRING_S
+        while due:
+            timer = due.popleft()
             if timer.callback is not None and timer.deadline_ms > timer.place_ms:
                 self._put_back(timer)  # postponed by an earlier callback, after it was taken from the heap
                 continue
@@ -217,6 +248,9 @@ class TrioTimers:
                 callback()
             except Exception as error:
                 self._on_error(error)
+            if monotonic() >= until_s:
+                break
+        return bool(due)
 
     def _take_due(self) -> list[Timer]:
         """Remove what is due from the heap, as far as time allows, and let a timer come first that is neither cancelled
@@ -236,11 +270,20 @@ class TrioTimers:
         heapq.heappush(self._heap, timer.entry)
 
     def _next_instant(self) -> float:
-        return self._loop_instant(self._heap[0][0]) if self._heap else float("inf")
+        return trio.current_time() + self._left_s()
+
+    def _left_s(self) -> float:
+        """Until something is due."""
+        if self._due:
+            return 0.0
+        return self._left_until_s(self._heap[0][0]) if self._heap else math.inf
 
     def _loop_instant(self, monotonic_ms: int) -> float:
+        return trio.current_time() + self._left_until_s(monotonic_ms)
+
+    def _left_until_s(self, monotonic_ms: int) -> float:
         # Half a millisecond late, because the clock truncates fractions: never early, and not woken twice.
-        return trio.current_time() + (monotonic_ms - self._clock.monotonic_ms() + 0.5) / 1000
+        return (monotonic_ms - self._clock.monotonic_ms() + 0.5) / 1000
 
 
 async def wait_for(deferred: Deferred[T]) -> T:

@@ -1,10 +1,11 @@
 """Watches the event loop from a thread. Code that blocks the loop longer than a limit is logged with its stack, and
 counted.
 
-The thread asks a busy loop for a sign of life at an interval, so it costs the loop's own work nothing. A loop that waits
-for events does not stand still, and is not woken to say so: a quiet node stays asleep. A stall is measured from the question
-on, so one that begins between two questions is measured too short. The wall time is how long everything waited. The CPU
-time of the loop's thread shows whether the loop computed, or waited for the machine, a disk or a lock.
+The thread looks at an interval, and asks a busy loop for a sign of life. A loop that waits for events does not stand still, and is
+not woken to say so: a quiet node stays asleep. A stall is measured from the begin of the step that the loop is in, which it
+notes. So a step that takes as long as the limit is seen by one look at least. The wall time is how long everything waited. The CPU
+time of the loop's thread shows whether the loop computed, or waited for the machine, a disk or a lock. What it computed between the
+look before and the begin of the step may be counted too.
 
 While a call keeps the interpreter's lock, in whatever thread, neither the loop nor the watching thread runs. So such a
 stall is noticed when it is over: the watching thread wakes late, and no lack of a processor explains it. Its stack
@@ -60,10 +61,10 @@ def reading_waited(path: str = SCHEDULING) -> Iterator[Callable[[], float]]:
         os.close(file)
 
 
-INTERVAL_S = 0.05
-"""Seconds between an answer and the next look."""
+INTERVAL_S = 0.1
+"""Seconds between an answer and the next look. Each wakes a thread, so an idle node pays for nearly nothing else as often."""
 LIMIT_S = 0.1
-"""A loop that does not answer for this long has stalled."""
+"""A step of the loop that takes this long is a stall."""
 FRAMES_MAX = 12
 """The innermost stack frames that are logged."""
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -82,15 +83,19 @@ class Sign(Protocol):
 
 
 class LoopRest(trio.abc.Instrument):
-    """Knows whether the loop waits for events or for a timer. Add it to the loop as an instrument. Any thread may look."""
+    """Knows whether the loop waits for events or for a timer, or since when it is in its present step. Add it to the loop as an
+    instrument. Any thread may look."""
 
     def __init__(self) -> None:
         self.is_resting = False
+        self.began_s = 0.0
+        """When the present step began, by time.monotonic. A poller has steps of its own between two turns of the loop."""
 
     def before_io_wait(self, timeout: float) -> None:
         self.is_resting = timeout > 0
 
     def after_io_wait(self, timeout: float) -> None:
+        self.began_s = time.monotonic()
         self.is_resting = False
 
 
@@ -116,6 +121,13 @@ def kept_from_running(answered: Moment, woke: Moment, interval_s: float, limit_s
     if late_s - (woke.waited_s - answered.waited_s) < limit_s:
         return None
     return Stall(late_s, min(woke.loop_cpu_s - answered.loop_cpu_s, late_s))
+
+
+def step_began(answered: Moment, woke: Moment, began_s: float) -> tuple[float, float]:
+    """When the step began in which the loop is as the watching thread wakes, and what the loop's thread had computed by then, at
+    least. `began_s`: as the loop tells it. It has answered since then, or was at rest, at `answered`."""
+    began_s = min(max(began_s, answered.wall_s), woke.wall_s)
+    return began_s, max(answered.loop_cpu_s, woke.loop_cpu_s - (woke.wall_s - began_s))
 
 
 class LoopWatchdog:
@@ -186,13 +198,15 @@ class LoopWatchdog:
                 # To tell a stall took time, which is not another one.
                 answered = woke if stall is None else now()
                 continue
-            question = _Question(cpu_clock)
+            if stall is not None:
+                woke = answered = now()
+            question = _Question(cpu_clock, *step_began(answered, woke, self._rest.began_s))
             try:
                 self._ask(question)
             except RuntimeError:
                 return
             stack = UNSEEN
-            if not question.answered.wait(self._limit_s):
+            if not question.answered.wait(max(question.began_s + self._limit_s - time.monotonic(), 0)):
                 stack = _stack_of(loop_thread)
                 while not question.answered.wait(self._interval_s):
                     if self._stopped:
@@ -217,27 +231,29 @@ class _Question:
     """Created in the watching thread, called in the loop's."""
 
     __slots__ = (
-        "_asked_cpu_s",
-        "_asked_s",
+        "_began_cpu_s",
         "_cpu_clock",
         "answered",
         "answered_cpu_s",
         "answered_s",
+        "began_s",
         "cpu_s",
         "wall_s",
     )
 
-    def __init__(self, cpu_clock: int) -> None:
+    def __init__(self, cpu_clock: int, began_s: float, began_cpu_s: float) -> None:
+        """The present step's begin, and what the loop's thread had computed by then."""
         self.answered = threading.Event()
         self._cpu_clock = cpu_clock
         self.wall_s = self.cpu_s = 0.0
         self.answered_s = self.answered_cpu_s = 0.0
-        self._asked_s = time.monotonic()
-        self._asked_cpu_s = time.clock_gettime(cpu_clock)
+        self.began_s = began_s
+        self._began_cpu_s = began_cpu_s
 
     def __call__(self) -> None:
         self.answered_s, self.answered_cpu_s = time.monotonic(), time.clock_gettime(self._cpu_clock)
-        self.wall_s, self.cpu_s = self.answered_s - self._asked_s, self.answered_cpu_s - self._asked_cpu_s
+        self.wall_s = self.answered_s - self.began_s
+        self.cpu_s = min(self.answered_cpu_s - self._began_cpu_s, self.wall_s)
         self.answered.set()
 
 

@@ -10,11 +10,12 @@ left behind without a report, because its caller ends too.
 from __future__ import annotations
 
 import logging
-import math
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -22,6 +23,11 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.faults import forget_locals
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.ports import WorkerPools, WorkersBusy
+
+if TYPE_CHECKING:
+    from outcome import Outcome
+
+    from kafkacompat.net.loop_wait import Bell
 
 READS_WAITING_MAX = 10_000
 EXCHANGES_WAITING_MAX = 1_000
@@ -58,14 +64,62 @@ class JobFailed(Exception):
     """A job raised something that is not an Exception, such as SystemExit. That is the cause of this error."""
 
 
-class TrioPool:
-    """Runs blocking functions in threads, for one duty. Everything runs in a nursery that outlives it."""
+class WayBack:
+    """From a thread into the loop, until the nursery is cancelled: then nothing begins and nobody is told.
 
-    def __init__(self, nursery: trio.Nursery, terms: PoolTerms) -> None:
+    The nursery ends only when it is cancelled. Nothing else than its tasks learns of that, so it has one that waits for it.
+    """
+
+    def __init__(self, nursery: trio.Nursery, bell: Bell | None = None) -> None:
+        """`bell`: spares the loop a turn while a poller waits in its place."""
+        self.is_open = True
         self._nursery = nursery
+        self._token = trio.lowlevel.current_trio_token()
+        self._calls: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._bell = bell
+        if bell is not None:
+            bell.tells.append(self._carry_out)
+        nursery.start_soon(self._close_when_cancelled)
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """From any thread. The function does not raise."""
+        self._calls.append((function, arguments))
+        if self._bell is None or not self._bell.ring():
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._carry_out)
+
+    def call_after(self, delay_s: float, function: Callable[..., object], *arguments: object) -> None:
+        """From the loop."""
+
+        async def call() -> None:
+            await trio.sleep(delay_s)
+            function(*arguments)
+
+        self._nursery.start_soon(call)
+
+    def _carry_out(self) -> None:
+        # What comes meanwhile is announced for itself.
+        for _ in range(len(self._calls)):
+            function, arguments = self._calls.popleft()
+            if self.is_open:
+                function(*arguments)
+
+    async def _close_when_cancelled(self) -> None:
+        def close(_raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+            self.is_open = False
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(close)
+
+
+class TrioPool:
+    """Runs blocking functions in threads, for one duty. A job costs the loop one entry from a thread: no task waits for it."""
+
+    def __init__(self, back: WayBack, terms: PoolTerms) -> None:
+        self._back = back
         self._queue: JobQueue[Job] = JobQueue(terms)
-        self._limiter = trio.CapacityLimiter(math.inf)
-        """The queue is the limit, not trio's shared limit of threads."""
+        """It bounds the threads: trio starts as many as it is asked for."""
+        self._misses_threads = False
 
     @property
     def load(self) -> tuple[int, int]:
@@ -78,63 +132,61 @@ class TrioPool:
         job = function, deferred
         admission = self._queue.offer(job)
         if admission is Admission.RUN:
-            self._nursery.start_soon(self._work, job)
+            self._begin(job)
         elif admission is Admission.REFUSED:
             terms = self._queue.terms
             deferred.fail(WorkersBusy(f"{terms.waiting_max} jobs wait for threads: {terms.duty}"))
         return deferred
 
-    async def _work(self, job: Job | None) -> None:
-        """Run one job after another, until none waits."""
-        while job is not None:
-            function, deferred = job
-            # An error may keep this frame, so it must not keep what the job has worked on.
-            once = [function]
-            del job, function
-            value, error = await self._run(once)
-            try:
-                if error is None:
-                    deferred.resolve(value)
-                else:
-                    deferred.fail(error)
-            except Exception:
-                # The receiver has a bug. The rest of the broker must not be affected.
-                _log.exception("what a worker gave could not be used")
-            value = error = None
-            job = self._queue.ended()
+    def _begin(self, job: Job) -> None:
+        if not self._back.is_open:
+            return
+        function, deferred = job
+        # An error may keep a frame, so none must keep what the job has worked on.
+        once = [function]
+        del function
 
-    async def _run(self, once: list[Callable[[], T]]) -> tuple[T | None, Exception | None]:
-        contained = partial(_contained, once)
-        is_told = False
-        while True:
-            try:
-                return await trio.to_thread.run_sync(
-                    contained,
-                    thread_name=self._queue.terms.duty,
-                    abandon_on_cancel=True,
-                    limiter=self._limiter,
-                )
-            except (RuntimeError, MemoryError) as error:
-                # The thread could not start, and the job has not begun: the function's own errors are caught
-                # elsewhere.
-                if not is_told:
-                    is_told = True
-                    _log.error("no thread for %s, its jobs wait: %s", self._queue.terms.duty, error)
-                await trio.sleep(THREAD_RETRY_S)
+        def tell(result: Outcome[tuple[Any, Exception | None]]) -> None:
+            self._back.call(self._ended, deferred, *result.unwrap())
+
+        duty = self._queue.terms.duty
+        try:
+            trio.lowlevel.start_thread_soon(partial(_contained, once), tell, duty)
+        except (RuntimeError, MemoryError) as error:
+            # The thread could not start, and the job has not begun.
+            if not self._misses_threads:
+                self._misses_threads = True
+                _log.error("no thread for %s, its jobs wait: %s", duty, error)
+            self._back.call_after(THREAD_RETRY_S, self._begin, job)
+        else:
+            self._misses_threads = False
+
+    def _ended(self, deferred: Deferred[Any], value: Any, error: Exception | None) -> None:
+        try:
+            if error is None:
+                deferred.resolve(value)
+            else:
+                deferred.fail(error)
+        except Exception:
+            # The receiver has a bug. The rest of the broker must not be affected.
+            _log.exception("what a worker gave could not be used")
+        following = self._queue.ended()
+        if following is not None:
+            self._begin(following)
 
 
 class PlacedPools:
     """A pool for each log directory, created on first use. Bounded by log.dirs."""
 
-    def __init__(self, nursery: trio.Nursery, terms: PoolTerms) -> None:
-        self._nursery = nursery
+    def __init__(self, back: WayBack, terms: PoolTerms) -> None:
+        self._back = back
         self._terms = terms
         self._pools: dict[str, TrioPool] = {}
 
     def at(self, place: str) -> TrioPool:
         pool = self._pools.get(place)
         if pool is None:
-            pool = self._pools[place] = TrioPool(self._nursery, self._terms)
+            pool = self._pools[place] = TrioPool(self._back, self._terms)
         return pool
 
     @property
@@ -144,10 +196,12 @@ class PlacedPools:
         return sum(running for running, _ in loads), sum(waiting for _, waiting in loads)
 
 
-def worker_pools(nursery: trio.Nursery, recovery_threads: int = 1) -> WorkerPools:
+def worker_pools(nursery: trio.Nursery, recovery_threads: int = 1, bell: Bell | None = None) -> WorkerPools:
+    """Until the nursery is cancelled, which is how it must end."""
     every = {**TERMS, "recovery": replace(TERMS["recovery"], threads_max=recovery_threads)}
-    pools: dict[str, Any] = {name: TrioPool(nursery, terms) for name, terms in every.items()}
-    pools["log_sync"] = PlacedPools(nursery, TERMS["log_sync"])
+    back = WayBack(nursery, bell)
+    pools: dict[str, Any] = {name: TrioPool(back, terms) for name, terms in every.items()}
+    pools["log_sync"] = PlacedPools(back, TERMS["log_sync"])
     return WorkerPools(**pools)
 
 

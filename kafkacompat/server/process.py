@@ -242,10 +242,9 @@ def _services_of_the_system(
     """Return the services, and the timers, which the caller must run. `rest` is told when the loop waits for events."""
     clock = SystemClock()
     timers = TrioTimers(clock)
-    wait = LoopWait(rest)
-    timers.on_deadline = wait.deadline_has_moved
+    wait = LoopWait(rest, timers)
     recovery_threads = config.get_int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
-    workers = worker_pools(nursery, recovery_threads)
+    workers = worker_pools(nursery, recovery_threads, wait.bell)
     client_metrics, client_series = _telemetry(config)
     descriptors = Descriptors(open_files)
     _tell_of(descriptors)

@@ -11,16 +11,19 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 
 import pytest
 import trio
 
 import kafkacompat
+from kafkacompat.deferred import Deferred
 from kafkacompat.net import poller as module
 from kafkacompat.net.loop_wait import LoopWait, descriptor_of_the_loop
 from kafkacompat.net.poller import READ, EpollSet, Poller
-from kafkacompat.net.runtime import SystemClock, TrioTimers
+from kafkacompat.net.runtime import SystemClock, TrioTimers, wait_for
 from kafkacompat.net.watchdog import LoopRest
+from kafkacompat.net.workers import worker_pools
 
 PATIENCE_S = 20
 
@@ -209,10 +212,9 @@ async def test_a_task_that_a_turn_wakes_goes_on() -> None:
 
 async def test_a_timer_that_a_turn_sets_is_not_overslept() -> None:
     """It is earlier than the deadline that was there before."""
-    wait = LoopWait(LoopRest())
-    poller = a_poller(wait)
     timers = TrioTimers(SystemClock())
-    timers.on_deadline = wait.deadline_has_moved
+    wait = LoopWait(LoopRest(), timers)
+    poller = a_poller(wait)
     fired = trio.Event()
     echo = Echo(poller, then=lambda: (timers.call_after(5, fired.set), None)[1])
     async with running(poller) as nursery:
@@ -244,10 +246,9 @@ async def test_requests_without_end_keep_nothing_of_the_loop_waiting(
     monkeypatch.setattr(module, "REWARDED_MIN", 0)
     monkeypatch.setattr(module, "SPIN_S", 1.0)
     requests_max = 50_000
-    wait = LoopWait(LoopRest())
-    poller = Poller(lambda until_s: None, lambda: None, Gaps(), wait)
     timers = TrioTimers(SystemClock())
-    timers.on_deadline = wait.deadline_has_moved
+    wait = LoopWait(LoopRest(), timers)
+    poller = Poller(lambda until_s: None, lambda: None, Gaps(), wait)
     happened = trio.Event()
 
     def then() -> None:
@@ -269,8 +270,169 @@ async def test_requests_without_end_keep_nothing_of_the_loop_waiting(
         assert 1 <= echo.served < requests_max
 
 
+async def test_timers_fire_without_turns_of_the_loop() -> None:
+    timers = TrioTimers(SystemClock())
+    wait = LoopWait(LoopRest(), timers)
+    poller = a_poller(wait)
+    fired = 0
+    all_fired = trio.Event()
+
+    def fire() -> None:
+        nonlocal fired
+        fired += 1
+        if fired < 100:
+            timers.call_after(1, fire)
+        else:
+            all_fired.set()
+
+    async with running(poller) as nursery:
+        await nursery.start(timers.run)
+        await until_in_place(wait, poller)
+        turns = Turns()
+        trio.lowlevel.add_instrument(turns)
+        timers.call_after(1, fire)
+        await all_fired.wait()
+        trio.lowlevel.remove_instrument(turns)
+    assert fired == 100
+    assert turns.count < 20
+
+
+@pytest.mark.parametrize("first", ["timers", "poller"])
+async def test_timers_fire_whoever_waits(first: str) -> None:
+    """They are set before, while and after a poller waits in the loop's place."""
+    timers = TrioTimers(SystemClock())
+    wait = LoopWait(LoopRest(), timers)
+    poller = a_poller(wait)
+    fired: list[str] = []
+
+    def soon(name: str, delay_ms: int) -> None:
+        timers.call_after(delay_ms, lambda: fired.append(name))
+
+    soon("before", 5)
+    place = trio.CancelScope()
+
+    async def run() -> None:
+        with place:
+            await poller.run()
+
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            if first == "timers":
+                await nursery.start(timers.run)
+            nursery.start_soon(run)
+            await until_in_place(wait, poller)
+            if first == "poller":
+                await nursery.start(timers.run)
+            soon("while", 10)
+            await until(lambda: fired == ["before", "while"])
+            soon("beyond", 30)
+            place.cancel()
+            await until(lambda: wait.owner is None)
+            soon("after", 60)
+            await until(lambda: fired == ["before", "while", "beyond", "after"])
+            nursery.cancel_scope.cancel()
+    poller.close()
+
+
+async def test_timers_without_end_keep_nothing_waiting() -> None:
+    """As those of a long work that pauses again and again."""
+    timers = TrioTimers(SystemClock())
+    wait = LoopWait(LoopRest(), timers)
+    poller = a_poller(wait)
+    echo = Echo(poller)
+    fired = slept = 0
+    is_over = False
+
+    def fire() -> None:
+        nonlocal fired
+        fired += 1
+        if not is_over:
+            timers.call_after(-1, fire)
+
+    async def sleeps() -> None:
+        nonlocal slept
+        for _ in range(20):
+            await trio.sleep(0.001)
+            await trio.lowlevel.checkpoint()
+            slept += 1
+
+    async with running(poller) as nursery:
+        await nursery.start(timers.run)
+        await until_in_place(wait, poller)
+        timers.call_after(0, fire)
+        nursery.start_soon(sleeps)
+        await trio.to_thread.run_sync(asking(echo, 20).join)
+        await until(lambda: slept == 20)
+        fired_then = fired
+        await until(lambda: fired > fired_then)
+        is_over = True
+    assert echo.served == 20
+
+
+async def test_jobs_of_workers_end_without_turns_of_the_loop() -> None:
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    all_ended = trio.Event()
+    ended = 0
+
+    def next_one(_: Deferred[None] | None = None) -> None:
+        nonlocal ended
+        if ended < 50:
+            ended += 1
+            pool.submit(lambda: None).on_done(next_one)
+        else:
+            all_ended.set()
+
+    async with running(poller) as nursery:
+        pool = worker_pools(nursery, bell=wait.bell).files
+        await until_in_place(wait, poller)
+        turns = Turns()
+        trio.lowlevel.add_instrument(turns)
+        next_one()
+        await all_ended.wait()
+        trio.lowlevel.remove_instrument(turns)
+    assert turns.count < 20
+
+
+async def test_no_job_of_a_worker_is_lost_while_pollers_come_and_go() -> None:
+    wait = LoopWait(LoopRest())
+    descriptors = len(os.listdir("/dev/fd"))
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            pool = worker_pools(nursery, bell=wait.bell).files
+
+            async def jobs() -> None:
+                for number in range(300):
+                    assert await wait_for(pool.submit(lambda number=number: number)) == number  # type: ignore[misc]
+
+            async def wait_in_place(poller: Poller, scope: trio.CancelScope) -> None:
+                try:
+                    with scope:
+                        await poller.run()
+                finally:
+                    poller.close()
+
+            async def come_and_go() -> None:
+                while True:
+                    pollers = [a_poller(wait), a_poller(wait)]
+                    scopes = [trio.CancelScope(), trio.CancelScope()]
+                    for poller, scope in zip(pollers, scopes, strict=True):
+                        nursery.start_soon(wait_in_place, poller, scope)
+                        await until_in_place(wait, poller)
+                    for scope in scopes:
+                        scope.cancel()
+                    await until(lambda: wait.owner is None)
+
+            nursery.start_soon(come_and_go)
+            async with trio.open_nursery() as inner:
+                for _ in range(4):
+                    inner.start_soon(jobs)
+            nursery.cancel_scope.cancel()
+    assert len(os.listdir("/dev/fd")) == descriptors
+
+
 def test_only_the_timers_move_deadlines_between_turns_of_the_loop() -> None:
-    """A wait in the loop's place asks for the loop's deadline once a turn."""
+    """A wait in the loop's place asks for the loop's deadline once a turn. The timers are lent to it."""
     package = Path(kafkacompat.__file__).parent
     moves = re.compile(r"\.(relative_)?deadline [+-]?= ")
     found = [
@@ -344,6 +506,28 @@ async def test_the_watchdog_need_not_ask_a_poller_that_waits() -> None:
         await go_on.wait()
         assert not rest.is_resting
     assert seen.is_set()
+
+
+async def test_the_watchdog_knows_when_a_step_of_a_poller_began() -> None:
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    times: list[float] = []
+
+    def note() -> None:
+        times.append(wait.rest.began_s)
+
+    echo = Echo(poller, note)
+    async with running(poller):
+        await until_in_place(wait, poller)
+
+        def ask() -> None:
+            for _ in range(5):
+                times.append(monotonic())
+                asking(echo, 1).join()
+
+        await trio.to_thread.run_sync(ask)
+    assert len(times) == 10
+    assert times == sorted(times)
 
 
 async def test_where_the_system_does_not_tell_the_loops_set_the_loop_waits(

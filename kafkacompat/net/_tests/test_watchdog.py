@@ -21,6 +21,7 @@ from kafkacompat.net.watchdog import (
     Sign,
     Stall,
     kept_from_running,
+    step_began,
 )
 
 TIMEOUT_S = 30
@@ -133,6 +134,19 @@ def test_a_watchdog_that_wakes_late_was_kept_from_running_unless_no_processor_wa
     assert found == (stall if stall is None else pytest.approx(stall))
 
 
+@pytest.mark.parametrize(
+    ("began_s", "woke", "began"),
+    [
+        pytest.param(10.02, Moment(10.1, 3.07, 1.0), (10.02, 3.0), id="it may have computed all the time"),
+        pytest.param(10.08, Moment(10.1, 3.07, 1.0), (10.08, 3.05), id="most was computed before the step"),
+        pytest.param(9.5, Moment(10.1, 3.07, 1.0), (10.0, 3.0), id="it has answered in this step"),
+        pytest.param(10.2, Moment(10.1, 3.07, 1.0), (10.1, 3.07), id="it began right now"),
+    ],
+)
+def test_a_stall_begins_with_the_step(began_s: float, woke: Moment, began: tuple[float, float]) -> None:
+    assert step_began(ANSWERED, woke, began_s) == pytest.approx(began)
+
+
 class Times:
     """In place of the module `time`: only the test lets time pass."""
 
@@ -173,6 +187,24 @@ def test_the_time_that_it_takes_to_tell_a_stall_is_not_another_one(monkeypatch: 
     watching.stop()
     assert told == [2]
     assert watching.stalls == 1
+
+
+def test_a_stall_is_measured_from_the_begin_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, loop, rest, looks, stalls = Times(), Loop(), LoopRest(), Looks(), Stalls()
+    monkeypatch.setattr(module, "time", times)
+    rest.before_io_wait(1.0)
+    watching = LoopWatchdog(loop.ask, rest, on_stall=stalls, interval_s=0.001, limit_s=1, waited_s=looks)
+    watching.start()
+    looks.wait_for(2)
+    times.now_s += 0.1
+    rest.after_io_wait(1.0)
+    times.now_s += 0.7
+    assert loop.asked.acquire(timeout=TIMEOUT_S)
+    times.now_s += 0.4
+    loop.signs.pop(0)()
+    assert stalls.came.acquire(timeout=TIMEOUT_S)
+    watching.stop()
+    assert stalls.seen[0][0] == pytest.approx(1.1)
 
 
 def test_a_loop_that_answers_is_not_told() -> None:

@@ -6,7 +6,8 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -20,10 +21,12 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net import workers as workers_module
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.net.runtime import wait_for
-from kafkacompat.net.workers import TERMS, JobFailed, TrioPool, worker_pools
+from kafkacompat.net.workers import TERMS, JobFailed, TrioPool, WayBack, worker_pools
 from kafkacompat.ports import WorkerPools, Workers, WorkersBusy
 
 DEADLINE_S = 20
+ENTRY_QUEUE = "<TrioToken.run_sync_soon task>"
+"""trio's task for what threads ask of the loop."""
 POOLS = [field.name for field in fields(WorkerPools)]
 
 
@@ -81,6 +84,14 @@ def stuck(gate: threading.Event) -> Callable[[], None]:
     return lambda: None if gate.wait(DEADLINE_S) else sys.exit("nobody opened the gate")
 
 
+@asynccontextmanager
+async def node_nursery() -> AsyncIterator[trio.Nursery]:
+    """It ends when it is cancelled, as a node's."""
+    async with trio.open_nursery() as nursery:
+        yield nursery
+        nursery.cancel_scope.cancel()
+
+
 def pool_of(pools: WorkerPools, duty: str) -> Workers:
     pool = getattr(pools, duty)
     return pool.at("/a") if duty == "log_sync" else pool
@@ -88,7 +99,7 @@ def pool_of(pools: WorkerPools, duty: str) -> Workers:
 
 async def test_stuck_syncs_of_a_directory_hold_up_no_other(gate: threading.Event) -> None:
     with trio.fail_after(DEADLINE_S):
-        async with trio.open_nursery() as nursery:
+        async with node_nursery() as nursery:
             syncs = worker_pools(nursery).log_sync
             held = [syncs.at("/a").submit(stuck(gate)) for _ in range(2 * TERMS["log_sync"].threads_max)]
             assert await wait_for(syncs.at("/b").submit(lambda: 1)) == 1
@@ -101,7 +112,7 @@ async def test_stuck_syncs_of_a_directory_hold_up_no_other(gate: threading.Event
 @pytest.mark.parametrize("duty", POOLS)
 async def test_stuck_jobs_of_a_duty_hold_up_nobody_else(duty: str, gate: threading.Event) -> None:
     with trio.fail_after(DEADLINE_S):
-        async with trio.open_nursery() as nursery:
+        async with node_nursery() as nursery:
             pools = worker_pools(nursery)
             threads = min(TERMS[duty].threads_max, 16)
             held = [pool_of(pools, duty).submit(stuck(gate)) for _ in range(2 * threads)]
@@ -118,7 +129,7 @@ async def test_stuck_jobs_do_not_keep_the_node_from_ending(gate: threading.Event
     """Neither those in threads nor those waiting. Their results would not be used any more."""
     told: list[str] = []
     with trio.fail_after(DEADLINE_S):
-        async with trio.open_nursery() as nursery:
+        async with node_nursery() as nursery:
             pools = worker_pools(nursery)
             for duty in POOLS:
                 for _ in range(20):
@@ -130,15 +141,68 @@ async def test_stuck_jobs_do_not_keep_the_node_from_ending(gate: threading.Event
 
 async def test_idle_pools_have_no_threads() -> None:
     before = threading.active_count()
-    async with trio.open_nursery() as nursery:
+    async with node_nursery() as nursery:
         worker_pools(nursery)
         await trio.testing.wait_all_tasks_blocked()
     assert threading.active_count() <= before
 
 
+async def test_a_job_begins_at_once_and_ends_without_a_task() -> None:
+    class Steps(trio.abc.Instrument):
+        def __init__(self) -> None:
+            self.of: list[str] = []
+
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            self.of.append(task.name)
+
+    async with node_nursery() as nursery:
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
+        await trio.testing.wait_all_tasks_blocked()
+        began, steps = threading.Event(), Steps()
+        trio.lowlevel.add_instrument(steps)
+        deferred = pool.submit(began.set)
+        assert began.wait(DEADLINE_S)
+        await wait_for(deferred)
+        trio.lowlevel.remove_instrument(steps)
+        assert steps.of == [ENTRY_QUEUE, trio.lowlevel.current_task().name]
+
+
+class HeardWayBack(WayBack):
+    """Tells the test when a thread has called."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        super().__init__(nursery)
+        self.called = threading.Event()
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        super().call(function, *arguments)
+        self.called.set()
+
+
+@pytest.mark.parametrize("from_outside", [False, True])
+async def test_once_cancelled_nothing_begins_and_nobody_is_told(
+    from_outside: bool, gate: threading.Event
+) -> None:
+    happened: list[str] = []
+    with trio.CancelScope() as outer:
+        async with trio.open_nursery() as nursery:
+            back = HeardWayBack(nursery)
+            pool = TrioPool(back, PoolTerms("a duty", 1))
+            pool.submit(stuck(gate)).on_done(lambda _: happened.append("told"))
+            pool.submit(lambda: happened.append("begun after another"))
+            await trio.testing.wait_all_tasks_blocked()
+            (outer if from_outside else nursery.cancel_scope).cancel()
+            TrioPool(back, PoolTerms("another duty", 1)).submit(lambda: happened.append("begun"))
+            gate.set()
+            with trio.CancelScope(shield=True):
+                assert await trio.to_thread.run_sync(back.called.wait, DEADLINE_S)
+                await trio.testing.wait_all_tasks_blocked()
+    assert happened == []
+
+
 async def test_workers_answer_in_the_loops_thread() -> None:
-    async with trio.open_nursery() as nursery:
-        pool = TrioPool(nursery, PoolTerms("a duty", 2))
+    async with node_nursery() as nursery:
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 2))
         resolved_in: list[int] = []
         deferred = pool.submit(threading.get_ident)
         deferred.on_done(lambda _: resolved_in.append(threading.get_ident()))
@@ -160,7 +224,7 @@ async def test_an_error_that_is_kept_does_not_keep_what_the_job_had() -> None:
     gc.disable()
     try:
         with trio.fail_after(DEADLINE_S):
-            async with trio.open_nursery() as nursery:
+            async with node_nursery() as nursery:
                 pool = worker_pools(nursery).reads
                 failing = pool.submit(body.fail)
                 del body
@@ -178,8 +242,8 @@ async def test_a_caller_that_fails_over_its_answer_ends_no_other(job: Callable[[
     def misuse(_: Deferred[int]) -> None:
         raise FileNotFoundError
 
-    async with trio.open_nursery() as nursery:
-        pool = TrioPool(nursery, PoolTerms("a duty", 1))
+    async with node_nursery() as nursery:
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
         pool.submit(job).on_done(misuse)
         assert await wait_for(pool.submit(lambda: 2)) == 2
     assert [type(error) for error in faults.take()] == [FileNotFoundError]
@@ -192,8 +256,8 @@ async def test_a_job_that_ends_its_thread_reaches_who_asked_and_nobody_else(
     def job() -> None:
         raise kind("enough")
 
-    async with trio.open_nursery() as nursery:
-        pool = TrioPool(nursery, PoolTerms("a duty", 1))
+    async with node_nursery() as nursery:
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
         failed, following = pool.submit(job), pool.submit(lambda: 2)
         with pytest.raises(JobFailed, match=kind.__name__) as caught:
             await wait_for(failed)
@@ -206,18 +270,18 @@ async def test_without_a_thread_jobs_wait_for_one(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run_sync, tries = trio.to_thread.run_sync, 0
+    start_thread_soon, tries = trio.lowlevel.start_thread_soon, 0
 
-    async def seldom(function: Callable[[], object], **options: object) -> object:
+    def seldom(function: Callable[[], Any], tell: Callable[[Any], object], name: str | None) -> None:
         nonlocal tries
         tries += 1
         if tries < 4:
             raise RuntimeError("can't start new thread")
-        return await run_sync(function, **options)  # type: ignore[arg-type]
+        start_thread_soon(function, tell, name)
 
-    monkeypatch.setattr(trio.to_thread, "run_sync", seldom)
-    async with trio.open_nursery() as nursery:
-        pool = TrioPool(nursery, PoolTerms("quorum sync", 1))
+    monkeypatch.setattr(trio.lowlevel, "start_thread_soon", seldom)
+    async with node_nursery() as nursery:
+        pool = TrioPool(WayBack(nursery), PoolTerms("quorum sync", 1))
         with pytest.raises(RuntimeError, match="the job's own"):
             await wait_for(pool.submit(own_failure))
     assert tries == 4
@@ -232,7 +296,7 @@ async def test_reads_are_refused_when_too_many_wait(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(workers_module.TERMS, "reads", PoolTerms("cold reads", 2, 3))
-    async with trio.open_nursery() as nursery:
+    async with node_nursery() as nursery:
         reads = worker_pools(nursery).reads
         accepted = [reads.submit(stuck(gate)) for _ in range(5)]
         with pytest.raises(WorkersBusy, match="3 jobs wait for threads: cold reads"):
