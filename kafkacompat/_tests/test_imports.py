@@ -100,7 +100,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "mirror": {
         "net.failures",
-        "partition.fetch_session",
+        "partition.fetch_session_handler",
         "partition.following",
         "partition.hosted_partitions",
         "partition.partition",
@@ -481,6 +481,7 @@ CORES = [
     "partition/following",
     "partition/replica_selector",
     "partition/fetch_session",
+    "partition/fetch_session_handler",
     "partition/traffic",
     "partition/replication_quota_manager",
     "remote/metadata",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid, uuid_to_text
 from kafkacompat.mirror.mirrored_partition import NO_LEADER, MirroredPartition, has_own_records
-from kafkacompat.mirror.session import LeaderSession
+from kafkacompat.partition.fetch_session_handler import FetchSessionHandler, FetchSettings
 from kafkacompat.partition.following import (
     BATCH_US,
     PARTITION_US,
@@ -30,6 +30,7 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 from kafkacompat.tasks import Pace, Work
 from kafkacompat.wire.errors import ErrorCode, code_of
+from kafkacompat.wire.messages.fetch_request import ReplicaState
 
 if TYPE_CHECKING:
     from kafkacompat.mirror.traffic import MirrorTopicTraffic
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponsePartition
 
 CONSUMER = -1
-BACKOFF_MS = 1_000
+FETCH_SETTINGS = FetchSettings()
+BACKOFF_MS = FETCH_SETTINGS.backoff_ms
+NAMED_MAX = 1_000
+"""Partitions that a request of a session names. Each takes some microseconds."""
 LOOKED_AT_A_STEP = 500
 LOOKED_AT_US = 4
 EARLIEST, LATEST = -2, -1
@@ -60,6 +64,7 @@ METADATA_ERRORS = frozenset(
 """After these the source may have another leader, or other topics."""
 
 Key = tuple[str, int]
+Session = FetchSessionHandler[MirroredPartition]
 
 
 @dataclass(slots=True)
@@ -83,7 +88,7 @@ class MirrorFetches:
 
     def __init__(self) -> None:
         self.partitions: dict[Key, MirroredPartition] = {}
-        self.sessions: dict[int, LeaderSession] = {}
+        self.sessions: dict[int, Session] = {}
         """By the leader's node id at the source. They have the partitions that have not failed."""
 
     def add(self, core: Partition, topic_id: Uuid, traffic: MirrorTopicTraffic) -> None:
@@ -120,17 +125,18 @@ class MirrorFetches:
             if not former.partitions:
                 del self.sessions[followed.leader]
         if leader != NO_LEADER and followed.leader != leader:
-            self.sessions.setdefault(leader, LeaderSession()).add(followed)
+            session = self.sessions.get(leader)
+            if session is None:
+                session = self.sessions[leader] = Session(FETCH_SETTINGS, named_max=NAMED_MAX)
+            session.add(followed)
         followed.leader = leader
 
     def _delay(self, followed: MirroredPartition, due_ms: int) -> None:
-        followed.due_ms = due_ms
-        self._wait(followed)
-
-    def _wait(self, followed: MirroredPartition) -> None:
         session = self.sessions.get(followed.leader)
-        if session is not None:
-            session.wait(followed)
+        if session is None:
+            followed.due_ms = due_ms
+        else:
+            session.delay(followed, due_ms)
 
     # What the source's metadata says.
 
@@ -203,8 +209,9 @@ class MirrorFetches:
         session = self.sessions.get(leader)
         if session is None:
             return None
+        session.resume(now_ms)
         stale: list[MirroredPartition] = []
-        request = session.build(now_ms, stale)
+        request = session.build(ReplicaState(), stale)
         for followed in stale:
             self.remove(followed.core)
         return request
@@ -214,12 +221,10 @@ class MirrorFetches:
         session = self.sessions.get(leader)
         if session is None:
             return
-        session.restart()
+        session.lost(now_ms)
         for followed in session.partitions.values():
             followed.is_lost = True
             followed.traffic.errors += 1
-            followed.due_ms = now_ms + BACKOFF_MS
-            session.wait(followed)
 
     def take_in_turns(
         self, leader: int, response: FetchResponse, now_ms: int, outcome: Outcome
@@ -232,11 +237,15 @@ class MirrorFetches:
                 self.lost(leader, now_ms)
                 outcome.needs_metadata = True
             return
-        session.take(response)
+        session.handle_response(response)
         for topic in response.responses:
             for answer in topic.partitions:
                 followed = session.partitions.get((topic.topic_id, answer.partition_index))
-                if followed is not None and followed.asked is not None and followed.is_due(now_ms):
+                if (
+                    followed is not None
+                    and followed.asked is not None
+                    and followed.is_ready_for_fetch(now_ms)
+                ):
                     yield from self._take_partition(session, followed, answer, now_ms, outcome)
                     yield PARTITION_US
 
@@ -245,7 +254,7 @@ class MirrorFetches:
 
     def _take_partition(
         self,
-        session: LeaderSession,
+        session: Session,
         followed: MirroredPartition,
         answer: PartitionData,
         now_ms: int,
@@ -254,7 +263,7 @@ class MirrorFetches:
         core = followed.core
         asked = followed.asked
         assert asked is not None  # the caller has checked it
-        if not self._is_wanted(followed) or followed.position() != asked:
+        if self.partitions.get(followed.name) is not followed or followed.position() != asked:
             session.changed(followed)
             return  # the answer belongs to another time
         followed.is_lost = False
@@ -298,7 +307,7 @@ class MirrorFetches:
             _note(followed, f"{followed.name} {text}", outcome)
             return
         followed.resolving = True
-        self._wait(followed)
+        self._delay(followed, now_ms)
         if parts_below_start(core.log, offset):
             followed.begins_anew = True
             outcome.notes.append(
@@ -313,7 +322,7 @@ class MirrorFetches:
 
     def _append(
         self,
-        session: LeaderSession,
+        session: Session,
         followed: MirroredPartition,
         answer: PartitionData,
         outcome: Outcome,
@@ -342,7 +351,8 @@ class MirrorFetches:
                     )
                 return
             followed.traffic.bytes_in += size
-            session.served(followed)
+            session.move_to_end(followed)
+            session.changed(followed)
         followed.lag = max(0, answer.high_watermark - log.log_end_offset)
         start = min(answer.log_start_offset, log.high_watermark)
         if start > log.log_start_offset and log.increment_log_start_offset(start):

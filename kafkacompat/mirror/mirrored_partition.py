@@ -5,29 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.mirror.traffic import MirrorState
+from kafkacompat.partition.fetch_session_handler import FetchedPartition
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.mirror.traffic import MirrorTopicTraffic
+    from kafkacompat.partition.fetch_session_handler import Position
     from kafkacompat.partition.partition import Partition
 
 NO_LEADER = -1
+NO_LOG_START = -1
+"""What a request says of the log start of somebody who is no follower."""
 
 
-class MirroredPartition:
+class MirroredPartition(FetchedPartition):
     """A partition that this node leads, in one of its leader epochs."""
 
     __slots__ = (
-        "asked",
         "begins_anew",
         "core",
-        "due_ms",
         "failed",
         "is_lost",
         "lag",
         "leader",
         "leader_epoch",
-        "resolving",
         "source_epoch",
         "told",
         "topic_id",
@@ -35,6 +36,7 @@ class MirroredPartition:
     )
 
     def __init__(self, core: Partition, topic_id: Uuid, traffic: MirrorTopicTraffic) -> None:
+        super().__init__((topic_id, core.topic_partition.partition))
         self.core = core
         self.traffic = traffic
         self.leader_epoch = core.leader_epoch
@@ -44,12 +46,6 @@ class MirroredPartition:
         """At the source. NO_LEADER until it is known."""
         self.source_epoch = -1
         """The leader epoch there, as its metadata tells. It never goes back."""
-        self.asked: tuple[int, int, int] | None = None
-        """(offset, last epoch here, leader epoch there) as the session knows it. None: it does not."""
-        self.due_ms = 0
-        """Not fetched before this time."""
-        self.resolving = False
-        """Waits for offsets of the source, or for checkpoints after a truncation."""
         self.begins_anew = False
         """Nothing in the log is the source's any more. It begins empty at the source's log start."""
         self.failed: str | None = None
@@ -65,15 +61,11 @@ class MirroredPartition:
     def name(self) -> TopicPartition:
         return self.core.topic_partition
 
-    @property
-    def key(self) -> tuple[Uuid, int]:
-        """In a session."""
-        return self.topic_id, self.core.topic_partition.partition
-
-    def position(self) -> tuple[int, int, int]:
-        """What a request asks for."""
+    def position(self) -> Position | None:
+        if not self.is_current():
+            return None
         log = self.core.log
-        return log.log_end_offset, log.latest_epoch(), self.source_epoch
+        return log.log_end_offset, NO_LOG_START, log.latest_epoch(), self.source_epoch
 
     def is_current(self) -> bool:
         """Whether this node still leads the partition in that epoch, and it is still a mirror without records of its own."""
@@ -88,9 +80,6 @@ class MirroredPartition:
     def state(self) -> MirrorState:
         stands_still = self.failed is not None or bool(self.told) or self.is_lost or self.leader == NO_LEADER
         return MirrorState(self.lag, stands_still)
-
-    def is_due(self, now_ms: int) -> bool:
-        return self.failed is None and not self.resolving and self.due_ms <= now_ms
 
 
 def has_own_records(core: Partition) -> bool:

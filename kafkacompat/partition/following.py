@@ -13,19 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.dataclass import dataclass
-from kafkacompat.ids import Uuid
-from kafkacompat.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
+from kafkacompat.partition.fetch_session_handler import FetchedPartition, FetchSessionHandler
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, end_of_some, iterate_batches, parse_header
 from kafkacompat.tasks import Work, at_once
-from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.fetch_request import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-    ReplicaState,
-)
+from kafkacompat.wire.errors import ErrorCode, code_of
+from kafkacompat.wire.messages.fetch_request import ReplicaState
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -34,13 +27,13 @@ from kafkacompat.wire.messages.list_offsets_request import (
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
+    from kafkacompat.partition.fetch_session_handler import FetchSettings, Key, Position
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.ports import Buffer, Log
+    from kafkacompat.wire.messages.fetch_request import FetchRequest
     from kafkacompat.wire.messages.fetch_response import EpochEndOffset, FetchResponse
 
-Key = tuple[bytes, int]
-"""(topic id, partition): the key of a partition in a session."""
 BATCHES_AT_ONCE = 1024
 """Batches appended in one piece. One MiB can have 13,000 batches."""
 BATCH_US = 4
@@ -61,53 +54,23 @@ FIRST_BACKOFF_MS = 20
 """Delay after the first of these errors in a row. It doubles each time, up to replica.fetch.backoff.ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    max_wait_ms: int = 500
-    min_bytes: int = 1
-    partition_max_bytes: int = 1 << 20
-    response_max_bytes: int = 10 << 20
-    backoff_ms: int = 1000
-
-
-class PartitionFetchState:
+class PartitionFetchState(FetchedPartition):
     """One partition in a fetcher. Its core's leader epoch may advance while `current_leader_epoch` keeps the assigned
     epoch."""
 
-    __slots__ = (
-        "asked",
-        "begins_anew",
-        "core",
-        "current_leader_epoch",
-        "due_ms",
-        "failed",
-        "is_fresh",
-        "lag",
-        "refusals",
-        "resolving",
-    )
+    __slots__ = ("begins_anew", "core", "current_leader_epoch", "failed", "lag", "refusals")
 
     def __init__(self, core: Partition) -> None:
+        super().__init__(key_of(core))
         self.core = core
         self.current_leader_epoch = core.leader_epoch
-        self.asked: tuple[int, int, int, int] | None = None
-        """(offset, log start, last fetched epoch, leader epoch) as known to the session. None if it is not in the
-        session."""
-        self.is_fresh = True
-        """Not fetched yet since it was added. The session may know an earlier request of this partition, whose answer
-        the log may have ignored: a high watermark does not move while the name of the log's directory is not durable.
-        The leader repeats its answer only for a new request."""
         self.lag = 0
         """Offsets up to the leader's high watermark at its last answer."""
-        self.due_ms = 0
-        """The partition is not fetched before this time."""
         self.failed = False
         """The partition is not fetched until the metadata gives it a new epoch."""
         self.begins_anew = False
         """No record of the log is the leader's. The log must start empty at the leader's log start, once that is
         known."""
-        self.resolving = False
-        """Waits for the leader's offsets, or for the checkpoints after a truncation."""
         self.refusals = 0
         """Consecutive answers of a leader whose metadata is behind."""
 
@@ -115,8 +78,16 @@ class PartitionFetchState:
     def name(self) -> TopicPartition:
         return self.core.topic_partition
 
+    def position(self) -> Position:
+        log = self.core.log
+        return log.log_end_offset, log.log_start_offset, log.latest_epoch(), self.current_leader_epoch
+
     def is_ready_for_fetch(self, now_ms: int) -> bool:
         return not self.failed and not self.resolving and self.due_ms <= now_ms
+
+
+def key_of(core: Partition) -> Key:
+    return core.topic_id, core.topic_partition.partition
 
 
 @dataclass(slots=True)
@@ -156,123 +127,49 @@ class FollowerFetches:
         is_being_added: Callable[[Partition, int], bool] = lambda core, replica: False,
     ) -> None:
         """`is_being_added`: whether a reassignment adds the replica with this id."""
-        self.partitions: dict[Key, PartitionFetchState] = {}
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._throttle = throttle
         self._is_being_added = is_being_added
-        self._session_id = INVALID_SESSION_ID
-        self._session_epoch = INITIAL_EPOCH
-        self._changed: dict[Key, PartitionFetchState] = {}
-        """Partitions that may have to be sent to the session. All others are unchanged."""
-        self._forget: dict[Key, None] = {}
-        """Partitions in the session that must no longer be fetched."""
-        self._idle: dict[Key, PartitionFetchState] = {}
-        """Partitions that are not fetched: delayed, held back, failed, or waiting for the leader's offsets."""
+        self._session = FetchSessionHandler[PartitionFetchState](settings)
+        self.partitions = self._session.partitions
 
     # Partitions
 
     def add(self, core: Partition) -> None:
         """Follow a partition in its core's present epoch. A partition that is already followed starts again."""
-        key = core.topic_id, core.topic_partition.partition
-        known = self.partitions.get(key)
-        followed = PartitionFetchState(core)
-        if known is not None:
-            followed.asked = known.asked
-        self.partitions[key] = self._changed[key] = followed
-        self._forget.pop(key, None)
-        self._idle.pop(key, None)
+        self._session.add(PartitionFetchState(core))
 
     def remove(self, core: Partition) -> None:
-        key = core.topic_id, core.topic_partition.partition
-        followed = self.partitions.pop(key, None)
-        self._changed.pop(key, None)
-        self._idle.pop(key, None)
-        if followed is not None and followed.asked is not None:
-            self._forget[key] = None
+        followed = self.partitions.get(key_of(core))
+        if followed is not None:
+            self._session.remove(followed)
 
     def current(self, followed: PartitionFetchState) -> PartitionFetchState | None:
         """The present state of the same partition: `followed` itself, unless it was removed or started again."""
-        return self.partitions.get((followed.core.topic_id, followed.core.topic_partition.partition))
+        return self.partitions.get(followed.key)
 
     def next_due_ms(self) -> int | None:
         """When the next delay ends. None if there is none."""
-        return min(
-            (each.due_ms for each in self._idle.values() if not each.resolving and not each.failed),
-            default=None,
-        )
+        return self._session.next_due_ms()
 
     # Requests
 
     def build(self, now_ms: int) -> FetchRequest | None:
         """The next request. None if there is nothing to fetch now."""
-        for key, followed in list(self._idle.items()):
-            if followed.is_ready_for_fetch(now_ms):
-                del self._idle[key]
-                self._changed[key] = followed
+        self._session.resume(now_ms)
         if self._throttle is not None and self._throttle.is_limited():
-            for key, followed in self.partitions.items():
-                if key not in self._idle and self._throttle.should_throttle(followed.core, self._node_id):
-                    self._delay_partition(key, followed, now_ms + self._settings.max_wait_ms)
-        if len(self._idle) >= len(self.partitions):
-            return None
-        is_full = self._session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-        wanted = self.partitions if is_full else self._changed
-        topics: dict[Uuid, FetchTopic] = {}
-        for key, followed in wanted.items():
-            if key in self._idle:
-                continue
-            now = self._position(followed)
-            if not is_full and not followed.is_fresh and now == followed.asked:
-                continue
-            followed.asked = now
-            followed.is_fresh = False
-            self._forget.pop(key, None)
-            topic = topics.get(key[0])
-            if topic is None:
-                topic = topics[key[0]] = FetchTopic(topic_id=key[0])
-            topic.partitions.append(
-                FetchPartition(
-                    partition=key[1],
-                    current_leader_epoch=now[3],
-                    fetch_offset=now[0],
-                    last_fetched_epoch=now[2],
-                    log_start_offset=now[1],
-                    partition_max_bytes=self._settings.partition_max_bytes,
-                )
-            )
-        self._changed.clear()
-        forgotten: dict[Uuid, ForgottenTopic] = {}
-        if not is_full:
-            for topic_id, partition in self._forget:
-                topic_forgotten = forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
-                topic_forgotten.partitions.append(partition)
-        self._forget.clear()
-        settings = self._settings
-        return FetchRequest(
-            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
-        )
-
-    def _position(self, followed: PartitionFetchState) -> tuple[int, int, int, int]:
-        log = followed.core.log
-        return log.log_end_offset, log.log_start_offset, log.latest_epoch(), followed.current_leader_epoch
+            for followed in self._session.in_turn().values():
+                if self._throttle.should_throttle(followed.core, self._node_id):
+                    self._session.delay(followed, now_ms + self._settings.max_wait_ms)
+        return self._session.build(ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()))
 
     # Responses
 
     def lost(self, now_ms: int) -> None:
         """A request got no answer: delay all partitions, and start a new session."""
-        self._restart_session()
-        for key, followed in self.partitions.items():
-            if not followed.failed:
-                self._delay_partition(key, followed, now_ms + self._settings.backoff_ms)
+        self._session.lost(now_ms)
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
         """Run `take_in_turns` without pauses."""
@@ -284,20 +181,11 @@ class FollowerFetches:
         """Append, truncate, move watermarks. What must be done elsewhere is in the outcome. No request is built
         meanwhile."""
         if response.error_code != ErrorCode.NONE:
-            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-                self._session_id = INVALID_SESSION_ID
-                self._restart_session()
-            elif response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH:
-                self._restart_session()
-            else:
+            if not self._session.is_over(code_of(response.error_code)):
                 self.lost(now_ms)
             outcome.notes.append(f"Error in response for fetch request: error {response.error_code}")
             return
-        if response.session_id == INVALID_SESSION_ID:
-            self._session_id, self._session_epoch = INVALID_SESSION_ID, INITIAL_EPOCH
-        else:
-            self._session_id = response.session_id
-            self._session_epoch = next_epoch(self._session_epoch)
+        self._session.handle_response(response)
         for topic in response.responses:
             for answer in topic.partitions:
                 key = topic.topic_id, answer.partition_index
@@ -307,41 +195,34 @@ class FollowerFetches:
                     and followed.asked is not None
                     and followed.is_ready_for_fetch(now_ms)
                 ):
-                    yield from self._take_partition(key, followed, answer, outcome, now_ms)
+                    yield from self._take_partition(followed, answer, outcome, now_ms)
                     yield PARTITION_US
 
-    def _restart_session(self) -> None:
-        """Name every partition in the next request. That closes the old session on the leader."""
-        self._session_epoch = INITIAL_EPOCH
-        for followed in self.partitions.values():
-            followed.asked = None
-        self._forget.clear()
-
     def _take_partition(
-        self, key: Key, followed: PartitionFetchState, answer: Any, outcome: Fetched, now_ms: int
+        self, followed: PartitionFetchState, answer: Any, outcome: Fetched, now_ms: int
     ) -> Work[None]:
         core = followed.core
         asked = followed.asked
         assert asked is not None  # the caller has checked it
         if asked[0] != core.log.log_end_offset or asked[3] != followed.current_leader_epoch:
-            self._changed[key] = followed  # the answer belongs to an outdated request
+            self._session.changed(followed)  # the answer belongs to an outdated request
             return
         error = answer.error_code
         try:
             if error == ErrorCode.NONE and self._diverges(followed, answer, outcome):
-                if followed.begins_anew or self._position(followed) != asked:
+                if followed.begins_anew or followed.position() != asked:
                     followed.resolving = True
                     followed.refusals = 0
                     (outcome.out_of_range if followed.begins_anew else outcome.truncated).append(followed)
-                    self._delay_partition(key, followed, now_ms)
+                    self._session.delay(followed, now_ms)
                     yield TRUNCATION_US
                     return
             elif error == ErrorCode.NONE:
-                is_settled = yield from self._take_records(key, followed, answer, outcome)
-                if self.partitions.get(key) is not followed:
+                is_settled = yield from self._take_records(followed, answer, outcome)
+                if self.partitions.get(followed.key) is not followed:
                     return  # taken out meanwhile, or begun afresh
-                if is_settled or self._position(followed) != asked:
-                    self._changed[key] = followed
+                if is_settled or followed.position() != asked:
+                    self._session.changed(followed)
                     followed.refusals = 0
                     return
         except LogRefused as refused:
@@ -380,7 +261,7 @@ class FollowerFetches:
         if error in METADATA_ERRORS:
             delay_ms = min(delay_ms, FIRST_BACKOFF_MS << min(followed.refusals, 16))
             followed.refusals += 1
-        self._delay_partition(key, followed, now_ms + delay_ms)
+        self._session.delay(followed, now_ms + delay_ms)
 
     def _diverges(self, followed: PartitionFetchState, answer: Any, outcome: Fetched) -> bool:
         """Whether the logs diverge below our end. If so, what the leader does not have is truncated."""
@@ -399,9 +280,7 @@ class FollowerFetches:
             outcome.notes.append(truncate_to_divergence(followed.core, diverging))
         return True
 
-    def _take_records(
-        self, key: Key, followed: PartitionFetchState, answer: Any, outcome: Fetched
-    ) -> Work[bool]:
+    def _take_records(self, followed: PartitionFetchState, answer: Any, outcome: Fetched) -> Work[bool]:
         """Append the records. Returns False if the answer should have changed the log and did not; fetching at once
         would give the same answer."""
         core = followed.core
@@ -413,7 +292,7 @@ class FollowerFetches:
                 core,
                 answer.records,
                 followed.current_leader_epoch,
-                lambda: self.partitions.get(key) is followed,
+                lambda: self.partitions.get(followed.key) is followed,
             )
             if not is_appended:
                 return False
@@ -424,14 +303,6 @@ class FollowerFetches:
         if take_watermarks(core, answer.high_watermark, answer.log_start_offset):
             outcome.advanced.append(core)
         return not size
-
-    def _delay_partition(self, key: Key, followed: PartitionFetchState, due_ms: int) -> None:
-        followed.due_ms = due_ms
-        self._idle[key] = followed
-        self._changed.pop(key, None)
-        if followed.asked is not None:
-            followed.asked = None
-            self._forget[key] = None
 
     def resolved(self, followed: PartitionFetchState, delay_until_ms: int = 0) -> None:
         """Its wait is over, successfully or not. Fetch the partition again, at once or after the delay."""

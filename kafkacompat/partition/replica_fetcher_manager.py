@@ -214,7 +214,8 @@ class ReplicaFetcherManager:
 
     def _make_fetcher(self, leader_id: int, index: int, address: tuple[str, int]) -> ReplicaFetcher:
         assert self._hosted is not None
-        from kafkacompat.partition.following import FetchSettings, FollowerFetches
+        from kafkacompat.partition.fetch_session_handler import FetchSettings
+        from kafkacompat.partition.following import FollowerFetches
         from kafkacompat.partition.replica_fetcher import ReplicaFetcher
 
         number = self._settings.get_int

@@ -16,11 +16,11 @@ from kafkacompat.log.producer_snapshots import encode_snapshot
 from kafkacompat.partition import list_offsets
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.kit import batch_of
+from kafkacompat.partition.fetch_session_handler import FetchSettings
 from kafkacompat.partition.following import (
     BATCHES_AT_ONCE,
     FIRST_BACKOFF_MS,
     Fetched,
-    FetchSettings,
     FollowerFetches,
     append_fetched,
     take_earliest,
