@@ -7,11 +7,6 @@ import pytest
 from kafkacompat.cli.mirror import (
     EPOCH_MAX,
     EPOCHS,
-    LEADER_EPOCH,
-    NAME,
-    SOURCE,
-    STATE,
-    TOPIC_ID,
     MirrorTopic,
     first_epoch,
     is_taken_over,
@@ -19,8 +14,14 @@ from kafkacompat.cli.mirror import (
     why_it_stands,
 )
 from kafkacompat.config import topic_keys
-from kafkacompat.config.topic import validate_topic_configs
-from kafkacompat.console.core import mirrors
+from kafkacompat.config.topic import (
+    MIRROR_BOOTSTRAP_SERVERS,
+    MIRROR_LEADER_EPOCH,
+    MIRROR_NAME,
+    MIRROR_STATE,
+    MIRROR_TOPIC_ID,
+    validate_topic_configs,
+)
 from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
 
@@ -52,10 +53,15 @@ def test_settings_that_concern_the_other_brokers_stay_there() -> None:
     assert not is_taken_over("a.setting.of.another.release")
 
 
-def test_the_command_and_the_console_name_settings_that_there_are() -> None:
+def test_every_setting_of_mirrors_has_a_name_in_the_code() -> None:
     settings = {name for name in topic_keys() if name.startswith("mirror.")}
-    assert settings == {LEADER_EPOCH, NAME, SOURCE, STATE, TOPIC_ID}
-    assert settings >= {mirrors.NAME, mirrors.SOURCE, mirrors.STATE}
+    assert settings == {
+        MIRROR_BOOTSTRAP_SERVERS,
+        MIRROR_LEADER_EPOCH,
+        MIRROR_NAME,
+        MIRROR_STATE,
+        MIRROR_TOPIC_ID,
+    }
 
 
 HERE = MetadataResponseTopic(name="t", topic_id=bytes(15) + b"\1", partitions=topic(0, 0).partitions)

@@ -16,7 +16,16 @@ from kafkacompat.cli.topics import SET, TIMEOUT_MS, TOPIC_RESOURCE, TOPIC_SOURCE
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import bootstrap_address, check
 from kafkacompat.config import ConfigError, topic_keys
-from kafkacompat.config.topic import MIRRORING, STOPPED
+from kafkacompat.config.topic import (
+    MIRROR_BOOTSTRAP_SERVERS,
+    MIRROR_LEADER_EPOCH,
+    MIRROR_NAME,
+    MIRROR_STATE,
+    MIRROR_TOPIC_ID,
+    MIRRORING,
+    PAUSED,
+    STOPPED,
+)
 from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import INTERNAL_TOPICS, uuid_to_text
@@ -45,9 +54,6 @@ if TYPE_CHECKING:
 
     from kafkacompat.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
 
-PAUSED = "paused"
-NAME, SOURCE, TOPIC_ID = "mirror.name", "mirror.source.bootstrap.servers", "mirror.source.topic.id"
-STATE, LEADER_EPOCH = "mirror.state", "mirror.leader.epoch"
 CLEANUP = "cleanup.policy"
 EPOCHS = 1 << 20
 """The leader epochs of a mirror begin at the next multiple above those of its source, which has so many elections left."""
@@ -191,11 +197,11 @@ def named_topics(arguments: argparse.Namespace) -> list[str]:
 def settings_to_follow(arguments: argparse.Namespace, topic: MetadataResponseTopic) -> dict[str, str]:
     """`topic`: at the source."""
     return {
-        NAME: arguments.mirror,
-        SOURCE: arguments.source,
-        TOPIC_ID: uuid_to_text(topic.topic_id),
-        STATE: MIRRORING,
-        LEADER_EPOCH: str(first_epoch(topic)),
+        MIRROR_NAME: arguments.mirror,
+        MIRROR_BOOTSTRAP_SERVERS: arguments.source,
+        MIRROR_TOPIC_ID: uuid_to_text(topic.topic_id),
+        MIRROR_STATE: MIRRORING,
+        MIRROR_LEADER_EPOCH: str(first_epoch(topic)),
     }
 
 
@@ -212,8 +218,8 @@ def turn_back(cluster: Cluster, arguments: argparse.Namespace) -> None:
             refuse_to_turn_back(
                 here,
                 there[name],
-                values_of(cluster, name, STATE, CLEANUP),
-                values_of(source, name, STATE, TOPIC_ID),
+                values_of(cluster, name, MIRROR_STATE, CLEANUP),
+                values_of(source, name, MIRROR_STATE, MIRROR_TOPIC_ID),
             )
             changes[name] = settings_to_follow(arguments, there[name])
     set_values(cluster, changes)
@@ -229,12 +235,12 @@ def refuse_to_turn_back(
 ) -> None:
     """`own` and `theirs` are the settings here and there. Raises CommandFailed with the reason."""
     reason = ""
-    if own.get(STATE, STOPPED) != STOPPED:
+    if own.get(MIRROR_STATE, STOPPED) != STOPPED:
         reason = "is a mirror already, and has not taken over"
-    elif theirs.get(TOPIC_ID) != uuid_to_text(here.topic_id):
+    elif theirs.get(MIRROR_TOPIC_ID) != uuid_to_text(here.topic_id):
         reason = "was not mirrored from this cluster to the source"
-    elif theirs.get(STATE, STOPPED) != STOPPED:
-        reason = f"has not taken over at the source: it is {theirs[STATE]} there"
+    elif theirs.get(MIRROR_STATE, STOPPED) != STOPPED:
+        reason = f"has not taken over at the source: it is {theirs[MIRROR_STATE]} there"
     elif len(here.partitions) > len(there.partitions):
         reason = f"has {len(here.partitions)} partitions here and {len(there.partitions)} at the source"
     elif max(each.leader_epoch for each in here.partitions) >= first_epoch(there):
@@ -280,7 +286,13 @@ def mirror_topics(cluster: Cluster) -> list[MirrorTopic]:
         DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE,
             resource_name=name,
-            configuration_keys=[NAME, SOURCE, STATE, TOPIC_ID, LEADER_EPOCH],
+            configuration_keys=[
+                MIRROR_NAME,
+                MIRROR_BOOTSTRAP_SERVERS,
+                MIRROR_STATE,
+                MIRROR_TOPIC_ID,
+                MIRROR_LEADER_EPOCH,
+            ],
         )
         for name in names
     ]
@@ -291,15 +303,15 @@ def mirror_topics(cluster: Cluster) -> list[MirrorTopic]:
         values = {
             each.name: each.value or "" for each in result.configs if each.config_source == TOPIC_SOURCE
         }
-        if values.get(NAME):
+        if values.get(MIRROR_NAME):
             found.append(
                 MirrorTopic(
                     result.resource_name,
-                    values[NAME],
-                    values.get(SOURCE, ""),
-                    values.get(STATE, STOPPED),
-                    values.get(TOPIC_ID, ""),
-                    int(values.get(LEADER_EPOCH, "0")),
+                    values[MIRROR_NAME],
+                    values.get(MIRROR_BOOTSTRAP_SERVERS, ""),
+                    values.get(MIRROR_STATE, STOPPED),
+                    values.get(MIRROR_TOPIC_ID, ""),
+                    int(values.get(MIRROR_LEADER_EPOCH, "0")),
                 )
             )
     return found
@@ -388,7 +400,7 @@ def why_it_stands(
         elif partition.leader_id < 0:
             reason = "no leader at the source"
         elif partition.leader_epoch >= topic.first_epoch:
-            reason = f"the source's leader epoch {partition.leader_epoch} has reached {LEADER_EPOCH}"
+            reason = f"the source's leader epoch {partition.leader_epoch} has reached {MIRROR_LEADER_EPOCH}"
     return reason
 
 
@@ -454,7 +466,7 @@ def change_state(cluster: Cluster, arguments: argparse.Namespace) -> None:
                 f"stopped topics have taken over, and follow again only by fail-back: {', '.join(stopped)}"
             )
         topics = [topic for topic in topics if topic.state != STOPPED]
-    set_values(cluster, {topic.name: {STATE: state} for topic in topics if topic.state != state})
+    set_values(cluster, {topic.name: {MIRROR_STATE: state} for topic in topics if topic.state != state})
     for topic in topics:
         print(f"{topic.name} is {state}")
 

@@ -22,8 +22,14 @@ from kafkacompat.config.keys import (
 from kafkacompat.config.server import COMPACTED_TOO, ServerConfig
 from kafkacompat.dataclass import dataclass
 
-MIRRORING, STOPPED = "mirroring", "stopped"
-"""Values of mirror.state. Between them there is `paused`."""
+MIRROR_NAME = "mirror.name"
+MIRROR_BOOTSTRAP_SERVERS = "mirror.source.bootstrap.servers"
+MIRROR_TOPIC_ID = "mirror.source.topic.id"
+MIRROR_LEADER_EPOCH = "mirror.leader.epoch"
+"""The partitions of a mirror begin in this leader epoch, so that no batch of the source has one of theirs."""
+MIRROR_STATE = "mirror.state"
+MIRRORING, PAUSED, STOPPED = "mirroring", "paused", "stopped"
+"""Values of mirror.state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,18 +208,18 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
 
 
 def _validate_mirror(values: Mapping[str, Any]) -> None:
-    state = values["mirror.state"]
+    state = values[MIRROR_STATE]
     if state == STOPPED:
         return
-    if not values["mirror.leader.epoch"]:
+    if not values[MIRROR_LEADER_EPOCH]:
         raise ConfigError(
-            "mirror.state", state, "it needs mirror.leader.epoch, which `kafkacompat mirror` sets"
+            MIRROR_STATE, state, f"it needs {MIRROR_LEADER_EPOCH}, which `kafkacompat mirror` sets"
         )
-    for name in ("mirror.source.bootstrap.servers", "mirror.source.topic.id"):
+    for name in (MIRROR_BOOTSTRAP_SERVERS, MIRROR_TOPIC_ID):
         if not values[name]:
-            raise ConfigError(name, values[name], f"must be given while mirror.state is {state}")
+            raise ConfigError(name, values[name], f"must be given while {MIRROR_STATE} is {state}")
     if values["remote.storage.enable"]:
-        raise ConfigError("remote.storage.enable", "true", f"not possible while mirror.state is {state}")
+        raise ConfigError("remote.storage.enable", "true", f"not possible while {MIRROR_STATE} is {state}")
 
 
 def apply_list_op(name: str, current: str | None, operand: str, *, subtract: bool) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ConfigError
-from kafkacompat.config.topic import STOPPED
+from kafkacompat.config.topic import MIRROR_LEADER_EPOCH, MIRROR_STATE, STOPPED
 from kafkacompat.controller.controller_result import RECORDS_A_STEP
 from kafkacompat.controller.features import metadata_version, partition_version
 from kafkacompat.controller.records import MetadataRecord
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkacompat.controller.image import MetadataImage
-
-MIRROR_LEADER_EPOCH = "mirror.leader.epoch"
-"""The partitions of a mirror begin in this leader epoch, so that no batch of the source has one of theirs."""
-MIRROR_STATE = "mirror.state"
 
 
 def check_mirror(

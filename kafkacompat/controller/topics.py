@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kafkacompat.config.topic import MIRROR_LEADER_EPOCH
 from kafkacompat.controller.configuration_control_manager import (
     ConfigRefused,
     check_topic_configs,
@@ -25,7 +26,6 @@ from kafkacompat.controller.image import (
     is_active,
     manual_assignment_flaw,
 )
-from kafkacompat.controller.mirrored_topics import MIRROR_LEADER_EPOCH
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions

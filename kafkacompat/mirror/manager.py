@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kafkacompat.config.topic import MIRRORING
+from kafkacompat.config.topic import MIRROR_TOPIC_ID, MIRRORING
 from kafkacompat.ids import uuid_from_text
 from kafkacompat.mirror.source import Source
 from kafkacompat.mirror.traffic import MirrorTraffic
@@ -78,7 +78,7 @@ class MirrorManager:
         try:
             there = uuid_from_text(topic_id)
         except ValueError as error:
-            logger.error("%s does not follow: mirror.source.topic.id: %s", core.topic_partition, error)
+            logger.error("%s does not follow: %s: %s", core.topic_partition, MIRROR_TOPIC_ID, error)
             return
         self._roles[core.topic_partition] = role
         source = self._sources.get(bootstrap)

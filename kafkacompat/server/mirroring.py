@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ConfigError, load_properties, resolved
-from kafkacompat.config.topic import MIRRORING
+from kafkacompat.config.topic import MIRROR_BOOTSTRAP_SERVERS, MIRROR_STATE, MIRROR_TOPIC_ID, MIRRORING
 from kafkacompat.controller.image import ConfigResourceType, changed_configs
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.ports import WorkersBusy
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 CLIENT_PROPERTIES = "mirror.client.properties"
 BOOTSTRAP_SERVERS = "bootstrap.servers"
-SOURCE, STATE, TOPIC_ID = "mirror.source.bootstrap.servers", "mirror.state", "mirror.source.topic.id"
 COMMIT_VERSION, FETCH_VERSION = 9, 9
 
 
@@ -71,7 +70,7 @@ class Mirroring:
             if kind != ConfigResourceType.TOPIC:
                 continue
             config = new.config(kind, topic)
-            source = config.get(SOURCE) if config.get(STATE) == MIRRORING else None
+            source = config.get(MIRROR_BOOTSTRAP_SERVERS) if config.get(MIRROR_STATE) == MIRRORING else None
             if self._offsets is None and source is not None and not self._is_closed:
                 from kafkacompat.mirror.group_offsets import GroupOffsets
 
@@ -80,7 +79,7 @@ class Mirroring:
                     services.tasks, services.work_clock, self._connecting, self._groups
                 )
             if self._offsets is not None:
-                self._offsets.follow(topic, source, config.get(TOPIC_ID, ""))
+                self._offsets.follow(topic, source, config.get(MIRROR_TOPIC_ID, ""))
 
     def families(self) -> Families:
         """The metrics. None before a partition here has followed."""

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.cli.mirror import (
     CLEANUP,
-    LEADER_EPOCH,
-    PAUSED,
-    STATE,
-    TOPIC_ID,
     refuse_to_turn_back,
     settings_to_follow,
 )
 from kafkacompat.cli.topics import TOPIC_RESOURCE
-from kafkacompat.config.topic import MIRRORING, STOPPED
+from kafkacompat.config.topic import (
+    MIRROR_LEADER_EPOCH,
+    MIRROR_STATE,
+    MIRROR_TOPIC_ID,
+    MIRRORING,
+    PAUSED,
+    STOPPED,
+)
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import NO_LEADER, uuid_to_text
 from kafkacompat.net.channels import ChannelError
@@ -113,10 +116,10 @@ class Site:
 
     def state(self, name: str) -> str:
         """STOPPED of any topic that takes records, and "" without the topic."""
-        return "" if self.topic(name) is None else self.settings(name).get(STATE, STOPPED)
+        return "" if self.topic(name) is None else self.settings(name).get(MIRROR_STATE, STOPPED)
 
     def first_epoch(self, name: str) -> int:
-        return int(self.settings(name).get(LEADER_EPOCH, "0"))
+        return int(self.settings(name).get(MIRROR_LEADER_EPOCH, "0"))
 
     def end(self, topic: TopicImage, partition: int) -> int:
         ledger = self.ledgers.get((topic.id, partition))
@@ -409,13 +412,13 @@ class MirrorAdministrator(Client):
             await self._turn_back(here, there, topic)
         elif STOPPED not in states:
             last = max(self._sites, key=lambda site: site.first_epoch(topic))
-            await self._put(last, topic, STATE, STOPPED)  # a late request has made it a mirror again
+            await self._put(last, topic, MIRROR_STATE, STOPPED)  # a late request has made it a mirror again
         else:
             mirror, source = (first, second) if states[1] == STOPPED else (second, first)
-            if mirror.settings(topic).get(TOPIC_ID) != uuid_to_text(_id_of(source, topic)):
+            if mirror.settings(topic).get(MIRROR_TOPIC_ID) != uuid_to_text(_id_of(source, topic)):
                 await self._delete(mirror, topic)
             elif mirror.state(topic) == PAUSED:
-                await self._put(mirror, topic, STATE, MIRRORING)
+                await self._put(mirror, topic, MIRROR_STATE, MIRRORING)
             elif not is_over or topic in self._stopping:
                 await self._change(mirror, source, topic)
 
@@ -437,7 +440,7 @@ class MirrorAdministrator(Client):
                 await source.ask(CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS))
                 self._counters.grown += 1
         elif kind < 0.3:
-            await self._put(mirror, topic, STATE, PAUSED)
+            await self._put(mirror, topic, MIRROR_STATE, PAUSED)
             self._counters.pauses += 1
         elif kind < 0.5:
             await self._stop(mirror, source, topic)
@@ -448,7 +451,7 @@ class MirrorAdministrator(Client):
     async def _stop(self, mirror: Site, source: Site, topic: str) -> None:
         self._counters.stops += 1
         self._counters.stops_behind += not self._has_everything(mirror, source, topic)
-        await self._put(mirror, topic, STATE, STOPPED)
+        await self._put(mirror, topic, MIRROR_STATE, STOPPED)
         self._end_of_stopping(topic)
 
     def _end_of_stopping(self, topic: str) -> None:
@@ -488,8 +491,8 @@ class MirrorAdministrator(Client):
 
     async def _turn_back(self, here: Site, there: Site, topic: str) -> None:
         own, theirs = await here.describe(topic), await there.describe(topic)
-        own_values = await here.values(topic, STATE, CLEANUP)
-        their_values = await there.values(topic, STATE, TOPIC_ID)
+        own_values = await here.values(topic, MIRROR_STATE, CLEANUP)
+        their_values = await there.values(topic, MIRROR_STATE, MIRROR_TOPIC_ID)
         try:
             refuse_to_turn_back(own, theirs, own_values, their_values)
         except CommandFailed:
@@ -522,7 +525,7 @@ class MirrorAdministrator(Client):
             here, there = mirror.topic(topic), source.topic(topic)
             assert here is not None
             assert there is not None
-            if mirror.settings(topic).get(TOPIC_ID) != uuid_to_text(there.id):
+            if mirror.settings(topic).get(MIRROR_TOPIC_ID) != uuid_to_text(there.id):
                 return f"{topic} follows another topic than that of {source.name}"
             if len(here.partitions) != len(there.partitions):
                 return f"{topic} has {len(here.partitions)} of {len(there.partitions)} partitions"

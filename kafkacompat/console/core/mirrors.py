@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kafkacompat.config.topic import STOPPED
+from kafkacompat.config.topic import MIRROR_BOOTSTRAP_SERVERS, MIRROR_NAME, MIRROR_STATE, STOPPED
 from kafkacompat.console.core.snapshot import MirrorSeen, TopicSeen
 from kafkacompat.console.core.topic_settings import SOURCES, TOPIC_RESOURCE
 from kafkacompat.console.core.words import encodable
@@ -13,9 +13,6 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkacompat.wire.messages.describe_configs_response import DescribeConfigsResponse
 
-NAME: Final = "mirror.name"
-SOURCE: Final = "mirror.source.bootstrap.servers"
-STATE: Final = "mirror.state"
 TOPICS_A_REQUEST: Final = 500
 MAX_CHARACTERS: Final = 300
 
@@ -28,7 +25,7 @@ def mirrors_requests(topics: Sequence[TopicSeen]) -> Iterable[DescribeConfigsReq
                 DescribeConfigsResource(
                     resource_type=TOPIC_RESOURCE,
                     resource_name=name,
-                    configuration_keys=[NAME, SOURCE, STATE],
+                    configuration_keys=[MIRROR_NAME, MIRROR_BOOTSTRAP_SERVERS, MIRROR_STATE],
                 )
                 for name in names[start : start + TOPICS_A_REQUEST]
             ]
@@ -44,9 +41,14 @@ def mirrors_in(answer: DescribeConfigsResponse) -> list[MirrorSeen]:
             for each in result.configs
             if SOURCES.get(each.config_source) == "topic"
         }
-        if result.error_code == ErrorCode.NONE and own.get(NAME):
+        if result.error_code == ErrorCode.NONE and own.get(MIRROR_NAME):
             found.append(
-                MirrorSeen(result.resource_name, own[NAME], own.get(SOURCE, ""), own.get(STATE, STOPPED))
+                MirrorSeen(
+                    result.resource_name,
+                    own[MIRROR_NAME],
+                    own.get(MIRROR_BOOTSTRAP_SERVERS, ""),
+                    own.get(MIRROR_STATE, STOPPED),
+                )
             )
     return found
 
