@@ -13,6 +13,7 @@ from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.cluster_files import BROKER, HIGHEST_PORT, NODES_MAX, replication_settings
 from kafkacompat.cli.settings import BROKERS_SETTING
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file, parse_voters
+from kafkacompat.config.server import CONTROLLER_BOOTSTRAP_SERVERS
 
 AUTO: Final = "auto"
 BROKER_BYTES: Final = 256 * 1024 * 1024
@@ -53,7 +54,7 @@ def defaults() -> dict[str, str]:
 
 def is_whole_cluster(config: ServerConfig) -> bool:
     """Whether the settings know no controller on another machine."""
-    controllers = parse_voters(config) or config.get_list("controller.quorum.bootstrap.servers")
+    controllers = parse_voters(config) or config.get_list(CONTROLLER_BOOTSTRAP_SERVERS)
     return "controller" in config.roles and len(controllers) <= 1
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.settings import LAYOUT_FILE
 from kafkacompat.config import ConfigError
+from kafkacompat.config.server import CONTROLLER_BOOTSTRAP_SERVERS
 from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -33,7 +34,6 @@ REPLICAS_MAX = 3
 CONTROLLER_PORT_DISTANCE = 1000
 HIGHEST_PORT = 65535
 NODES_MAX = 100
-CONTROLLERS_SETTING = "controller.quorum.bootstrap.servers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def settings_of(
         "listeners": ",".join(listeners),
         "listener.security.protocol.map": f"CONTROLLER:{layout.protocol},{layout.protocol}:{layout.protocol}",
         "controller.listener.names": "CONTROLLER",
-        CONTROLLERS_SETTING: controllers_of(layout),
+        CONTROLLER_BOOTSTRAP_SERVERS: controllers_of(layout),
         **({"inter.broker.listener.name": layout.protocol} if node.is_broker else {}),
         **({"broker.rack": node.rack} if node.rack is not None and node.is_broker else {}),
         "log.dirs": str(data),
@@ -312,7 +312,7 @@ class ClusterFiles:
 
         A node whose file is lost is skipped, because a new node is about to replace it.
         """
-        wanted = property_line(CONTROLLERS_SETTING, controllers_of(layout))
+        wanted = property_line(CONTROLLER_BOOTSTRAP_SERVERS, controllers_of(layout))
         for node in layout.nodes:
             path = self.settings_path(node.node_id)
             try:
@@ -322,7 +322,8 @@ class ClusterFiles:
             except OSError as error:
                 raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
             changed = [
-                wanted if line.partition("=")[0].strip() == CONTROLLERS_SETTING else line for line in lines
+                wanted if line.partition("=")[0].strip() == CONTROLLER_BOOTSTRAP_SERVERS else line
+                for line in lines
             ]
             if changed != lines:
                 write_whole(path, "".join(changed))

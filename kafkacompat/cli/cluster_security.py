@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Node, property_line, write_whole
 from kafkacompat.cli.format_options import parse_scram_credential
+from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.failure import CommandFailed
+from kafkacompat.security.authorizer import STANDARD_AUTHORIZER
 from kafkacompat.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ PASSWORD_BYTES = 32
 AUTHORITY_NAME = "kafkacompat cluster authority"
 SCRAM_MODULE = f"{SCRAM_LOGIN_MODULE} required"
 PLAIN_MODULE = f"{PLAIN_LOGIN_MODULE} required"
-AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class ClusterSecurity:
@@ -90,7 +91,7 @@ class ClusterSecurity:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._certificate_path),
             **_sasl_settings(self._passwords()[NODES], node.is_controller),
-            "authorizer.class.name": AUTHORIZER,
+            AUTHORIZER_CLASS_NAME: STANDARD_AUTHORIZER,
             "super.users": f"User:{NODES};User:{ADMIN}",
         }
 

@@ -14,6 +14,8 @@ from enum import Enum
 from kafkacompat.cli.diagnosis import Finding, Level, listed
 from kafkacompat.cli.view import Partition
 from kafkacompat.config.keys import without_effect_table
+from kafkacompat.config.server import AUTHORIZER_CLASS_NAME, CONTROLLER_BOOTSTRAP_SERVERS
+from kafkacompat.config.topic import TIERED
 from kafkacompat.controller.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -24,14 +26,12 @@ from kafkacompat.controller.features import (
 from kafkacompat.dataclass import dataclass
 from kafkacompat.remote.stores import CLASS_NAME as STORE
 from kafkacompat.remote.stores import LOCAL_TIERED_STORAGE
-from kafkacompat.security.authorizer import CLASS_NAME, STANDARD_AUTHORIZER
+from kafkacompat.security.authorizer import STANDARD_AUTHORIZER
 from kafkacompat.security.mechanisms import ENABLED_MECHANISMS, LOGIN_MODULES
 
 JOIN, VOTE, MOVE, RESIGN, STOP, UNREGISTER = "join", "vote", "move", "resign", "stop", "unregister"
 STEPS = (JOIN, VOTE, MOVE, RESIGN, STOP, UNREGISTER)
 GROUP_TYPES = ("", "classic", "consumer", "share", "streams")
-REMOTE_STORAGE = "remote.storage.enable"
-BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 
 
 class State(Enum):
@@ -364,11 +364,11 @@ def _settings(move: _Move) -> Iterator[Finding]:
         if node is None or node.is_kafkacompat:
             continue
         settings = node.settings
-        if (authorizer := settings.get(CLASS_NAME)) and authorizer != STANDARD_AUTHORIZER:
+        if (authorizer := settings.get(AUTHORIZER_CLASS_NAME)) and authorizer != STANDARD_AUTHORIZER:
             yield Finding(
                 JOIN,
                 Level.FAIL,
-                f"broker {each} has {CLASS_NAME}={authorizer}, which kafkacompat does not have",
+                f"broker {each} has {AUTHORIZER_CLASS_NAME}={authorizer}, which kafkacompat does not have",
                 f"use {STANDARD_AUTHORIZER}",
             )
         for name, text in settings.items():
@@ -414,9 +414,7 @@ def _topics(move: _Move) -> Iterator[Finding]:
 def _tiered(move: _Move) -> Iterator[Finding]:
     """A replica that joins reads the older segments of a tiered topic where the leader has put them."""
     facts = move.facts
-    topics = [
-        name for name, given in sorted(facts.topic_settings.items()) if given.get(REMOTE_STORAGE) == "true"
-    ]
+    topics = [name for name, given in sorted(facts.topic_settings.items()) if given.get(TIERED) == "true"]
     if not topics:
         return
     leaving = [facts.nodes[each].settings for each in move.leaving if each in facts.nodes]
@@ -426,7 +424,7 @@ def _tiered(move: _Move) -> Iterator[Finding]:
             MOVE,
             Level.FAIL,
             f"topics have segments in {', '.join(others)}, which kafkacompat does not have: {listed(topics)}",
-            f"set {REMOTE_STORAGE}=false with remote.log.delete.on.disable=true after consumers have read them",
+            f"set {TIERED}=false with remote.log.delete.on.disable=true after consumers have read them",
         )
     else:
         yield Finding(
@@ -499,7 +497,7 @@ def _servers(move: _Move) -> Iterator[Finding]:
         servers = set(named_controllers(settings))
         if servers & remaining or not settings:
             continue
-        told = f"{BOOTSTRAP_SERVERS} of node {each} names no controller that stays"
+        told = f"{CONTROLLER_BOOTSTRAP_SERVERS} of node {each} names no controller that stays"
         wanted = ",".join(sorted(servers | remaining))
         if each in move.staying:
             yield Finding(UNREGISTER, Level.WARN, told, f"set it to {wanted} before the node's next start")
@@ -514,7 +512,7 @@ def _servers(move: _Move) -> Iterator[Finding]:
 
 def named_controllers(settings: Mapping[str, str]) -> list[str]:
     """HOST:PORT of the controllers that a broker's settings name."""
-    bootstrap = [part.strip() for part in settings.get(BOOTSTRAP_SERVERS, "").split(",")]
+    bootstrap = [part.strip() for part in settings.get(CONTROLLER_BOOTSTRAP_SERVERS, "").split(",")]
     voters = [
         part.strip().partition("@")[2] for part in settings.get("controller.quorum.voters", "").split(",")
     ]

@@ -70,6 +70,9 @@ def _resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
 
 
 COMPACTED_TOO = "remote.storage.compacted.topics.enable"
+TIERING = "remote.log.storage.system.enable"
+AUTHORIZER_CLASS_NAME = "authorizer.class.name"
+CONTROLLER_BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 AUTHORIZER_SETTINGS = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
 """Read only by the authorizer, so they are not settings of the broker."""
 
@@ -108,7 +111,7 @@ class ServerConfig:
         for name in originals:
             key = keys.get(name) or keys.get(listener_base(name) or "")
             if key is None and name in AUTHORIZER_SETTINGS:
-                if not values["authorizer.class.name"]:
+                if not values[AUTHORIZER_CLASS_NAME]:
                     without_effect.append(name)
             elif key is None:
                 if not name.startswith(prefixes):
@@ -348,9 +351,9 @@ def _check_roles(config: ServerConfig) -> None:
             "node.id", f"({config.get_int('node.id')}) and broker.id ({config.get_int('broker.id')}) differ"
         )
     voters, roles = parse_voters(config), config.roles
-    if not voters and not config.get_list("controller.quorum.bootstrap.servers"):
+    if not voters and not config.get_list(CONTROLLER_BOOTSTRAP_SERVERS):
         raise _refuse(
-            "controller.quorum.voters", "or controller.quorum.bootstrap.servers must name the controllers"
+            "controller.quorum.voters", f"or {CONTROLLER_BOOTSTRAP_SERVERS} must name the controllers"
         )
     names = config.controller_listener_names
     listening = {endpoint.listener_name for endpoint in config.listeners()}
@@ -552,7 +555,7 @@ def defaults_without_file(
 
 def _remote_storage_prefixes(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
     """The beginnings of settings that the remote storage takes."""
-    if not values["remote.log.storage.system.enable"]:
+    if not values[TIERING]:
         return ()
     duties = ("storage", "metadata")
     return tuple(str(values[f"remote.log.{duty}.manager.impl.prefix"]) for duty in duties)

@@ -19,9 +19,10 @@ from kafkacompat.config.keys import (
     parse_value,
     topic_keys,
 )
-from kafkacompat.config.server import COMPACTED_TOO, ServerConfig
+from kafkacompat.config.server import COMPACTED_TOO, TIERING, ServerConfig
 from kafkacompat.dataclass import dataclass
 
+TIERED = "remote.storage.enable"
 MIRROR_NAME = "mirror.name"
 MIRROR_BOOTSTRAP_SERVERS = "mirror.source.bootstrap.servers"
 MIRROR_TOPIC_ID = "mirror.source.topic.id"
@@ -172,14 +173,12 @@ def validate_topic_configs(
 
 
 def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existing: Mapping[str, str]) -> None:
-    if not values["remote.storage.enable"]:
-        was_enabled = existing.get("remote.storage.enable", "").strip().lower() == "true"
+    if not values[TIERED]:
+        was_enabled = existing.get(TIERED, "").strip().lower() == "true"
         if was_enabled and not values["remote.log.delete.on.disable"]:
-            raise ConfigError(
-                "remote.storage.enable", "false", "disabling it needs remote.log.delete.on.disable=true"
-            )
+            raise ConfigError(TIERED, "false", "disabling it needs remote.log.delete.on.disable=true")
         return
-    if existing.get("remote.storage.enable", "").strip().lower() == "true":
+    if existing.get(TIERED, "").strip().lower() == "true":
         policy: Any = broker_default(effective, "cleanup.policy")
         if "cleanup.policy" in existing:
             policy = parse_value(topic_keys()["cleanup.policy"], existing["cleanup.policy"])
@@ -189,12 +188,10 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
                 ",".join(values["cleanup.policy"]),
                 "compaction of a tiered topic cannot begin or end",
             )
-    if not effective.get_boolean("remote.log.storage.system.enable"):
-        raise ConfigError(
-            "remote.storage.enable", "true", "the broker's remote.log.storage.system.enable is false"
-        )
+    if not effective.get_boolean(TIERING):
+        raise ConfigError(TIERED, "true", "the broker's remote.log.storage.system.enable is false")
     if "compact" in values["cleanup.policy"] and not effective.get_boolean(COMPACTED_TOO):
-        raise ConfigError("remote.storage.enable", "true", "not possible with cleanup.policy compact")
+        raise ConfigError(TIERED, "true", "not possible with cleanup.policy compact")
     for unit in ("bytes", "ms"):
         local, total = values[f"local.retention.{unit}"], values[f"retention.{unit}"]
         if total != -1 and local != -2 and (local == -1 or local > total):
@@ -218,8 +215,8 @@ def _validate_mirror(values: Mapping[str, Any]) -> None:
     for name in (MIRROR_BOOTSTRAP_SERVERS, MIRROR_TOPIC_ID):
         if not values[name]:
             raise ConfigError(name, values[name], f"must be given while {MIRROR_STATE} is {state}")
-    if values["remote.storage.enable"]:
-        raise ConfigError("remote.storage.enable", "true", f"not possible while {MIRROR_STATE} is {state}")
+    if values[TIERED]:
+        raise ConfigError(TIERED, "true", f"not possible while {MIRROR_STATE} is {state}")
 
 
 def apply_list_op(name: str, current: str | None, operand: str, *, subtract: bool) -> str:

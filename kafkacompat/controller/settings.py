@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.dynamic import DynamicConfig
+from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.ids import parse_int
 from kafkacompat.security.delegation_tokens import token_settings
@@ -34,7 +35,7 @@ class ControllerSettings:
         self.static = static
         self.node_id = node_id
         self.cluster_id = cluster_id
-        self.has_authorizer = bool(static.get_string("authorizer.class.name"))
+        self.has_authorizer = bool(static.get_string(AUTHORIZER_CLASS_NAME))
         self.tokens = token_settings(static)
         self._layers: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._dynamic: DynamicConfig | None = None

@@ -7,7 +7,13 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from kafkacompat.config.group import GroupConfigManager, consumer_assignors, share_assignor
+from kafkacompat.config.group import (
+    CONSUMER_ASSIGNORS,
+    SHARE_ASSIGNORS,
+    GroupConfigManager,
+    consumer_assignors,
+    share_assignor,
+)
 from kafkacompat.config.keys import Settings
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused
 from kafkacompat.dataclass import dataclass
@@ -56,7 +62,7 @@ class ConsumerGroupSettings:
     def from_config(cls, config: Settings) -> ConsumerGroupSettings:
         return cls(
             max_size=config.get_int("group.consumer.max.size"),
-            assignors=consumer_assignors(config.get_list("group.consumer.assignors")),
+            assignors=consumer_assignors(config.get_list(CONSUMER_ASSIGNORS)),
             migration_policy=(config.get_string("group.consumer.migration.policy") or "").lower(),
             regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
         )
@@ -82,7 +88,7 @@ class ShareGroupSettings:
     def from_config(cls, config: Settings) -> ShareGroupSettings:
         return cls(
             max_size=config.get_int("group.share.max.size"),
-            assignor=share_assignor(config.get_list("group.share.assignors")),
+            assignor=share_assignor(config.get_list(SHARE_ASSIGNORS)),
             initialize_retry_interval_ms=max(
                 config.get_int("group.share.initialize.retry.interval.ms"),
                 config.get_int("offsets.commit.timeout.ms"),

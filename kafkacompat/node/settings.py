@@ -29,6 +29,8 @@ from kafkacompat.config import (
     topic_keys,
 )
 from kafkacompat.config.keys import listener_base
+from kafkacompat.config.server import TIERING
+from kafkacompat.config.topic import TIERED
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs
 
 logger = logging.getLogger(__name__)
@@ -38,8 +40,6 @@ BROKER, TOPIC, GROUP = (
     int(ConfigResourceType.TOPIC),
     int(ConfigResourceType.GROUP),
 )
-TIERING = "remote.log.storage.system.enable"
-TIERED = "remote.storage.enable"
 
 
 class NodeSettings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkacompat.addresses import split_host_and_port
 from kafkacompat.config import ServerConfig, parse_voters
+from kafkacompat.config.server import CONTROLLER_BOOTSTRAP_SERVERS
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.voter_node import VoterNode
@@ -47,7 +48,7 @@ def static_voters(config: ServerConfig) -> tuple[VoterNode, ...]:
 def bootstrap_servers(config: ServerConfig) -> tuple[tuple[int, Endpoints], ...]:
     """controller.quorum.bootstrap.servers. If it is not set, the static voters."""
     name = default_listener(config)
-    entries = config.get_list("controller.quorum.bootstrap.servers")
+    entries = config.get_list(CONTROLLER_BOOTSTRAP_SERVERS)
     addresses = [found for entry in entries if (found := split_host_and_port(entry)) is not None]
     if not addresses:
         addresses = list(parse_voters(config).values())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.config import ConfigError
+from kafkacompat.config.topic import TIERED
 from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
@@ -135,7 +136,7 @@ class MetadataTopicSettings:
         configs = {
             "retention.ms": str(self.retention_ms),
             "cleanup.policy": "delete",
-            "remote.storage.enable": "false",
+            TIERED: "false",
             "min.insync.replicas": str(self.min_isr),
         }
         return CreatableTopic(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.addresses import as_peer_host, is_peer_host
 from kafkacompat.config import ConfigError
+from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import WILDCARD, Acl, AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkacompat.security.cidr import SLASH, CidrBlock, CidrFlaw, address_of, common_bits, parse_cidr
@@ -21,7 +22,6 @@ from kafkacompat.tasks import TURN_COST, Pace, Work, at_once
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
 
-CLASS_NAME = "authorizer.class.name"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER_USERS = "super.users"
 ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
@@ -30,11 +30,11 @@ ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 def authorizer_of(config: ServerConfig) -> StandardAuthorizer | None:
     """None if the settings have no authorizer. Raises ConfigError for any other class than Kafka's own, and for a user
     without a type."""
-    class_name = config.get_string(CLASS_NAME)
+    class_name = config.get_string(AUTHORIZER_CLASS_NAME)
     if not class_name:
         return None
     if class_name != STANDARD_AUTHORIZER:
-        raise ConfigError(CLASS_NAME, class_name, f"only {STANDARD_AUTHORIZER} is served")
+        raise ConfigError(AUTHORIZER_CLASS_NAME, class_name, f"only {STANDARD_AUTHORIZER} is served")
     originals = config.originals
     users = frozenset(
         _checked(user) for each in originals.get(SUPER_USERS, "").split(";") if (user := each.strip())

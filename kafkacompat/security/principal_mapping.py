@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from kafkacompat.config import ConfigError
 from kafkacompat.security.java_patterns import Replacement, compiled
 
-SETTING = "ssl.principal.mapping.rules"
+MAPPING_RULES = "ssl.principal.mapping.rules"
 DEFAULT = "DEFAULT"
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _NEXT = re.compile(r"\s*(?:,\s*|$)")
@@ -42,9 +42,9 @@ class SslPrincipalMapper:
 
 class _Rule:
     def __init__(self, pattern: str, replacement: str, case: str) -> None:
-        self._pattern = compiled(SETTING, pattern)
+        self._pattern = compiled(MAPPING_RULES, pattern)
         self._case = case
-        self._replacement = Replacement(SETTING, replacement, self._pattern)
+        self._replacement = Replacement(MAPPING_RULES, replacement, self._pattern)
 
     def apply(self, subject: str) -> str | None:
         if not self._pattern.fullmatch(subject):
@@ -66,9 +66,11 @@ def _parsed(text: str) -> Iterator[_Rule | None]:
             position = _NEXT.match(text, position).end()  # type: ignore[union-attr]  # a comma is there
             continue
         else:
-            raise ConfigError(SETTING, text[position:], "expected DEFAULT or RULE:pattern/replacement/[LU]")
+            raise ConfigError(
+                MAPPING_RULES, text[position:], "expected DEFAULT or RULE:pattern/replacement/[LU]"
+            )
         separator = _NEXT.match(text, end)
         if separator is None:
-            raise ConfigError(SETTING, text[position:], "expected a comma behind a rule")
+            raise ConfigError(MAPPING_RULES, text[position:], "expected a comma behind a rule")
         yield rule
         position = separator.end()

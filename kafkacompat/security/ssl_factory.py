@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.config import ConfigError, broker_keys, parse_value
 from kafkacompat.dataclass import dataclass
 from kafkacompat.security import stores
+from kafkacompat.security.principal_mapping import MAPPING_RULES
 from kafkacompat.security.stores import PEM, Store, StoreError
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ PROTOCOL = "ssl.protocol"
 ENABLED_PROTOCOLS = "ssl.enabled.protocols"
 CIPHER_SUITES = "ssl.cipher.suites"
 ENDPOINT_IDENTIFICATION = "ssl.endpoint.identification.algorithm"
-MAPPING_RULES = "ssl.principal.mapping.rules"
 ENGINE_FACTORY = "ssl.engine.factory.class"
 PROVIDER = "ssl.provider"
 OF_STORES = (

@@ -15,13 +15,12 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
 from kafkacompat.ports.network import Unidentified
 from kafkacompat.security.distinguished_name import DerError, rfc2253, subject
-from kafkacompat.security.principal_mapping import NoMatchingRule, SslPrincipalMapper
+from kafkacompat.security.principal_mapping import MAPPING_RULES, NoMatchingRule, SslPrincipalMapper
 from kafkacompat.security.ssl_factory import (
     CLIENT_AUTH,
     KEYSTORE_CHAIN,
     KEYSTORE_KEY,
     KEYSTORE_LOCATION,
-    MAPPING_RULES,
     TRUSTSTORE_LOCATION,
     SslSettings,
     SslStores,

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.config.server import TIERING
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.log.cleaner.log_cleaner import OWN_PROCESS_BYTES, LogCleaner, Throttler, cleaner_limits
@@ -86,7 +87,7 @@ class BrokerLogs:
             spares_full=lambda: len(machine.image.brokers) <= 1,
             on_directory_failed=self._directory_failed,
             on_stale=self._checkpoint_soon,
-            remote_storage=services.config.get_boolean("remote.log.storage.system.enable"),
+            remote_storage=services.config.get_boolean(TIERING),
         )
         if descriptors is not None:
             descriptors.count_logs(lambda: len(self.manager.logs))

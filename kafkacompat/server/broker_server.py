@@ -17,6 +17,7 @@ from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.registry import broker_apis
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.config.server import TIERING
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
@@ -157,7 +158,7 @@ class BrokerServer:
 
         self.remote_storage: RemoteStorage | None = None
         """None without remote.log.storage.system.enable."""
-        if config.get_boolean("remote.log.storage.system.enable"):
+        if config.get_boolean(TIERING):
             from kafkacompat.server.remote_storage import RemoteStorage
 
             self.remote_storage = RemoteStorage(

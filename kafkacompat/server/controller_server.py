@@ -15,6 +15,7 @@ from kafkacompat.api.long_requests import RequestTasks
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
+from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.controller.controller_metrics import ControllerMeters
 from kafkacompat.controller.quorum_controller import ControllerServices, QuorumController
 from kafkacompat.controller.reach import Probed, Reach
@@ -48,7 +49,7 @@ def _late_listeners(config: ServerConfig) -> tuple[EndPoint, ...]:
     By default all listeners open before, because voters must reach each other to find out which entries are
     committed.
     """
-    if config.get_string(EARLY_START) is None or not config.get_string("authorizer.class.name"):
+    if config.get_string(EARLY_START) is None or not config.get_string(AUTHORIZER_CLASS_NAME):
         return ()
     names = {name.upper() for name in config.get_list(EARLY_START)}
     return tuple(each for each in config.controller_listeners() if each.listener_name not in names)

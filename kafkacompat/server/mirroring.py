@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ConfigError, load_properties, resolved
+from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.config.topic import MIRROR_BOOTSTRAP_SERVERS, MIRROR_STATE, MIRROR_TOPIC_ID, MIRRORING
 from kafkacompat.controller.image import ConfigResourceType, changed_configs
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
@@ -127,7 +128,7 @@ class Mirroring:
 
         config = self._services.config
         path = config.get_string(CLIENT_PROPERTIES) or None
-        is_guarded = bool(config.get_string("authorizer.class.name"))
+        is_guarded = bool(config.get_string(AUTHORIZER_CLASS_NAME))
         try:
             security = await self._services.workers.reads.submit(
                 partial(security_for, servers, path, is_guarded=is_guarded)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from kafkacompat.config.topic import TIERED
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.sim.chance import Chance
@@ -454,7 +455,7 @@ def tier_settings(options: ClusterOptions) -> dict[str, str]:
     if not options.tier_segment_bytes:
         return {}
     return {
-        "remote.storage.enable": "true",
+        TIERED: "true",
         "internal.segment.bytes": str(options.tier_segment_bytes),
         "index.interval.bytes": "150",
         "retention.ms": "-1",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.read import records_of
+from kafkacompat.share.dead_letter_queue import GROUP_ENABLE
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.cluster_options import DEAD_LETTERS
 from kafkacompat.sim.committed_metadata import Key
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 PATIENCE_MS = 13_000
 """All attempts take 15 s. The clock of the node may be faster."""
 PREFIX = "__dlq.errors."
-TAKES_LETTERS = "errors.deadletterqueue.group.enable"
 
 
 class Letter(NamedTuple):
@@ -136,7 +136,7 @@ class DeadLetterOracle:
         image = self._images.get(life)
         if image is None or DEAD_LETTERS not in image().topics:
             return False
-        return image().config(int(ConfigResourceType.TOPIC), DEAD_LETTERS).get(TAKES_LETTERS) != "true"
+        return image().config(int(ConfigResourceType.TOPIC), DEAD_LETTERS).get(GROUP_ENABLE) != "true"
 
     # What is committed.
 

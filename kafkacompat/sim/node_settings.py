@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkacompat.config.keys import broker_keys
+from kafkacompat.config.server import CONTROLLER_BOOTSTRAP_SERVERS, TIERING
 from kafkacompat.sim.cluster_options import (
     LOG_DIRECTORIES,
     METADATA_DIRECTORY,
@@ -37,7 +38,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         listeners.append(f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}")
     addresses = {each: f"{host_name(each)}:{CONTROLLER_PORT}" for each in options.controllers}
     if options.changes_voters:
-        quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
+        quorum = {CONTROLLER_BOOTSTRAP_SERVERS: ",".join(addresses.values())}
     else:
         voters = ",".join(f"{node}@{address}" for node, address in addresses.items())
         quorum = {"controller.quorum.voters": voters}
@@ -89,7 +90,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
     texts = {}
     if options.tier_segment_bytes:
         numbers |= tier_numbers(options)
-        texts["remote.log.storage.system.enable"] = "true"
+        texts[TIERING] = "true"
         texts["follower.fetch.last.tiered.offset.enable"] = str(options.tier_last_offset).lower()
     if options.share_letters_made:
         texts["errors.deadletterqueue.auto.create.topics.enable"] = "true"

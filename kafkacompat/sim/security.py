@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from kafkacompat.security.authorizer import CLASS_NAME, STANDARD_AUTHORIZER, SUPER_USERS
+from kafkacompat.security.authorizer import STANDARD_AUTHORIZER, SUPER_USERS
 from kafkacompat.security.delegation_tokens import (
     EXPIRY_CHECK_INTERVAL_MS,
     EXPIRY_TIME_MS,
@@ -92,7 +93,7 @@ def secured_properties(options: ClusterOptions) -> dict[str, str]:
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     properties = {
-        CLASS_NAME: STANDARD_AUTHORIZER,
+        AUTHORIZER_CLASS_NAME: STANDARD_AUTHORIZER,
         SUPER_USERS: "User:ANONYMOUS",
         SECRET_KEY: "the secret of a simulated cluster",
         MAX_LIFETIME_MS: "6000",

@@ -13,13 +13,13 @@ from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.share.dead_letter_queue import GROUP_ENABLE
 from kafkacompat.sim.administrators import settings_request
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import GROUP, TIMEOUT_MS, Client, CoordinatorConnection, outcome_of
 from kafkacompat.sim.cluster_options import DEAD_LETTERS, REPLICATION_FACTOR, TOPIC, ClusterOptions
 from kafkacompat.sim.committed_metadata import Key
-from kafkacompat.sim.dead_letter_oracle import TAKES_LETTERS
 from kafkacompat.sim.group_clients import AWAY_MS, GROUP_SESSION_MS, HEARTBEAT_MS, IN_DOUBT, GroupClient
 from kafkacompat.sim.links import BROKER_PORT, Links, SimulatedChannel, host_name
 from kafkacompat.sim.machine import GROUP_PURPOSE, SHARE_PURPOSE
@@ -538,7 +538,7 @@ class ShareGroupSettings(Client):
             name=DEAD_LETTERS,
             num_partitions=LETTERS_PARTITIONS,
             replication_factor=REPLICATION_FACTOR,
-            configs=[CreatableTopicConfig(name=TAKES_LETTERS, value="true")],
+            configs=[CreatableTopicConfig(name=GROUP_ENABLE, value="true")],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         self.ask(self.any_broker(), request, "admin").on_done(
@@ -551,7 +551,7 @@ class ShareGroupSettings(Client):
             return
         if self._is_ready():
             value = "true" if self.chance.happens(0.5) else "false"
-            request = settings_request(int(ConfigResourceType.TOPIC), DEAD_LETTERS, {TAKES_LETTERS: value})
+            request = settings_request(int(ConfigResourceType.TOPIC), DEAD_LETTERS, {GROUP_ENABLE: value})
             self.ask(self.any_broker(), request, "admin").on_done(_ignored)
         self.later(self._switch, 2 * self.env.options.share_letters_switch_ms)
 
@@ -609,7 +609,7 @@ class ShareGroups:
     def _is_known(self, image: MetadataImage) -> bool:
         options = self._options
         is_needed = options.share_dead_letters and not options.share_letters_made
-        has_topic = image.config(int(ConfigResourceType.TOPIC), DEAD_LETTERS).get(TAKES_LETTERS) == "true"
+        has_topic = image.config(int(ConfigResourceType.TOPIC), DEAD_LETTERS).get(GROUP_ENABLE) == "true"
         settings = image.config(int(ConfigResourceType.GROUP), GROUP_ID)
         return settings == group_settings(options) and (has_topic or not is_needed)
 

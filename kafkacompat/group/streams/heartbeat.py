@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkacompat.config.group import RACK_TAGS
 from kafkacompat.config.keys import entries_of
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.dataclass import dataclass
@@ -560,7 +561,7 @@ def _throw_if_tasks_are_invalid(configured: ConfiguredTopology, tasks: Sequence[
 def assignment_configs(env: Environment, group_id: str) -> dict[str, str]:
     """The settings on which the assignment depends, as the group's record has them. Their order is that of their names."""
     configs = {STANDBY_REPLICAS: str(env.configs.get_int(group_id, "streams.num.standby.replicas"))}
-    tags = env.configs.get_list(group_id, "streams.rack.aware.assignment.tags")
+    tags = env.configs.get_list(group_id, RACK_TAGS)
     if tags:
         configs[RACK_AWARE_TAGS] = ",".join(tags)
     return configs
