@@ -454,9 +454,7 @@ class RemoteLogManager:
             return len(candidates) == LOOKED_AT_ONCE
 
     def _note_copy_lag(self, tiered: _Tiered, log: UnifiedLog) -> None:
-        local = log.segments_from(max(log.highest_offset_in_remote_storage + 1, log.local_log_start_offset))
-        if local and local[0].base_offset <= log.highest_offset_in_remote_storage:
-            del local[0]
+        local = _only_local(log, log.highest_offset_in_remote_storage)
         tiered.state.copy_lag_segments = max(len(local) - 1, 0)
         tiered.state.copy_lag_bytes = sum([each.size for each in local[:-1]])
 
@@ -799,7 +797,6 @@ class RemoteLogManager:
                 highest = core_rules.find_highest_remote_offset(
                     epochs, log.log_end_offset, partial(self._metadata.highest_offset_for_epoch, tiered.id)
                 ).offset
-            local = [_facts_of(each) for each in log.segments]
             config = log.config
             retention = Retention(
                 epochs,
@@ -807,7 +804,7 @@ class RemoteLogManager:
                 log.log_end_offset,
                 config.retention_ms if config.delete else -1,
                 config.retention_bytes if config.delete else -1,
-                core_rules.only_local_bytes(local, highest),
+                sum([each.size for each in _only_local(log, highest)]),
                 self._clock.now_ms(),
             )
             # There may be very many copies, which would hold up the loop.
@@ -1250,6 +1247,14 @@ def _compacted_away(log: UnifiedLog, offset: int, end_offset: int) -> bytes:
         record_count=0,
     )
     return bytes(batch)
+
+
+def _only_local(log: UnifiedLog, highest_offset: int) -> list[LogSegment]:
+    """The segments behind the last copied offset. The last one is active."""
+    segments = log.segments_from(max(highest_offset + 1, log.local_log_start_offset))
+    if segments and segments[0].base_offset <= highest_offset:
+        del segments[0]
+    return segments
 
 
 def _facts_of(segment: LogSegment) -> LocalSegment:

@@ -278,10 +278,6 @@ class Expired(NamedTuple):
     """Where the log begins from now on, before anything is deleted. None if it stays."""
 
 
-def only_local_bytes(segments: Sequence[LocalSegment], highest_offset: int) -> int:
-    return sum(segment.size for segment in segments if segment.base_offset > highest_offset)
-
-
 def expired_segments(
     facts: Retention,
     copies: Iterable[RemoteLogSegmentMetadata],

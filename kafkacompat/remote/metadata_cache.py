@@ -20,6 +20,8 @@ from kafkacompat.remote.metadata import (
     may_follow,
 )
 
+NOWHERE = -1
+
 
 class _LeaderEpochState:
     """Copies that contain one leader epoch. `starts` and `ids`: those that may be read, by the first offset with this epoch."""
@@ -84,16 +86,75 @@ def _whole(metadata: RemoteLogSegmentMetadata) -> Piece:
     return Piece(metadata.start_offset, metadata.end_offset + 1, metadata)
 
 
+class _Finished(NamedTuple):
+    """A copy that may be read."""
+
+    start_offset: int
+    place: int
+    """In the order in which copies became readable."""
+    end_offset: int
+    segment_id: RemoteLogSegmentId
+
+
+class _FinishedCopies:
+    """The copies that may be read, by offset. They may overlap."""
+
+    __slots__ = ("_copies", "_last_place", "_reach")
+
+    def __init__(self) -> None:
+        self._copies: list[_Finished] = []
+        self._reach: list[int] = []
+        """The largest end offset of the copies up to there."""
+        self._last_place = 0
+
+    def add(self, metadata: RemoteLogSegmentMetadata) -> _Finished:
+        self._last_place += 1
+        copy = _Finished(
+            metadata.start_offset, self._last_place, metadata.end_offset, metadata.remote_log_segment_id
+        )
+        at = bisect_left(self._copies, copy)
+        self._copies.insert(at, copy)
+        self._reach.insert(at, NOWHERE)
+        self._find_reach(at)
+        return copy
+
+    def remove(self, copy: _Finished) -> None:
+        at = bisect_left(self._copies, copy)
+        del self._copies[at], self._reach[at]
+        self._find_reach(at)
+
+    def _find_reach(self, changed: int) -> None:
+        reach = self._reach[changed - 1] if changed else NOWHERE
+        for at in range(changed, len(self._copies)):
+            reach = max(reach, self._copies[at].end_offset)
+            if self._reach[at] == reach:
+                return
+            self._reach[at] = reach
+
+    def within(self, start_offset: int, next_offset: int) -> list[_Finished]:
+        """Those that have some of these offsets."""
+        first = bisect_left(self._reach, start_offset)
+        last = bisect_left(self._copies, next_offset, lo=first, key=lambda copy: copy.start_offset)
+        return [each for each in self._copies[first:last] if each.end_offset >= start_offset]
+
+
 class RemoteLogMetadataCache:
     """Knows each copy until its deletion is finished."""
 
-    __slots__ = ("_epochs", "_finished", "_latest_leader_epoch", "_pieces", "_segments")
+    __slots__ = (
+        "_by_offset",
+        "_epochs",
+        "_finished",
+        "_latest_leader_epoch",
+        "_pieces",
+        "_segments",
+    )
 
     def __init__(self) -> None:
         self._segments: dict[RemoteLogSegmentId, RemoteLogSegmentMetadata] = {}
         self._epochs: dict[int, _LeaderEpochState] = {}
-        self._finished: dict[RemoteLogSegmentId, None] = {}
-        """The copies that may be read, in the order in which they became so."""
+        self._finished: dict[RemoteLogSegmentId, _Finished] = {}
+        self._by_offset = _FinishedCopies()
         self._pieces: list[Piece] = []
         self._latest_leader_epoch = -1
         """Of the leaders that have made these copies."""
@@ -193,7 +254,8 @@ class RemoteLogMetadataCache:
 
     def _put_in(self, metadata: RemoteLogSegmentMetadata) -> None:
         is_known = metadata.remote_log_segment_id in self._finished
-        self._finished[metadata.remote_log_segment_id] = None
+        if not is_known:
+            self._finished[metadata.remote_log_segment_id] = self._by_offset.add(metadata)
         leader_epoch = mark_of(metadata).leader_epoch
         if leader_epoch >= self._latest_leader_epoch and not is_known:
             self._latest_leader_epoch = leader_epoch
@@ -202,24 +264,21 @@ class RemoteLogMetadataCache:
             self._lay_again(metadata.start_offset, metadata.end_offset + 1)
 
     def _take_out(self, metadata: RemoteLogSegmentMetadata) -> None:
-        del self._finished[metadata.remote_log_segment_id]
+        self._by_offset.remove(self._finished.pop(metadata.remote_log_segment_id))
         first, last = _overlapping(self._pieces, metadata.start_offset, metadata.end_offset + 1)
         held = [piece for piece in self._pieces[first:last] if piece.metadata == metadata]
         if held:
             self._lay_again(held[0].start_offset, held[-1].next_offset)
 
     def _lay_again(self, start_offset: int, next_offset: int) -> None:
-        """Find anew what is read of a range. Looks at all copies."""
+        """Find anew what is read of a range."""
         first, last = _overlapping(self._pieces, start_offset, next_offset)
         if first < last:
             start_offset = min(start_offset, self._pieces[first].start_offset)
             next_offset = max(next_offset, self._pieces[last - 1].next_offset)
         found: list[Piece] = []
-        copies = [
-            each
-            for each in map(self._segments.__getitem__, self._finished)
-            if each.start_offset < next_offset and each.end_offset >= start_offset
-        ]
+        in_order = sorted(self._by_offset.within(start_offset, next_offset), key=lambda copy: copy.place)
+        copies = [self._segments[copy.segment_id] for copy in in_order]
         for each in sorted(copies, key=lambda each: mark_of(each).leader_epoch):
             lay_over(
                 found,

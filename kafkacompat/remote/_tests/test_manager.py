@@ -9,6 +9,7 @@ import pytest
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker
+from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.producer_snapshots import decode_snapshot
 from kafkacompat.log.replay import made_snapshot
 from kafkacompat.ports import LogRefused, TimestampOffset, WorkersBusy
@@ -354,6 +355,24 @@ def test_retention_by_size_counts_once_what_is_local_and_copied(is_copying: bool
     tier.lead()
     assert tier.starts() == [0, 10, 20]
     assert tier.log.log_start_offset == 0
+
+
+def test_a_pass_looks_at_no_local_segment_that_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill(40)
+    tier.lead()
+    assert len(tier.starts()) == len(tier.log.segments) - 1 == 39
+    size: Any = LogSegment.size
+    looked_at: list[LogSegment] = []
+
+    def counted(segment: LogSegment) -> int:
+        looked_at.append(segment)
+        found: int = size.__get__(segment)
+        return found
+
+    monkeypatch.setattr(LogSegment, "size", property(counted, size.__set__))
+    tier.pass_on()
+    assert 0 < len(looked_at) < 10
 
 
 def test_retention_by_size_lets_nothing_go_for_the_local_segments_below_the_copies() -> None:

@@ -19,7 +19,6 @@ from kafkacompat.remote.manager_core import (
     find_highest_remote_offset,
     find_log_start_offset,
     is_within_leader_epochs,
-    only_local_bytes,
     without_empty_epochs,
 )
 from kafkacompat.remote.metadata import (
@@ -283,12 +282,6 @@ def test_records_that_two_leaders_have_copied_count_once_for_size() -> None:
     half = copy(5, 14, number=79)
     assert expire(half, *THREE, retention_bytes=251) == Expired([], None)
     assert starts(expire(half, *THREE, retention_bytes=250)) == [0]
-
-
-def test_bytes_that_are_only_local() -> None:
-    assert only_local_bytes(FOUR, -1) == 400
-    assert only_local_bytes(FOUR, 9) == 300
-    assert only_local_bytes(FOUR, 29) == 100
 
 
 def test_what_exceeds_a_quota_is_paid_for_by_a_wait() -> None:

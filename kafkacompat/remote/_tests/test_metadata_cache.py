@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -228,6 +230,28 @@ def test_the_epoch_ends_where_its_records_do() -> None:
     story.copy(100, 199, (2, 100))
     assert story.with_txn_index(1, 0) is None
     assert story.with_txn_index(2, 50) is not None
+
+
+class Counted(dict[Any, Any]):
+    """Counts how often something is looked up."""
+
+    lookups = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.lookups += 1
+        return super().__getitem__(key)
+
+
+def test_a_deletion_looks_at_those_copies_only_that_have_the_same_offsets() -> None:
+    story = Story()
+    whole = story.copy(0, 99)
+    copies = [story.copy(start, start + 9, (1, start)) for start in range(100, 3_000, 10)]
+    again = story.copy(2_000, 2_499, (2, 2_000))
+    story.cache._segments = counted = Counted(story.cache._segments)
+    for each in (again, *copies[::-2], *copies[::2], whole):
+        story.step(each, DELETING)
+    assert not story.cache.pieces()
+    assert counted.lookups <= 50 + len(copies)
 
 
 @given(
