@@ -715,13 +715,15 @@ def answer_of(index: int, result: ProduceResult, version: int) -> tuple[Partitio
 def waits_for(
     node: Node, request: ProduceRequest | PlainProduce, ends: Mapping[TopicPartition, int]
 ) -> list[Deferred[Mapping[TopicPartition, ErrorCode]]]:
-    """Return the waits for replication (acks=all) and for flush.messages of the records that were just appended."""
+    """Return the waits for replication (acks=all) and for syncs of the records that were just appended. None of them is longer
+    than the request's timeout, whatever the disks do."""
     waits = []
-    if request.acks == ALL_REPLICAS:
+    is_replicated = request.acks == ALL_REPLICAS
+    if is_replicated:
         replicated = node.partitions.when_replicated(ends, request.timeout_ms)
         if replicated is not None:
             waits.append(replicated)
-    flushed = node.partitions.when_flushed(ends)
+    flushed = node.partitions.when_flushed(ends, request.timeout_ms, is_replicated=is_replicated)
     if flushed is not None:
         waits.append(flushed)
     return waits

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkacompat.deferred import Deferred, gather
+from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.log.flush import make_durable
 from kafkacompat.ports import LogRefused, passes
@@ -33,6 +33,8 @@ ANCHORED_AT_ONCE = 64
 little to do."""
 RETRY_MS = 1000
 """Delay after a job that could not start."""
+LEAST_MS = 1000
+"""A produce request that gives replicas less time than this waits so long for a sync: it may have asked for no replicas."""
 
 
 class Flushes:
@@ -122,22 +124,45 @@ class Flushes:
         return bool(self._running or self._new_log_syncs)
 
     def when_flushed(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], timeout_ms: int, *, is_replicated: bool
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        """The result (NONE or an error) of each partition with a sync to wait for. None if no partition has one."""
+        """The result (NONE or an error) of each partition with a sync to wait for. None if no partition has one. A sync that
+        takes longer than the timeout is not waited for: REQUEST_TIMED_OUT.
+
+        `is_replicated`: the request waits for high watermarks as well. Those do not move before a new log is durable, and
+        their wait ends when another node leads.
+        """
         if not self.are_awaited:
             return None
         pending: dict[TopicPartition, Deferred[ErrorCode]] = {}
         for name in partitions:
             following = self._next.get(name)
             flush = self._running.get(name) if following is None else following[1]
-            if flush is None:
+            if flush is None and not is_replicated:
                 flush = self._new_log_syncs.get(name)
             if flush is not None:
                 pending[name] = flush
         if not pending:
             return None
-        return gather(list(pending.values())).then(lambda errors: dict(zip(pending, errors, strict=True)))
+        answer: Deferred[Mapping[TopicPartition, ErrorCode]] = Deferred()
+
+        def tell() -> None:
+            if not answer.done:
+                answer.resolve(
+                    {
+                        name: flush.result() if flush.done else ErrorCode.REQUEST_TIMED_OUT
+                        for name, flush in pending.items()
+                    }
+                )
+
+        timer = self._services.timers.call_after(max(timeout_ms, LEAST_MS), tell)
+
+        def all_done(_: Deferred[None]) -> None:
+            timer.cancel()
+            tell()
+
+        when_all_done(list(pending.values())).on_done(all_done)
+        return answer
 
 
 def _nothing() -> None:

@@ -186,9 +186,10 @@ class PartitionService(Protocol):
         ...
 
     def when_flushed(
-        self, partitions: Mapping[TopicPartition, int]
+        self, partitions: Mapping[TopicPartition, int], timeout_ms: int, *, is_replicated: bool
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        """Resolve when the syncs that flush.messages requires are done (NONE or KAFKA_STORAGE_ERROR). None if there are none."""
+        """Resolve when the syncs that flush.messages and new logs require are done (NONE or KAFKA_STORAGE_ERROR), or with
+        REQUEST_TIMED_OUT. None if there are none. `is_replicated`: the request also waits for `when_replicated`."""
         ...
 
     def hold_wakeups(self) -> object:

@@ -443,6 +443,19 @@ def test_flush_messages_delays_the_answer_until_the_sync() -> None:
     assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, 0, 0)]
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_sync_that_takes_longer_than_the_timeout_holds_back_no_answer(acks: int) -> None:
+    api = Api(topic_image("t"))
+    api.world.log().config = LogConfig(flush_messages=1)
+    pending = api.send(request(("t", 0, batch_of(b"a")), acks=acks, api=api), 9)
+    assert isinstance(pending, Pending)
+    api.world.time.advance(999)
+    assert not pending.reply.done
+    api.world.time.advance(1)
+    assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, ErrorCode.REQUEST_TIMED_OUT, 0)]
+    api.world.workers.run()  # the sync ends after all, which answers nobody a second time
+
+
 @pytest.mark.parametrize("indexes", [(0,), (0, 1)])
 @pytest.mark.parametrize("leader_id", [2, 0])
 def test_stale_leaders_are_named_from_version_ten(leader_id: int, indexes: tuple[int, ...]) -> None:

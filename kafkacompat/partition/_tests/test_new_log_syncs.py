@@ -25,7 +25,7 @@ from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.hosted_partitions import OPENED_AT_ONCE_MAX
 from kafkacompat.partition.list_offsets import LATEST
-from kafkacompat.partition.log_syncs import ANCHORED_AT_ONCE, RETRY_MS
+from kafkacompat.partition.log_syncs import ANCHORED_AT_ONCE, LEAST_MS, RETRY_MS
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
@@ -132,7 +132,10 @@ def test_a_new_log_is_durable_before_anything_in_it_is_acknowledged() -> None:
     node = Node()
     node.lead()
     assert node.produce().error is ErrorCode.NONE
-    replicated, flushed = node.manager.when_replicated({T0: 1}, 1000), node.manager.when_flushed({T0: 1})
+    replicated, flushed = (
+        node.manager.when_replicated({T0: 1}, 1000),
+        node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False),
+    )
     assert replicated is not None
     assert flushed is not None
     assert not replicated.done
@@ -142,7 +145,35 @@ def test_a_new_log_is_durable_before_anything_in_it_is_acknowledged() -> None:
     assert replicated.result() == {T0: ErrorCode.NONE}
     assert flushed.result() == {T0: ErrorCode.NONE}
     assert node.after_power_loss() == [T0]
-    assert node.manager.when_flushed({T0: 1}) is None
+    assert node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False) is None
+
+
+def test_a_produce_to_a_new_log_is_answered_when_another_node_leads_although_the_disk_stands_still() -> None:
+    node = Node()
+    node.lead()
+    node.produce()
+    assert node.manager.when_flushed({T0: 1}, 1000, is_replicated=True) is None
+    replicated = node.manager.when_replicated({T0: 1}, 1000)
+    assert replicated is not None
+    node.publish(image_of(topic_image("t", {0: partition_image(replicas=(NODE_ID, 2), leader=2, epoch=1)})))
+    assert replicated.result() == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+def test_a_produce_to_a_new_log_waits_for_a_disk_no_longer_than_its_timeout() -> None:
+    node = Node()
+    node.lead()
+    node.produce()
+    flushed = node.manager.when_flushed({T0: 1}, 1000, is_replicated=False)
+    at_once = node.manager.when_flushed({T0: 1}, 0, is_replicated=False)
+    assert flushed is not None
+    assert at_once is not None
+    node.time.advance(LEAST_MS - 1)
+    assert not flushed.done
+    assert not at_once.done
+    node.time.advance(1)
+    assert flushed.result() == at_once.result() == {T0: ErrorCode.REQUEST_TIMED_OUT}
+    node.work()
+    assert node.logs.logs[T0].is_durable
 
 
 @pytest.mark.parametrize("timestamp_ms", [LATEST, 0])
@@ -311,7 +342,7 @@ def test_a_sync_that_fails_takes_the_directory_and_the_produce_is_told() -> None
     node = Node()
     node.lead()
     node.produce()
-    flushed = node.manager.when_flushed({T0: 1})
+    flushed = node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert flushed is not None
     node.disk.refuse = refusing("sync", node.logs.logs[T0].directory)
     node.work()
@@ -324,7 +355,7 @@ def test_a_sync_that_cannot_begin_is_tried_again() -> None:
     node = Node()
     node.lead()
     node.produce()
-    flushed = node.manager.when_flushed({T0: 1})
+    flushed = node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert flushed is not None
     node.disk.refuse = refusing("open", f"{node.logs.logs[T0].directory}/partition.metadata", errno.EMFILE)
     node.work()
@@ -364,11 +395,11 @@ def test_a_role_that_is_taken_while_a_job_fails_as_a_whole_leaves_nobody_waiting
     node = Node()
     node.lead()
     node.produce()
-    first = node.manager.when_flushed({T0: 1})
+    first = node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     node.time.advance(1)
     epoch = node.image.topics["t"].partitions[0].leader_epoch
     node.publish(image_of(topic_image("t", {0: partition_image(epoch=epoch + 1)})))
-    second = node.manager.when_flushed({T0: 1})
+    second = node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert first is not None
     assert second is not None
     ((_, job),) = [each for each in node.workers.submitted if makes_durable(each[0])]
@@ -378,7 +409,7 @@ def test_a_role_that_is_taken_while_a_job_fails_as_a_whole_leaves_nobody_waiting
     node.time.advance(RETRY_MS)
     node.work()
     assert first.result() == second.result() == {T0: ErrorCode.NONE}
-    assert node.manager.when_flushed({T0: 1}) is None
+    assert node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False) is None
 
 
 def test_a_bug_after_the_sync_of_a_new_log_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,14 +436,14 @@ def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
     node = Node()
     node.lead()
     node.produce()
-    flushed = node.manager.when_flushed({T0: 1})
+    flushed = node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert flushed is not None
     node.time.advance(1)
     node.publish(image_of())
     node.lead()
     node.work()
     assert flushed.done
-    assert node.manager.when_flushed({T0: 1}) is None
+    assert node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False) is None
     assert node.after_power_loss() == [T0]
 
 

@@ -270,11 +270,11 @@ def test_flush_messages_answers_after_the_sync_and_one_sync_serves_many() -> Non
     world = LedPartitions(topic_image("t"))
     world.log().config = LogConfig(flush_messages=2)
     world.produce()
-    assert world.manager.when_flushed({T0: 1}) is None
+    assert world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False) is None
     world.produce()
-    first = world.manager.when_flushed({T0: 2})
+    first = world.manager.when_flushed({T0: 2}, 60_000, is_replicated=False)
     world.produce("t", 0, b"a", b"b")
-    second = world.manager.when_flushed({T0: 4})
+    second = world.manager.when_flushed({T0: 4}, 60_000, is_replicated=False)
     assert first is not None
     assert second is not None
     assert len(world.workers.submitted) == 1
@@ -284,7 +284,7 @@ def test_flush_messages_answers_after_the_sync_and_one_sync_serves_many() -> Non
     world.workers.run()
     assert second.result() == {T0: ErrorCode.NONE}
     assert world.log().recovery_point == 4
-    assert world.manager.when_flushed({T0: 4}) is None
+    assert world.manager.when_flushed({T0: 4}, 60_000, is_replicated=False) is None
 
 
 def test_a_failed_sync_is_a_storage_error() -> None:
@@ -292,7 +292,7 @@ def test_a_failed_sync_is_a_storage_error() -> None:
     world.log().config = LogConfig(flush_messages=1)
     world.disk.lost_syncs["/t-0/"] = OSError(errno.EIO, "broken")
     world.produce()
-    waiting = world.manager.when_flushed({T0: 1})
+    waiting = world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert waiting is not None
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
@@ -305,9 +305,9 @@ def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     world.produce()
-    first = world.manager.when_flushed({T0: 1})
+    first = world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     world.produce()
-    second = world.manager.when_flushed({T0: 2})
+    second = world.manager.when_flushed({T0: 2}, 60_000, is_replicated=False)
     assert first is not None
     assert second is not None
     error = FileNotFoundError(errno.ENOENT, "deleted meanwhile")
@@ -316,7 +316,7 @@ def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it
     world.workers.run()
     assert first.result() == {T0: ErrorCode.NONE}
     assert second.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
-    assert world.manager.when_flushed({T0: 2}) is None
+    assert world.manager.when_flushed({T0: 2}, 60_000, is_replicated=False) is None
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), MemoryError(), BatchCorrupt("an index")])
@@ -329,12 +329,12 @@ def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(
     with monkeypatch.context() as patch:
         patch.setattr(UnifiedLog, "begin_flush", failing(log, "begin_flush", error))
         assert world.produce().error is ErrorCode.NONE
-    waiting = world.manager.when_flushed({T0: 1})
+    waiting = world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert waiting is not None
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
     world.produce()
-    following = world.manager.when_flushed({T0: 2})
+    following = world.manager.when_flushed({T0: 2}, 60_000, is_replicated=False)
     assert following is not None
     world.workers.run()
     assert following.result() == {T0: ErrorCode.NONE}
@@ -351,13 +351,13 @@ def test_a_bug_in_a_sync_keeps_no_later_produce_waiting(
     with monkeypatch.context() as patch:
         patch.setattr(UnifiedLog, method, failing(log, method, bug))
         world.produce()
-        waiting = world.manager.when_flushed({T0: 1})
+        waiting = world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
         assert waiting is not None
         world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
     assert faults.take() == [bug]
     world.produce()
-    following = world.manager.when_flushed({T0: 2})
+    following = world.manager.when_flushed({T0: 2}, 60_000, is_replicated=False)
     assert following is not None
     world.workers.run()
     assert following.result() == {T0: ErrorCode.NONE}
@@ -369,7 +369,7 @@ def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew()
     log.config = LogConfig(flush_messages=1)
     world.disk.lost_syncs["/t-0"] = OSError(errno.EIO, "the disk lost it")
     world.produce()
-    waiting = world.manager.when_flushed({T0: 1})
+    waiting = world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert waiting is not None
     world.publish(image_of(topic_image("t", generation=1)))
     assert world.log() is not log
@@ -388,7 +388,7 @@ def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     world.produce()
-    waiting = world.manager.when_flushed({T0: 1})
+    waiting = world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert waiting is not None
     world.workers.run()
     world.workers.run()
