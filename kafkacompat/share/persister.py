@@ -158,6 +158,8 @@ class DefaultStatePersister:
         self._queues: dict[tuple[str, SharePartitionKey], OperationQueue] = {}
         self._destinations: dict[Destination, list[OperationQueue]] = {}
         """Where a request is in flight to, with what goes into the next one."""
+        self._awaited: dict[Destination, Deferred[Any]] = {}
+        """The answers of other nodes."""
         self._backing_off: dict[OperationQueue, int] = {}
         """Those that wait for their next attempt, with the node that could not serve them (-1 if none is known)."""
         self._closed = False
@@ -187,9 +189,17 @@ class DefaultStatePersister:
         return self._ask_all(READ_SUMMARY, group_id, dict.fromkeys(partitions, -1))
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Go on at once with what waits for another coordinator than the image now has. Call it after the coordinator
-        has applied the image."""
-        if self._backing_off and (old.topics is not new.topics or old.brokers is not new.brokers):
+        """Go on at once with what waits for another coordinator than the image now has, or for a node that is lost. Call it
+        after the coordinator has applied the image."""
+        if old.topics is new.topics and old.brokers is new.brokers:
+            return
+        for destination, answer in list(self._awaited.items()):
+            broker = new.brokers.get(destination.node_id)
+            if broker is None or broker.fenced:
+                # One that hangs keeps its connections open.
+                del self._awaited[destination]
+                answer.fail(RequestTimedOut(f"node {destination.node_id} is lost"))
+        if self._backing_off:
             moved = [
                 queue
                 for queue, node_id in self._backing_off.items()
@@ -364,7 +374,15 @@ class DefaultStatePersister:
         channel = self._channel(destination.node_id)
         if channel is None:
             raise ChannelError(f"node {destination.node_id} has no address")
-        return channel.request(message, REQUEST_TIMEOUT_MS)
+        answer = self._awaited[destination] = Deferred()
+
+        def answered(reply: Deferred[Any]) -> None:
+            if not answer.done:  # it was waited for until now
+                del self._awaited[destination]
+                reply.pass_to(answer)
+
+        channel.request(message, REQUEST_TIMEOUT_MS).on_done(answered)
+        return answer
 
     def _take(self, queue: OperationQueue, node_id: int, result: Any) -> None:
         request = queue.request

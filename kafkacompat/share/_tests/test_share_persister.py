@@ -448,6 +448,22 @@ def test_a_coordinator_that_had_moved_before_it_answered_is_asked_at_once(said: 
     assert answer.result() == ShareError()
 
 
+def test_a_node_that_hangs_is_waited_for_until_it_is_fenced() -> None:
+    world = PersisterNode()
+    world.coordinator.initialize_state(initialization(0))
+    answer = world.asks()
+    world.lead(NODE_ID)
+    world.coordinator.initialize_state(initialization(0))
+    assert not answer.done  # the former coordinator may have carried it out, and its answer be on the way
+    old = world.image
+    lost = replace(old.brokers[FOLLOWER], fenced=True)
+    world.image = replace(old, brokers={**old.brokers, FOLLOWER: lost})
+    world.persister.on_image(old, world.image)
+    assert answer.result() == ShareError()
+    world.remote.answer(E.NOT_COORDINATOR)  # too late
+    assert not world.persister._queues
+
+
 def test_a_stopped_persister_refuses() -> None:
     world = PersisterNode()
     flying, waiting = world.asks(), world.asks()
